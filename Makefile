@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door; Meson does the work. `make run` and `make check` set a fresh machine up first.
+.PHONY: build run check check-long bench fuzz install clean
+
+build:
+	@tools/setup build
+	@test -f build/build.ninja || meson setup build >/dev/null
+	@ninja -C build --quiet
+
+run: build
+	@tools/tour
+
+check:
+	@tools/check
+
+check-long:
+	@tools/check long
+
+bench: build
+	@tests/with-postgres build/bench/bench-lease
+
+fuzz:
+	@tools/fuzz
+
+install: build
+	@meson install -C build --no-rebuild
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz

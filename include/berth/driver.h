@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * include/berth/driver.h - for those who write a driver: one contract over every kind of place. */
+#ifndef BERTH_DRIVER_H
+#define BERTH_DRIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <berth/error.h>
+
+struct berth_driver;
+struct berth_arena;
+struct berth_issues;
+
+/* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
+ * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
+struct berth_call {
+    int64_t deadline_ms;       /* CLOCK_MONOTONIC as base/time tells it; INT64_MAX: none */
+    int cancel_fd;             /* becomes readable when the caller gives up; -1: never */
+    struct berth_arena *arena; /* what the call answers lives here */
+};
+
+/* Who asks for a place, and with what. Borrowed for the call. */
+struct berth_place_request {
+    const char *lease_id, *company_id, *environment_id;
+    const char *run_id, *issue_id, *workspace_mode; /* or NULL */
+    const char *config_json;                        /* secrets resolved; never stored */
+    bool sole; /* acquire: no other lease of this environment is open, parked or owing */
+};
+
+/* What the ledger keeps of it, and hands back to every later call. */
+struct berth_place {
+    const char *id;            /* the providerLeaseId, or NULL */
+    const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
+    int64_t expires_at_ms;     /* by the wall clock; 0: never */
+};
+
+struct berth_probe {
+    bool ok;
+    const char *summary;
+    const char *details_json; /* or NULL */
+};
+
+/* The workspace a run brings, and where it is afterwards. */
+struct berth_workspace {
+    const char *local_path, *remote_path, *mode; /* or NULL */
+};
+struct berth_realized {
+    const char *cwd;
+    const char *metadata_json; /* or NULL */
+};
+
+/* Told of each place that carries a lease id of ours as its label. < 0 ends the search. */
+typedef int berth_found_fn(void *ctx, const char *lease_id, const char *place_id,
+                           struct berth_error *err);
+
+/* A driver keeps its configuration and nothing else between calls. Calls block, may overlap, and
+ * honour `call`. */
+struct berth_driver_ops {
+    const char *name;
+    /* It makes nothing outside the ledger, so intent and outcome are one transaction and no
+     * provider call is made for acquire, release or destroy. */
+    bool ledger_only;
+    /* Collects all that is wrong with the config, or answers the normalised one. */
+    int (*validate)(struct berth_driver *d, struct berth_call *call, const char *config_json,
+                    struct berth_issues *issues, const char **normalised, struct berth_error *err);
+    /* Touches the real place and leaves nothing behind; what fails is an answer. */
+    int (*probe)(struct berth_driver *d, struct berth_call *call,
+                 const struct berth_place_request *who, struct berth_probe *out,
+                 struct berth_error *err);
+    /* Labels what it makes with lease_id; the same lease_id again gives the same place. When it
+     * fails, a place may exist if the code is TIMEOUT, CANCELLED, UNAVAILABLE, UPSTREAM, INTERNAL
+     * or NO_MEMORY; any other code says that none does. */
+    int (*acquire)(struct berth_driver *d, struct berth_call *call,
+                   const struct berth_place_request *who, struct berth_place *out,
+                   struct berth_error *err);
+    /* Wakes a parked place. A place that is gone is an answer: out->id is NULL. NULL: cannot. */
+    int (*resume)(struct berth_driver *d, struct berth_call *call,
+                  const struct berth_place_request *who, const struct berth_place *place,
+                  struct berth_place *out, struct berth_error *err);
+    int (*realize)(struct berth_driver *d, struct berth_call *call,
+                   const struct berth_place_request *who, const struct berth_place *place,
+                   const struct berth_workspace *workspace, struct berth_realized *out,
+                   struct berth_error *err);
+    /* Both are idempotent, an unknown place is success, and a place without id is looked for by
+     * its label. release parks a place whose config says reuseLease; destroy never does. */
+    int (*release)(struct berth_driver *d, struct berth_call *call,
+                   const struct berth_place_request *who, const struct berth_place *place,
+                   struct berth_error *err);
+    int (*destroy)(struct berth_driver *d, struct berth_call *call,
+                   const struct berth_place_request *who, const struct berth_place *place,
+                   struct berth_error *err);
+    /* Lists the places of an environment by label. NULL: the provider cannot be asked, and an
+     * acquire whose answer was lost is shown to the operator instead. */
+    int (*find)(struct berth_driver *d, struct berth_call *call,
+                const struct berth_place_request *who, berth_found_fn *each, void *ctx,
+                struct berth_error *err);
+    void (*free)(struct berth_driver *d);
+};
+
+struct berth_driver {
+    const struct berth_driver_ops *ops; /* an implementation embeds this as its first member */
+};
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/failpoint.c - see failpoint.h. A pass that is not armed costs one relaxed load. */
+#include "base/failpoint.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+static _Atomic int armed = BERTH_FP_COUNT;
+static _Atomic int skips;
+static _Atomic int query_nth;
+
+static const char *const names[] = {
+#define X(name) #name,
+    BERTH_FAILPOINT_MAP(X)
+#undef X
+};
+
+const char *berth_failpoint_name(enum berth_failpoint point)
+{
+    return names[point];
+}
+
+enum berth_failpoint berth_failpoint_find(const char *name)
+{
+    int i = 0;
+    while (i < BERTH_FP_COUNT && strcmp(names[i], name) != 0)
+        i++;
+    return (enum berth_failpoint)i;
+}
+
+void berth_failpoint_arm(enum berth_failpoint point, int skip)
+{
+    atomic_store(&skips, skip);
+    atomic_store(&armed, (int)point);
+}
+
+void berth_failpoint_pass(enum berth_failpoint point)
+{
+    if (atomic_load_explicit(&armed, memory_order_relaxed) != (int)point)
+        return;
+    if (atomic_fetch_sub(&skips, 1) > 0)
+        return;
+    (void)kill(getpid(), SIGKILL);
+}
+
+void berth_failpoint_arm_query(int nth)
+{
+    atomic_store(&query_nth, nth);
+}
+
+bool berth_failpoint_query_fails(void)
+{
+    if (atomic_load_explicit(&query_nth, memory_order_relaxed) <= 0)
+        return false;
+    return atomic_fetch_sub(&query_nth, 1) == 1;
+}
+
+bool berth_failpoint_query_armed(void)
+{
+    return atomic_load(&query_nth) > 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/issues.c - see issues.h. */
+#include "base/issues.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void berth_issues_add(struct berth_issues *issues, const char *path, const char *fmt, ...)
+{
+    struct berth_issue *issue = berth_arena_alloc(issues->arena, sizeof *issue);
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!issue)
+        return; /* the arena remembers */
+    issue->path = berth_arena_strdup(issues->arena, path);
+    issue->message = berth_arena_strdup(issues->arena, text);
+    (void)berth_list_add(&issues->list, issues->arena, issue);
+}
+
+int berth_issues_check(const struct berth_issues *issues, struct berth_error *err)
+{
+    int rc = berth_arena_check(issues->arena, err);
+    if (rc < 0 || issues->list.count == 0)
+        return rc;
+    const struct berth_issue *first = issues->list.items[0];
+    return berth_fail(err, BERTH_E_UNPROCESSABLE, "%s", first->message);
+}

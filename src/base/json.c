@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/json.c - see json.h. struct berth_json is jansson's json_t under our name. */
+#include "base/json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+
+static json_t *raw(const struct berth_json *value)
+{
+    return (json_t *)(uintptr_t)value;
+}
+
+static struct berth_json *ours(json_t *value)
+{
+    return (struct berth_json *)value;
+}
+
+/* Containers nested deeper than the limit are refused before the parser recurses into them. */
+static bool too_deep(const char *text, size_t len)
+{
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > BERTH_JSON_DEPTH_MAX)
+                return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+/* The code unit of the escape \uXXXX at `p`, or -1. */
+static int escape_at(const char *p, const char *end)
+{
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+        return -1;
+    int unit = 0;
+    for (int i = 2; i < 6; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *at = p[i] ? strchr(digits, p[i] | 0x20) : NULL;
+        if (!at || (p[i] < '0'))
+            return -1;
+        unit = unit * 16 + (int)(at - digits);
+    }
+    return unit;
+}
+
+static bool is_high(int unit)
+{
+    return unit >= 0xd800 && unit <= 0xdbff;
+}
+
+static bool is_low(int unit)
+{
+    return unit >= 0xdc00 && unit <= 0xdfff;
+}
+
+/* A copy in which every surrogate escape without its other half reads \ufffd. */
+static char *mend_surrogates(const char *text, size_t len)
+{
+    char *copy = malloc(len + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    char *end = copy + len;
+    for (char *p = copy; p < end; p++) {
+        if (*p != '\\')
+            continue;
+        int unit = escape_at(p, end);
+        if (unit < 0) {
+            p++; /* another escape: its second character is no backslash of ours */
+        } else if (is_high(unit) && is_low(escape_at(p + 6, end))) {
+            p += 11;
+        } else {
+            if (is_high(unit) || is_low(unit))
+                memcpy(p + 2, "fffd", 4);
+            p += 5;
+        }
+    }
+    return copy;
+}
+
+int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
+                     struct berth_json **out, struct berth_error *err)
+{
+    if (len > BERTH_JSON_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is longer than %d bytes.",
+                          BERTH_JSON_BYTES_MAX);
+    if (too_deep(text, len))
+        return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is nested deeper than %d levels.",
+                          BERTH_JSON_DEPTH_MAX);
+    size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    auto_free char *mended = NULL;
+    if (mode == BERTH_JSON_FOREIGN) {
+        flags |= JSON_ALLOW_NUL;
+        mended = mend_surrogates(text, len);
+        if (!mended)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
+        text = mended;
+    }
+    json_error_t at;
+    json_t *value = json_loadb(text, len, flags, &at);
+    if (!value && json_error_code(&at) == json_error_out_of_memory)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
+    if (!value)
+        return berth_fail(err, BERTH_E_INVALID, "Invalid JSON at line %d, column %d: %s.", at.line,
+                          at.column, at.text);
+    *out = ours(value);
+    return BERTH_OK;
+}
+
+void berth_json_free(struct berth_json *value)
+{
+    json_decref(raw(value));
+}
+
+void berth_json_freep(struct berth_json **value)
+{
+    json_decref(raw(*value));
+}
+
+enum berth_json_type berth_json_type(const struct berth_json *value)
+{
+    if (!value)
+        return BERTH_JSON_NULL;
+    switch (json_typeof(raw(value))) {
+    case JSON_OBJECT:
+        return BERTH_JSON_OBJECT;
+    case JSON_ARRAY:
+        return BERTH_JSON_ARRAY;
+    case JSON_STRING:
+        return BERTH_JSON_STRING;
+    case JSON_INTEGER:
+        return BERTH_JSON_INT;
+    case JSON_REAL:
+        return BERTH_JSON_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return BERTH_JSON_BOOL;
+    case JSON_NULL:
+        break;
+    }
+    return BERTH_JSON_NULL;
+}
+
+bool berth_json_is(const struct berth_json *value, enum berth_json_type type)
+{
+    return value && berth_json_type(value) == type;
+}
+
+const struct berth_json *berth_json_get(const struct berth_json *object, const char *key)
+{
+    return ours(json_object_get(raw(object), key));
+}
+
+const char *berth_json_str(const struct berth_json *value)
+{
+    return json_string_value(raw(value));
+}
+
+size_t berth_json_str_len(const struct berth_json *value)
+{
+    return json_string_length(raw(value));
+}
+
+int64_t berth_json_int(const struct berth_json *value)
+{
+    return json_integer_value(raw(value));
+}
+
+double berth_json_number(const struct berth_json *value)
+{
+    return json_number_value(raw(value));
+}
+
+bool berth_json_true(const struct berth_json *value)
+{
+    return json_is_true(raw(value));
+}
+
+size_t berth_json_count(const struct berth_json *container)
+{
+    if (berth_json_is(container, BERTH_JSON_OBJECT))
+        return json_object_size(raw(container));
+    return json_array_size(raw(container));
+}
+
+const struct berth_json *berth_json_at(const struct berth_json *array, size_t index)
+{
+    return ours(json_array_get(raw(array), index));
+}
+
+bool berth_json_equal(const struct berth_json *a, const struct berth_json *b)
+{
+    return json_equal(raw(a), raw(b));
+}
+
+void *berth_json_iter(const struct berth_json *object)
+{
+    return json_object_iter(raw(object));
+}
+
+void *berth_json_iter_next(const struct berth_json *object, void *iter)
+{
+    return json_object_iter_next(raw(object), iter);
+}
+
+const char *berth_json_iter_key(void *iter)
+{
+    return json_object_iter_key(iter);
+}
+
+const struct berth_json *berth_json_iter_value(void *iter)
+{
+    return ours(json_object_iter_value(iter));
+}
+
+struct berth_json *berth_json_new_object(void)
+{
+    return ours(json_object());
+}
+
+struct berth_json *berth_json_new_str(const char *text)
+{
+    return ours(text ? json_string(text) : json_null());
+}
+
+struct berth_json *berth_json_new_int(int64_t number)
+{
+    return ours(json_integer(number));
+}
+
+struct berth_json *berth_json_new_bool(bool flag)
+{
+    return ours(json_boolean(flag));
+}
+
+struct berth_json *berth_json_new_null(void)
+{
+    return ours(json_null());
+}
+
+struct berth_json *berth_json_copy(const struct berth_json *value)
+{
+    return ours(json_deep_copy(raw(value)));
+}
+
+bool berth_json_set(struct berth_json *object, const char *key, struct berth_json *value)
+{
+    return json_object_set_new(raw(object), key, raw(value)) == 0;
+}
+
+void berth_json_remove(struct berth_json *object, const char *key)
+{
+    (void)json_object_del(raw(object), key);
+}
+
+char *berth_json_canonical(const struct berth_json *value)
+{
+    return json_dumps(raw(value), JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+}
+
+char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json *value)
+{
+    auto_free char *text = berth_json_canonical(value);
+    if (!text)
+        arena->failed = true;
+    return berth_arena_strdup(arena, text);
+}
+
+static void put_quoted(struct berth_buf *buf, const char *text)
+{
+    berth_buf_puts(buf, "\"");
+    for (const char *p = text; *p;) {
+        size_t plain = 0, step;
+        while ((unsigned char)p[plain] >= 0x20 && p[plain] != '"' && p[plain] != '\\' &&
+               (step = berth_utf8_step(p + plain)) > 0)
+            plain += step;
+        berth_buf_append(buf, p, plain);
+        p += plain;
+        if (!*p)
+            break;
+        if ((unsigned char)*p >= 0x80)
+            berth_buf_puts(buf, "\\ufffd");
+        else if (*p == '"' || *p == '\\')
+            berth_buf_append(buf, (char[]){'\\', *p}, 2);
+        else if (*p == '\n')
+            berth_buf_puts(buf, "\\n");
+        else if (*p == '\t')
+            berth_buf_puts(buf, "\\t");
+        else
+            berth_buf_printf(buf, "\\u%04x", (unsigned char)*p);
+        p++;
+    }
+    berth_buf_puts(buf, "\"");
+}
+
+static void begin(struct berth_json_writer *w, const char *key)
+{
+    if (w->comma)
+        berth_buf_puts(w->buf, ",");
+    w->comma = true;
+    if (key) {
+        put_quoted(w->buf, key);
+        berth_buf_puts(w->buf, ":");
+    }
+}
+
+void berth_json_open(struct berth_json_writer *w, char bracket)
+{
+    berth_json_open_in(w, NULL, bracket);
+}
+
+void berth_json_open_in(struct berth_json_writer *w, const char *key, char bracket)
+{
+    begin(w, key);
+    berth_buf_append(w->buf, &bracket, 1);
+    w->comma = false;
+}
+
+void berth_json_close(struct berth_json_writer *w, char bracket)
+{
+    berth_buf_append(w->buf, &bracket, 1);
+    w->comma = true;
+}
+
+void berth_json_put_str(struct berth_json_writer *w, const char *key, const char *text)
+{
+    begin(w, key);
+    if (text)
+        put_quoted(w->buf, text);
+    else
+        berth_buf_puts(w->buf, "null");
+}
+
+void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number)
+{
+    begin(w, key);
+    berth_buf_printf(w->buf, "%lld", (long long)number);
+}
+
+void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag)
+{
+    begin(w, key);
+    berth_buf_puts(w->buf, flag ? "true" : "false");
+}
+
+void berth_json_put_time(struct berth_json_writer *w, const char *key, int64_t wall_ms)
+{
+    char text[BERTH_TIME_ISO_SIZE];
+    if (wall_ms)
+        berth_time_iso(wall_ms, text);
+    berth_json_put_str(w, key, wall_ms ? text : NULL);
+}
+
+void berth_json_put_raw(struct berth_json_writer *w, const char *key, const char *json)
+{
+    begin(w, key);
+    berth_buf_puts(w->buf, json ? json : "null");
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/limits.h - every size that comes from outside has its ceiling here. */
+#ifndef BERTH_BASE_LIMITS_H
+#define BERTH_BASE_LIMITS_H
+
+#define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024) /* one document */
+#define BERTH_JSON_DEPTH_MAX 64                 /* nested containers */
+
+#define BERTH_NAME_BYTES_MAX 200              /* an environment's or company's name */
+#define BERTH_DESCRIPTION_BYTES_MAX 4096      /* free text beside it */
+#define BERTH_CONFIG_BYTES_MAX (256 * 1024)   /* an environment's config, as JSON */
+#define BERTH_METADATA_BYTES_MAX (256 * 1024) /* metadata of ours or of a provider, as JSON */
+#define BERTH_PLACE_ID_BYTES_MAX 1024         /* a providerLeaseId */
+#define BERTH_REASON_BYTES_MAX 1000           /* failureReason, clean-up errors */
+
+#define BERTH_LIST_ROWS_MAX 1000 /* one page of any list */
+#define BERTH_LIST_ROWS_DEFAULT 100
+
+#define BERTH_TTL_MS_MIN 1
+#define BERTH_TTL_MS_MAX (INT64_C(366) * 24 * 60 * 60 * 1000)
+
+#define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
+#define BERTH_STORE_READERS_MAX 8     /* idle SQLite read connections kept */
+#define BERTH_STORE_POOL_DEFAULT 16   /* PostgreSQL connections of one process */
+#define BERTH_STORE_RETRIES_MAX 20    /* of a transaction that met 40001 or 40P01 */
+#define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
+
+#define BERTH_POOL_THREADS_MAX 16
+#endif

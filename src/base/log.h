@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/log.h - structured lines to a callback; the library opens no file. */
+#ifndef BERTH_BASE_LOG_H
+#define BERTH_BASE_LOG_H
+
+enum berth_log_level {
+    BERTH_LOG_DEBUG,
+    BERTH_LOG_INFO,
+    BERTH_LOG_WARN,
+    BERTH_LOG_ERROR,
+};
+
+/* `line` is one JSON object without a newline, borrowed for the call. Any thread may call. */
+struct berth_log {
+    void (*write)(void *ctx, enum berth_log_level level, const char *line);
+    void *ctx;
+    enum berth_log_level min_level;
+};
+
+/* Pairs of name and text after `event`, closed by NULL; a pair whose text is NULL is left out:
+ *   berth_log_line(log, BERTH_LOG_WARN, "cleanup failed", "leaseId", id, "error", text, NULL);
+ * A log without `write` drops everything. */
+void berth_log_line(const struct berth_log *log, enum berth_log_level level, const char *event, ...)
+    __attribute__((sentinel));
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/time.c - see time.h. */
+#include "base/time.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static _Atomic int64_t wall_shift_ms, mono_shift_ms;
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct berth_time_watch *watches;
+
+static int64_t clock_ms(clockid_t clock)
+{
+    struct timespec now;
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int64_t berth_time_wall_ms(void)
+{
+    return clock_ms(CLOCK_REALTIME) + atomic_load(&wall_shift_ms);
+}
+
+int64_t berth_time_mono_ms(void)
+{
+    return clock_ms(CLOCK_MONOTONIC) + atomic_load(&mono_shift_ms);
+}
+
+void berth_time_shift(int64_t wall_ms, int64_t mono_ms)
+{
+    atomic_fetch_add(&wall_shift_ms, wall_ms);
+    atomic_fetch_add(&mono_shift_ms, mono_ms);
+    pthread_mutex_lock(&watch_lock);
+    for (struct berth_time_watch *w = watches; w; w = w->next)
+        w->on_shift(w->ctx);
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void berth_time_watch_add(struct berth_time_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    watch->next = watches;
+    watches = watch;
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void berth_time_watch_remove(struct berth_time_watch *watch)
+{
+    pthread_mutex_lock(&watch_lock);
+    for (struct berth_time_watch **at = &watches; *at; at = &(*at)->next) {
+        if (*at == watch) {
+            *at = watch->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void berth_time_iso(int64_t wall_ms, char out[BERTH_TIME_ISO_SIZE])
+{
+    int64_t rest = wall_ms % 1000;
+    if (rest < 0)
+        rest += 1000;
+    time_t seconds = (time_t)((wall_ms - rest) / 1000);
+    struct tm tm;
+    if (!gmtime_r(&seconds, &tm) || tm.tm_year + 1900 > 9999 || tm.tm_year + 1900 < 0) {
+        out[0] = '\0';
+        return;
+    }
+    size_t len = strftime(out, BERTH_TIME_ISO_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
+    (void)snprintf(out + len, BERTH_TIME_ISO_SIZE - len, ".%03dZ", (int)rest);
+}
+
+bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
+{
+    struct tm tm = {0};
+    const char *p = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (!p)
+        return false;
+    int64_t ms = 0;
+    if (*p == '.') {
+        int64_t scale = 100;
+        for (p++; *p >= '0' && *p <= '9'; p++, scale /= 10)
+            ms += (*p - '0') * scale;
+    }
+    int64_t offset_s = 0;
+    if (*p == '+' || *p == '-') {
+        unsigned hours, minutes;
+        int used = 0;
+        if (sscanf(p + 1, "%2u:%2u%n", &hours, &minutes, &used) != 2 || used != 5)
+            return false;
+        offset_s = (int64_t)(hours * 3600 + minutes * 60) * (*p == '-' ? -1 : 1);
+        p += 6;
+    } else if (*p == 'Z') {
+        p++;
+    } else {
+        return false;
+    }
+    if (*p)
+        return false;
+    *wall_ms = ((int64_t)timegm(&tm) - offset_s) * 1000 + ms;
+    return true;
+}
+
+static void place(struct berth_deadlines *all, size_t i, struct berth_deadline *d)
+{
+    all->heap[i] = d;
+    d->index = i + 1;
+}
+
+static void sift_up(struct berth_deadlines *all, size_t i)
+{
+    struct berth_deadline *d = all->heap[i];
+    for (; i > 0 && all->heap[(i - 1) / 2]->at_ms > d->at_ms; i = (i - 1) / 2)
+        place(all, i, all->heap[(i - 1) / 2]);
+    place(all, i, d);
+}
+
+static void sift_down(struct berth_deadlines *all, size_t i)
+{
+    struct berth_deadline *d = all->heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= all->count)
+            break;
+        if (child + 1 < all->count && all->heap[child + 1]->at_ms < all->heap[child]->at_ms)
+            child++;
+        if (all->heap[child]->at_ms >= d->at_ms)
+            break;
+        place(all, i, all->heap[child]);
+        i = child;
+    }
+    place(all, i, d);
+}
+
+int berth_deadlines_add(struct berth_deadlines *all, struct berth_deadline *d,
+                        struct berth_error *err)
+{
+    if (all->count == all->cap) {
+        size_t cap = all->cap ? all->cap * 2 : 16;
+        struct berth_deadline **heap = realloc(all->heap, cap * sizeof *heap);
+        if (!heap)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: deadlines.");
+        all->heap = heap;
+        all->cap = cap;
+    }
+    all->heap[all->count++] = d;
+    sift_up(all, all->count - 1);
+    return BERTH_OK;
+}
+
+void berth_deadlines_remove(struct berth_deadlines *all, struct berth_deadline *d)
+{
+    if (!d->index)
+        return;
+    size_t i = d->index - 1;
+    d->index = 0;
+    struct berth_deadline *last = all->heap[--all->count];
+    if (last == d)
+        return;
+    place(all, i, last);
+    sift_up(all, i);
+    sift_down(all, last->index - 1);
+}
+
+struct berth_deadline *berth_deadlines_first(const struct berth_deadlines *all)
+{
+    return all->count ? all->heap[0] : NULL;
+}
+
+struct berth_deadline *berth_deadlines_pop_due(struct berth_deadlines *all, int64_t now_ms)
+{
+    struct berth_deadline *first = berth_deadlines_first(all);
+    if (!first || first->at_ms > now_ms)
+        return NULL;
+    berth_deadlines_remove(all, first);
+    return first;
+}
+
+void berth_deadlines_clear(struct berth_deadlines *all)
+{
+    free(all->heap);
+    *all = (struct berth_deadlines){0};
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/utf8.c - see utf8.h. */
+#include "base/utf8.h"
+
+static bool follows(unsigned char c)
+{
+    return (c & 0xc0) == 0x80;
+}
+
+size_t berth_utf8_step(const char *p)
+{
+    const unsigned char *s = (const unsigned char *)p;
+    if (s[0] < 0x80)
+        return s[0] ? 1 : 0;
+    if (s[0] >= 0xc2 && s[0] <= 0xdf)
+        return follows(s[1]) ? 2 : 0;
+    if (s[0] >= 0xe0 && s[0] <= 0xef) {
+        if (!follows(s[1]) || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f))
+            return 0;
+        return follows(s[2]) ? 3 : 0;
+    }
+    if (s[0] >= 0xf0 && s[0] <= 0xf4) {
+        if (!follows(s[1]) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+            return 0;
+        return follows(s[2]) && follows(s[3]) ? 4 : 0;
+    }
+    return 0;
+}
+
+bool berth_utf8_valid(const char *text)
+{
+    while (*text) {
+        size_t step = berth_utf8_step(text);
+        if (!step)
+            return false;
+        text += step;
+    }
+    return true;
+}
+
+void berth_utf8_mend(char *text)
+{
+    while (*text) {
+        size_t step = berth_utf8_step(text);
+        if (!step)
+            *text = '?';
+        text += step ? step : 1;
+    }
+}

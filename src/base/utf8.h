@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/utf8.h - is it UTF-8? Databases and JSON both insist. */
+#ifndef BERTH_BASE_UTF8_H
+#define BERTH_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Bytes of the well-formed sequence at p (no overlong form, no surrogate), or 0. */
+size_t berth_utf8_step(const char *p);
+bool berth_utf8_valid(const char *text);
+/* Replaces each byte that belongs to no sequence by '?': for texts of others that must be kept. */
+void berth_utf8_mend(char *text);
+#endif

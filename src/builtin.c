@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/builtin.c - the list of drivers and databases: the one place that names them all. */
+#include "core/berth.h"
+#include "driver/fake.h"
+#include "driver/local.h"
+#include "store/db.h"
+#ifdef BERTH_WITH_POSTGRES
+#include "store/postgres.h"
+#endif
+#include "store/sqlite.h"
+
+static const struct berth_database *const databases[] = {
+    &berth_database_sqlite,
+#ifdef BERTH_WITH_POSTGRES
+    &berth_database_postgres,
+    &berth_database_postgresql,
+#endif
+    NULL,
+};
+
+static int add_drivers(struct berth_registry *registry, struct berth_error *err)
+{
+    static const struct {
+        const char *driver, *provider;
+        int (*make)(struct berth_driver **out, struct berth_error *err);
+    } drivers[] = {
+        {"local", NULL, berth_driver_local_new},
+        {"sandbox", "fake", berth_driver_fake_new},
+    };
+    for (unsigned i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
+        struct berth_driver *driver;
+        int rc = drivers[i].make(&driver, err);
+        if (rc == BERTH_OK)
+            rc = berth_registry_add(registry, drivers[i].driver, drivers[i].provider, driver, err);
+        if (rc < 0)
+            return rc;
+    }
+    return BERTH_OK;
+}
+
+const struct berth_builtins berth_builtins = {.databases = databases, .add_drivers = add_drivers};

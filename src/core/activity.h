@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/activity.h - who did what, written in the transaction that did it. */
+#ifndef BERTH_CORE_ACTIVITY_H
+#define BERTH_CORE_ACTIVITY_H
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "core/berth.h"
+#include "store/activity.h"
+#include "store/environment.h"
+#include "store/lease.h"
+
+/* Who asks. NULL where one is taken means the system itself. */
+struct berth_actor {
+    const char *type; /* user, agent, system */
+    const char *id;
+};
+
+int berth_activity_of_lease(struct berth_db *db, const struct berth_lease *lease,
+                            const char *action, const struct berth_actor *actor,
+                            struct berth_error *err);
+/* `details_json` is an object that holds no values of configs. */
+int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
+                                  const char *action, const struct berth_actor *actor,
+                                  const char *details_json, struct berth_error *err);
+/* A list of struct berth_activity in `arena`, newest first. */
+int berth_activity_list(struct berth *b, struct berth_arena *arena,
+                        const struct berth_activity_filter *filter, struct berth_list *out,
+                        struct berth_error *err);
+void berth_activity_json(struct berth_json_writer *w, const struct berth_activity *activity);
+#endif

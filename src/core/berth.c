@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/berth.c - opening and closing the runtime. */
+#include "core/berth.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "core/node.h"
+#include "os/pool.h"
+#include "store/company.h"
+#include "store/store.h"
+
+struct first {
+    struct berth_arena *arena;
+    struct berth_company *company;
+};
+
+static int tx_find_default(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct first *first = ctx;
+    return berth_company_by_name(db, first->arena, "default", &first->company, err);
+}
+
+static int tx_make_default(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct berth_id id = berth_id_new();
+    int64_t now = berth_time_wall_ms();
+    struct berth_company company = {
+        .id = id.text, .name = "default", .created_at_ms = now, .updated_at_ms = now};
+    int rc = berth_company_insert(db, &company, err);
+    return rc < 0 ? rc : tx_find_default(db, ctx, err);
+}
+
+/* The first open makes the company `default`. */
+static int ensure_company(struct berth *b, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct first first = {.arena = &arena};
+    int rc = berth_store_read(b->store, tx_find_default, &first, err);
+    if (rc == BERTH_OK && !first.company)
+        rc = berth_store_tx(b->store, tx_make_default, &first, err);
+    if (rc < 0)
+        return rc;
+    b->company_id = strdup(first.company->id);
+    return b->company_id ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+}
+
+static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    b->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->closing_fd < 0)
+        return berth_fail_errno(err, "Cannot make an event descriptor");
+    if (!b->registry) {
+        rc = berth_registry_new(&b->registry, err);
+        if (rc == BERTH_OK)
+            rc = berth_builtins.add_drivers(b->registry, err);
+    }
+    if (rc == BERTH_OK)
+        rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
+    if (rc == BERTH_OK)
+        rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->providers, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_open(berth_builtins.databases, options->store, &b->store, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
+    if (rc == BERTH_OK)
+        rc = ensure_company(b, err);
+    return rc;
+}
+
+int berth_open(const struct berth_options *options, struct berth **out, struct berth_error *err)
+{
+    struct berth *b = calloc(1, sizeof *b);
+    if (!b) {
+        berth_registry_free(options->registry);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    }
+    b->registry = options->registry;
+    b->settings = options->settings;
+    b->log = options->log;
+    b->closing_fd = -1;
+    int rc = start(b, options, err);
+    if (rc < 0) {
+        berth_close(b);
+        return rc;
+    }
+    *out = b;
+    return BERTH_OK;
+}
+
+void berth_close(struct berth *b)
+{
+    if (!b)
+        return;
+    if (b->closing_fd >= 0)
+        (void)eventfd_write(b->closing_fd, 1);
+    berth_pool_free(b->providers);
+    berth_pool_free(b->pool); /* before the node: the next heartbeat is dropped with it */
+    berth_node_close(b->node);
+    berth_store_close(b->store);
+    berth_registry_free(b->registry);
+    free(b->company_id);
+    if (b->closing_fd >= 0)
+        (void)close(b->closing_fd);
+    free(b);
+}

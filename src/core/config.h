@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/config.h - what an environment's config may say, driver by driver. */
+#ifndef BERTH_CORE_CONFIG_H
+#define BERTH_CORE_CONFIG_H
+
+#include "base/issues.h"
+#include "base/json.h"
+#include "store/environment.h"
+
+struct berth_registry;
+
+enum berth_config_use {
+    BERTH_CONFIG_SCHEMA,  /* the form alone */
+    BERTH_CONFIG_PROBE,   /* a probe before saving: an SSH key may stand in it */
+    BERTH_CONFIG_PERSIST, /* saving: the provider has its say, fake ones are refused */
+};
+
+/* All faults are in `issues`, and the first is the error (UNPROCESSABLE). What is not an object
+ * counts as {}. *out is the normalised object, the caller's. */
+int berth_config_normalise(const struct berth_registry *registry,
+                           enum berth_environment_driver driver, const struct berth_json *config,
+                           enum berth_config_use use, struct berth_issues *issues,
+                           struct berth_json **out, struct berth_error *err);
+
+/* SHA-256 over driver and config with sorted keys: parked places are matched by it. */
+int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_driver driver,
+                             const char *canonical_config, const char **out,
+                             struct berth_error *err);
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/driver.h - finds the implementation for an environment, and calls it. Only this file's
+ * functions (and the contract tests) call through the vtable. */
+#ifndef BERTH_CORE_DRIVER_H
+#define BERTH_CORE_DRIVER_H
+
+#include <berth/driver.h>
+
+#include "base/arena.h"
+
+/* Which implementation serves which driver, and for `sandbox` which provider. */
+struct berth_registry;
+
+/* One way to a place. */
+struct berth_route {
+    const char *driver;   /* local, ssh, sandbox, plugin */
+    const char *provider; /* of a sandbox, else NULL */
+    struct berth_driver *implementation;
+};
+
+int berth_registry_new(struct berth_registry **out, struct berth_error *err);
+void berth_registry_free(struct berth_registry *registry); /* and its drivers; NULL is fine */
+/* Takes the implementation over in any case. */
+int berth_registry_add(struct berth_registry *registry, const char *driver, const char *provider,
+                       struct berth_driver *implementation, struct berth_error *err);
+/* The built-in sandbox providers, sorted. */
+int berth_registry_providers(const struct berth_registry *registry, struct berth_arena *arena,
+                             struct berth_list *out, struct berth_error *err);
+const struct berth_route *berth_registry_find(const struct berth_registry *registry,
+                                              const char *driver, const char *provider);
+/* The same for a driver and its stored config; UNPROCESSABLE when there is none. */
+int berth_registry_route(const struct berth_registry *registry, const char *driver,
+                         const char *config_json, const struct berth_route **out,
+                         struct berth_error *err);
+
+/* What a lease's row calls its provider. */
+const char *berth_route_provider(const struct berth_route *route);
+bool berth_route_ledger_only(const struct berth_route *route);
+bool berth_route_can_find(const struct berth_route *route);
+bool berth_route_can_resume(const struct berth_route *route);
+
+/* A call that is already late (TIMEOUT) or unwanted (CANCELLED) does not begin. */
+int berth_call_check(const struct berth_call *call, struct berth_error *err);
+
+int berth_driver_validate(const struct berth_route *route, struct berth_call *call,
+                          const char *config_json, struct berth_issues *issues,
+                          const char **normalised, struct berth_error *err);
+int berth_driver_probe(const struct berth_route *route, struct berth_call *call,
+                       const struct berth_place_request *who, struct berth_probe *out,
+                       struct berth_error *err);
+int berth_driver_acquire(const struct berth_route *route, struct berth_call *call,
+                         const struct berth_place_request *who, struct berth_place *out,
+                         struct berth_error *err);
+int berth_driver_resume(const struct berth_route *route, struct berth_call *call,
+                        const struct berth_place_request *who, const struct berth_place *place,
+                        struct berth_place *out, struct berth_error *err);
+int berth_driver_realize(const struct berth_route *route, struct berth_call *call,
+                         const struct berth_place_request *who, const struct berth_place *place,
+                         const struct berth_workspace *workspace, struct berth_realized *out,
+                         struct berth_error *err);
+int berth_driver_release(const struct berth_route *route, struct berth_call *call,
+                         const struct berth_place_request *who, const struct berth_place *place,
+                         struct berth_error *err);
+int berth_driver_destroy(const struct berth_route *route, struct berth_call *call,
+                         const struct berth_place_request *who, const struct berth_place *place,
+                         struct berth_error *err);
+int berth_driver_find(const struct berth_route *route, struct berth_call *call,
+                      const struct berth_place_request *who, berth_found_fn *each, void *ctx,
+                      struct berth_error *err);
+#endif

@@ -1,0 +1,679 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/environment.c - see environment.h. */
+#include "core/environment.h"
+
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/lease.h"
+#include "core/ledger.h"
+#include "store/company.h"
+#include "store/store.h"
+
+#define STANDING_MAX 100000
+
+/* One change under way. */
+struct change {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_environment_input *input;
+    const char *id;
+    struct berth_environment *environment;  /* what is to be stored */
+    const struct berth_environment *before; /* update: what it was made from */
+    const char *details_json;
+    bool again;
+};
+
+static int not_found(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Environment not found");
+}
+
+/* --- looking --- */
+
+struct look {
+    struct berth_arena *arena;
+    const char *id;
+    const struct berth_environment_filter *filter;
+    struct berth_environment *environment;
+    struct berth_list *list;
+};
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_environment_load(db, look->arena, look->id, BERTH_LOCK_NONE, &look->environment,
+                                  err);
+}
+
+static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_environment_select(db, look->arena, look->filter, look->list, err);
+}
+
+int berth_environment_get(struct berth *b, struct berth_arena *arena, const char *id,
+                          struct berth_environment **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Environment", &parsed, err) < 0)
+        return not_found(err);
+    struct look look = {.arena = arena, .id = parsed.text};
+    int rc = berth_store_read(b->store, tx_get, &look, err);
+    if (rc == BERTH_OK && !look.environment)
+        rc = not_found(err);
+    if (rc == BERTH_OK)
+        *out = look.environment;
+    return rc;
+}
+
+int berth_environment_list(struct berth *b, struct berth_arena *arena,
+                           const struct berth_environment_filter *filter, struct berth_list *out,
+                           struct berth_error *err)
+{
+    struct berth_environment_filter full = *filter;
+    if (!full.company_id)
+        full.company_id = b->company_id;
+    struct look look = {.arena = arena, .filter = &full, .list = out};
+    return berth_store_read(b->store, tx_list, &look, err);
+}
+
+void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "id", e->id);
+    berth_json_put_str(w, "companyId", e->company_id);
+    berth_json_put_str(w, "name", e->name);
+    berth_json_put_str(w, "description", e->description);
+    berth_json_put_str(w, "driver", berth_environment_drivers.names[e->driver]);
+    berth_json_put_str(w, "status", berth_environment_statuses.names[e->status]);
+    berth_json_put_raw(w, "config", e->config_json);
+    berth_json_put_raw(w, "metadata", e->metadata_json);
+    berth_json_put_time(w, "createdAt", e->created_at_ms);
+    berth_json_put_time(w, "updatedAt", e->updated_at_ms);
+    berth_json_close(w, '}');
+}
+
+/* --- checking what comes in --- */
+
+static int check_text(const char *text, size_t max, const char *what, struct berth_error *err)
+{
+    if (strlen(text) > max)
+        return berth_fail(err, BERTH_E_INVALID, "The %s is longer than %zu bytes.", what, max);
+    if (!berth_utf8_valid(text))
+        return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
+    return BERTH_OK;
+}
+
+static int check_input(const struct berth_environment_input *in, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    if (in->fields & BERTH_FIELD_NAME) {
+        if (!in->name || !*in->name)
+            return berth_fail(err, BERTH_E_INVALID, "An environment needs a name.");
+        rc = check_text(in->name, BERTH_NAME_BYTES_MAX, "name", err);
+    }
+    if (rc == BERTH_OK && (in->fields & BERTH_FIELD_DESCRIPTION) && in->description)
+        rc = check_text(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
+    if (rc == BERTH_OK && (in->fields & BERTH_FIELD_METADATA) && in->metadata &&
+        !berth_json_is(in->metadata, BERTH_JSON_OBJECT) &&
+        !berth_json_is(in->metadata, BERTH_JSON_NULL))
+        rc = berth_fail(err, BERTH_E_INVALID, "The metadata must be an object or null.");
+    return rc;
+}
+
+/* Normalises `config` into the environment, with its fingerprint. */
+static int set_config(struct change *c, const struct berth_json *config,
+                      struct berth_issues *issues, struct berth_error *err)
+{
+    struct berth_environment *e = c->environment;
+    auto_json *normalised = NULL;
+    int rc = berth_config_normalise(c->b->registry, e->driver, config, c->input->use, issues,
+                                    &normalised, err);
+    if (rc < 0)
+        return rc;
+    e->config_json = berth_json_canonical_in(c->arena, normalised);
+    if (!e->config_json)
+        return berth_arena_check(c->arena, err);
+    if (strlen(e->config_json) > BERTH_CONFIG_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The config is longer than %d bytes.",
+                          BERTH_CONFIG_BYTES_MAX);
+    return berth_config_fingerprint(c->arena, e->driver, e->config_json, &e->fingerprint, err);
+}
+
+static int set_metadata(struct change *c, struct berth_error *err)
+{
+    struct berth_environment *e = c->environment;
+    const struct berth_json *metadata = c->input->metadata;
+    e->metadata_json = NULL;
+    if (!berth_json_is(metadata, BERTH_JSON_OBJECT))
+        return BERTH_OK;
+    e->metadata_json = berth_json_canonical_in(c->arena, metadata);
+    if (e->metadata_json && strlen(e->metadata_json) > BERTH_METADATA_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The metadata is longer than %d bytes.",
+                          BERTH_METADATA_BYTES_MAX);
+    return berth_arena_check(c->arena, err);
+}
+
+/* --- creating --- */
+
+static int plain_details(struct change *c, struct berth_error *err)
+{
+    const struct berth_environment *e = c->environment;
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "name", e->name);
+    berth_json_put_str(&w, "driver", berth_environment_drivers.names[e->driver]);
+    berth_json_put_str(&w, "status", berth_environment_statuses.names[e->status]);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    c->details_json = berth_arena_strdup(c->arena, berth_buf_str(&buf));
+    return rc < 0 ? rc : berth_arena_check(c->arena, err);
+}
+
+/* A company has at most one local environment; the unique index is the last word. */
+static int refuse_second_local(struct berth_db *db, const struct change *c, struct berth_error *err)
+{
+    const struct berth_environment *e = c->environment;
+    if (e->driver != BERTH_DRIVER_LOCAL)
+        return BERTH_OK;
+    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
+    filter.company_id = e->company_id;
+    filter.driver = BERTH_DRIVER_LOCAL;
+    struct berth_list list;
+    int rc = berth_environment_select(db, c->arena, &filter, &list, err);
+    for (int i = 0; rc == BERTH_OK && i < list.count; i++) {
+        const struct berth_environment *other = list.items[i];
+        if (strcmp(other->id, e->id) != 0)
+            rc = berth_fail(err, BERTH_E_CONFLICT,
+                            "This company already has a local environment, \"%s\".", other->name);
+    }
+    return rc;
+}
+
+static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    struct berth_company *company;
+    int rc = berth_company_by_id(db, c->arena, c->environment->company_id, &company, err);
+    if (rc == BERTH_OK && !company)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (rc == BERTH_OK)
+        rc = refuse_second_local(db, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_insert(db, c->environment, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of_environment(db, c->environment, "environment.created",
+                                           c->input->actor, c->details_json, err);
+    return rc;
+}
+
+static const char *new_id(struct berth_arena *arena)
+{
+    struct berth_id id = berth_id_new();
+    return berth_arena_strdup(arena, id.text);
+}
+
+int berth_environment_create(struct berth *b, struct berth_arena *arena,
+                             const struct berth_environment_input *input,
+                             struct berth_issues *issues, struct berth_environment **out,
+                             struct berth_error *err)
+{
+    struct berth_environment_input in = *input;
+    in.fields |= BERTH_FIELD_NAME;
+    int rc = check_input(&in, err);
+    if (rc == BERTH_OK && in.company_id && !berth_id_valid(in.company_id))
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (rc < 0)
+        return rc;
+    struct berth_environment *e = berth_arena_alloc(arena, sizeof *e);
+    if (!e)
+        return berth_arena_check(arena, err);
+    int64_t now = berth_time_wall_ms();
+    *e = (struct berth_environment){
+        .id = new_id(arena),
+        .company_id = berth_arena_strdup(arena, in.company_id ? in.company_id : b->company_id),
+        .name = berth_arena_strdup(arena, in.name),
+        .description = berth_arena_strdup(arena, in.description),
+        .driver = in.driver,
+        .status = in.fields & BERTH_FIELD_STATUS ? in.status : BERTH_ENVIRONMENT_ACTIVE,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+    };
+    struct change c = {.b = b, .arena = arena, .input = &in, .environment = e};
+    rc = set_config(&c, in.config, issues, err);
+    if (rc == BERTH_OK)
+        rc = set_metadata(&c, err);
+    if (rc == BERTH_OK)
+        rc = plain_details(&c, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_tx(b->store, tx_create, &c, err);
+    if (rc == BERTH_OK)
+        *out = e;
+    return rc;
+}
+
+int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
+                                   const char *company_id, struct berth_environment **out,
+                                   struct berth_error *err)
+{
+    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
+    filter.company_id = company_id;
+    filter.driver = BERTH_DRIVER_LOCAL;
+    for (int tries = 0; tries < 2; tries++) {
+        struct berth_list list;
+        int rc = berth_environment_list(b, arena, &filter, &list, err);
+        if (rc < 0)
+            return rc;
+        if (list.count) {
+            *out = list.items[0];
+            return BERTH_OK;
+        }
+        auto_json *metadata = berth_json_new_object();
+        if (!metadata || !berth_json_set(metadata, "managedByPaperclip", berth_json_new_bool(true)) ||
+            !berth_json_set(metadata, "defaultForCompany", berth_json_new_bool(true)))
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+        struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+        input.company_id = company_id;
+        input.name = "Local";
+        input.description = "Default execution environment for Paperclip runs on this machine.";
+        input.driver = BERTH_DRIVER_LOCAL;
+        input.metadata = metadata;
+        struct berth_issues issues = {.arena = arena};
+        rc = berth_environment_create(b, arena, &input, &issues, out, err);
+        if (rc != BERTH_E_CONFLICT) /* else somebody was faster: theirs serves */
+            return rc;
+    }
+    return berth_fail(err, BERTH_E_INTERNAL, "Failed to ensure local environment");
+}
+
+/* --- updating --- */
+
+/* Which config is to be normalised, the caller's; NULL: the stored one stays. */
+static int next_config(const struct change *c, struct berth_json **out, struct berth_error *err)
+{
+    const struct berth_environment_input *in = c->input;
+    bool moved = c->environment->driver != c->before->driver;
+    *out = NULL;
+    if (!(in->fields & (BERTH_FIELD_CONFIG | BERTH_FIELD_DRIVER)))
+        return BERTH_OK;
+    struct berth_json *base = NULL;
+    const char *text = moved ? "{}" : c->before->config_json;
+    int rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &base, err);
+    if (rc < 0)
+        return rc;
+    if (in->fields & BERTH_FIELD_CONFIG)
+        berth_json_each(in->config, iter)
+        {
+            if (!berth_json_set(base, berth_json_iter_key(iter),
+                                berth_json_copy(berth_json_iter_value(iter)))) {
+                berth_json_free(base);
+                return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
+            }
+        }
+    *out = base;
+    return BERTH_OK;
+}
+
+/* Says which fields changed, never to what a config or metadata did. */
+static int update_details(struct change *c, struct berth_error *err)
+{
+    static const struct {
+        unsigned field;
+        const char *name;
+    } sorted[] = {{BERTH_FIELD_CONFIG, "config"}, {BERTH_FIELD_DESCRIPTION, "description"},
+                  {BERTH_FIELD_DRIVER, "driver"}, {BERTH_FIELD_METADATA, "metadata"},
+                  {BERTH_FIELD_NAME, "name"},     {BERTH_FIELD_STATUS, "status"}};
+    const struct berth_environment_input *in = c->input;
+    const struct berth_environment *e = c->environment;
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_open_in(&w, "changedFields", '[');
+    for (size_t i = 0; i < sizeof sorted / sizeof sorted[0]; i++)
+        if (in->fields & sorted[i].field)
+            berth_json_put_str(&w, NULL, sorted[i].name);
+    berth_json_close(&w, ']');
+    if (in->fields & BERTH_FIELD_NAME)
+        berth_json_put_str(&w, "name", e->name);
+    if (in->fields & BERTH_FIELD_DRIVER)
+        berth_json_put_str(&w, "driver", berth_environment_drivers.names[e->driver]);
+    if (in->fields & BERTH_FIELD_STATUS)
+        berth_json_put_str(&w, "status", berth_environment_statuses.names[e->status]);
+    if (in->fields & BERTH_FIELD_DESCRIPTION)
+        berth_json_put_bool(&w, "descriptionChanged", true);
+    if (in->fields & BERTH_FIELD_CONFIG) {
+        berth_json_put_bool(&w, "configChanged", true);
+        berth_json_put_int(&w, "configTopLevelKeyCount", (int64_t)berth_json_count(in->config));
+    }
+    if (in->fields & BERTH_FIELD_METADATA) {
+        berth_json_put_bool(&w, "metadataChanged", true);
+        berth_json_put_int(&w, "metadataTopLevelKeyCount",
+                           (int64_t)berth_json_count(in->metadata));
+    }
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    c->details_json = berth_arena_strdup(c->arena, berth_buf_str(&buf));
+    return rc < 0 ? rc : berth_arena_check(c->arena, err);
+}
+
+static int tx_update(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    struct berth_environment *now;
+    int rc = berth_environment_load(db, c->arena, c->id, BERTH_LOCK_UPDATE, &now, err);
+    if (rc < 0)
+        return rc;
+    if (!now)
+        return not_found(err);
+    if (now->deleting)
+        return berth_fail(err, BERTH_E_CONFLICT, "Environment \"%s\" is being deleted.", now->name);
+    c->again = strcmp(now->fingerprint, c->before->fingerprint) != 0 ||
+               now->updated_at_ms != c->before->updated_at_ms;
+    if (c->again)
+        return BERTH_OK;
+    rc = refuse_second_local(db, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_save(db, c->environment, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of_environment(db, c->environment, "environment.updated",
+                                           c->input->actor, c->details_json, err);
+    return rc;
+}
+
+static int try_update(struct change *c, struct berth_issues *issues, struct berth_error *err)
+{
+    const struct berth_environment_input *in = c->input;
+    struct berth_environment *before;
+    int rc = berth_environment_get(c->b, c->arena, c->id, &before, err);
+    struct berth_environment *e = berth_arena_alloc(c->arena, sizeof *e);
+    if (rc < 0)
+        return rc;
+    if (!e)
+        return berth_arena_check(c->arena, err);
+    *e = *before;
+    c->before = before;
+    c->environment = e;
+    c->id = e->id;
+    e->updated_at_ms = berth_time_wall_ms();
+    if (e->updated_at_ms <= before->updated_at_ms)
+        e->updated_at_ms = before->updated_at_ms + 1; /* tells two changes of one moment apart */
+    if (in->fields & BERTH_FIELD_NAME)
+        e->name = berth_arena_strdup(c->arena, in->name);
+    if (in->fields & BERTH_FIELD_DESCRIPTION)
+        e->description = berth_arena_strdup(c->arena, in->description);
+    if (in->fields & BERTH_FIELD_DRIVER)
+        e->driver = in->driver;
+    if (in->fields & BERTH_FIELD_STATUS)
+        e->status = in->status;
+    if (in->fields & BERTH_FIELD_METADATA)
+        rc = set_metadata(c, err);
+    auto_json *config = NULL;
+    if (rc == BERTH_OK)
+        rc = next_config(c, &config, err);
+    if (rc == BERTH_OK && config)
+        rc = set_config(c, config, issues, err);
+    if (rc == BERTH_OK)
+        rc = update_details(c, err);
+    return rc < 0 ? rc : berth_store_tx(c->b->store, tx_update, c, err);
+}
+
+int berth_environment_update(struct berth *b, struct berth_arena *arena, const char *id,
+                             const struct berth_environment_input *input,
+                             struct berth_issues *issues, struct berth_environment **out,
+                             struct berth_error *err)
+{
+    int rc = check_input(input, err);
+    if (rc == BERTH_OK && !input->fields)
+        rc = berth_fail(err, BERTH_E_INVALID, "Nothing to change was given.");
+    struct change c = {.b = b, .arena = arena, .input = input, .id = id, .again = true};
+    for (int tries = 0; rc == BERTH_OK && c.again; tries++) {
+        if (tries == BERTH_STORE_RETRIES_MAX)
+            return berth_fail(err, BERTH_E_CONFLICT, "The environment keeps changing: try again.");
+        rc = try_update(&c, issues, err);
+    }
+    if (rc == BERTH_OK)
+        *out = c.environment;
+    return rc;
+}
+
+/* --- deleting --- */
+
+struct deletion {
+    struct berth *b;
+    struct berth_arena *arena;
+    const char *id;
+    bool drain;
+    const struct berth_actor *actor;
+    struct berth_environment *environment;
+    struct berth_list standing; /* of struct berth_lease */
+    bool deleted;
+};
+
+static int remove_row(struct berth_db *db, struct deletion *d, struct berth_error *err)
+{
+    struct change c = {.arena = d->arena, .environment = d->environment};
+    int rc = plain_details(&c, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_remove(db, d->id, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of_environment(db, d->environment, "environment.deleted", d->actor,
+                                           c.details_json, err);
+    d->deleted = rc == BERTH_OK;
+    return rc;
+}
+
+static int refuse_in_use(const struct deletion *d, struct berth_error *err)
+{
+    int open = 0, owing = 0;
+    for (int i = 0; i < d->standing.count; i++) {
+        const struct berth_lease *l = d->standing.items[i];
+        if (l->status <= BERTH_LEASE_RELEASING || l->status == BERTH_LEASE_RETAINED)
+            open++;
+        else if (l->place != BERTH_PLACE_PARKED)
+            owing++;
+    }
+    if (open && !d->drain)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Environment \"%s\" has %d open lease%s: release them first, or delete "
+                          "with --drain.",
+                          d->environment->name, open, open == 1 ? "" : "s");
+    if (owing && !d->drain)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Environment \"%s\" owes the clean-up of %d place%s: run \"berth sweep\", "
+                          "or delete with --drain.",
+                          d->environment->name, owing, owing == 1 ? "" : "s");
+    return BERTH_OK;
+}
+
+/* From here on no lease can be taken, and what is parked no longer matches. */
+static int tx_delete_intent(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct deletion *d = ctx;
+    d->deleted = false;
+    int rc =
+        berth_environment_load(db, d->arena, d->id, BERTH_LOCK_UPDATE, &d->environment, err);
+    if (rc == BERTH_OK && !d->environment)
+        rc = not_found(err);
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    filter.environment_id = d->id;
+    filter.standing_only = true;
+    filter.limit = STANDING_MAX;
+    if (rc == BERTH_OK)
+        rc = berth_lease_select(db, d->arena, &filter, &d->standing, err);
+    if (rc == BERTH_OK)
+        rc = refuse_in_use(d, err);
+    if (rc < 0)
+        return rc;
+    if (d->standing.count == 0)
+        return remove_row(db, d, err);
+    d->environment->status = BERTH_ENVIRONMENT_ARCHIVED;
+    d->environment->deleting = true;
+    d->environment->updated_at_ms = berth_time_wall_ms();
+    return berth_environment_save(db, d->environment, err);
+}
+
+static int tx_delete_finish(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct deletion *d = ctx;
+    d->deleted = false;
+    struct berth_environment *row;
+    int rc = berth_environment_load(db, d->arena, d->id, BERTH_LOCK_UPDATE, &row, err);
+    if (rc < 0 || !row || !row->deleting)
+        return rc;
+    int64_t standing;
+    rc = berth_lease_count_standing(db, d->id, &standing, err);
+    if (rc < 0 || standing)
+        return rc;
+    d->environment = row;
+    return remove_row(db, d, err);
+}
+
+int berth_environment_finish_delete(struct berth *b, const char *id,
+                                    const struct berth_actor *actor, bool *deleted,
+                                    struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct deletion d = {.b = b, .arena = &arena, .id = id, .actor = actor};
+    int rc = berth_store_tx(b->store, tx_delete_finish, &d, err);
+    *deleted = d.deleted;
+    return rc;
+}
+
+/* What one lease says is logged; the count that stays decides. */
+static void drain(struct deletion *d)
+{
+    for (int i = 0; i < d->standing.count; i++) {
+        const struct berth_lease *l = d->standing.items[i];
+        struct berth_error trouble;
+        struct berth_release_request release = {
+            .lease_id = l->id, .status = BERTH_LEASE_RELEASED, .actor = d->actor};
+        int rc = l->status == BERTH_LEASE_ACTIVE || l->status == BERTH_LEASE_RETAINED
+                     ? berth_lease_release(d->b, d->arena, &release, NULL, &trouble)
+                     : berth_lease_destroy(d->b, d->arena, l->id, d->actor, NULL, &trouble);
+        if (rc < 0)
+            berth_log_line(&d->b->log, BERTH_LOG_WARN, "drain failed", "leaseId", l->id, "error",
+                           trouble.message, NULL);
+    }
+}
+
+int berth_environment_delete(struct berth *b, struct berth_arena *arena, const char *id,
+                             bool drain_open, const struct berth_actor *actor,
+                             struct berth_environment **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Environment", &parsed, err) < 0)
+        return not_found(err);
+    struct deletion d = {
+        .b = b, .arena = arena, .id = parsed.text, .drain = drain_open, .actor = actor};
+    BERTH_FAILPOINT(delete_before_intent);
+    int rc = berth_store_tx(b->store, tx_delete_intent, &d, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(delete_after_intent);
+    struct berth_environment *environment = d.environment;
+    bool deleted = d.deleted;
+    if (!deleted) {
+        drain(&d);
+        BERTH_FAILPOINT(delete_after_drain);
+        rc = berth_environment_finish_delete(b, parsed.text, actor, &deleted, err);
+    }
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(delete_after_outcome);
+    if (!deleted)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Environment \"%s\" is archived, but some of its places are not "
+                          "confirmed gone: \"berth sweep\" deletes it when they are.",
+                          environment->name);
+    *out = environment;
+    return BERTH_OK;
+}
+
+/* --- probing --- */
+
+struct probing {
+    struct berth_environment *environment;
+    const struct berth_probe *probe;
+    const struct berth_actor *actor;
+};
+
+static int tx_probed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "driver", berth_environment_drivers.names[p->environment->driver]);
+    berth_json_put_bool(&w, "ok", p->probe->ok);
+    berth_json_put_str(&w, "summary", p->probe->summary);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    if (rc < 0)
+        return rc;
+    return berth_activity_of_environment(db, p->environment, "environment.probed", p->actor,
+                                         berth_buf_str(&buf), err);
+}
+
+/* A place nobody here can reach is an answer, not an error. */
+static int probe_unserved(struct berth_arena *arena, const struct berth_environment *e,
+                          struct berth_probe *out, struct berth_error *err)
+{
+    auto_json *config = NULL;
+    int rc =
+        berth_json_parse(e->config_json, strlen(e->config_json), BERTH_JSON_OURS, &config, err);
+    if (rc < 0)
+        return rc;
+    const char *provider = berth_json_str(berth_json_get(config, "provider"));
+    const char *plugin = berth_json_str(berth_json_get(config, "pluginKey"));
+    const char *driver = berth_json_str(berth_json_get(config, "driverKey"));
+    out->ok = false;
+    if (e->driver == BERTH_DRIVER_SANDBOX)
+        out->summary = berth_arena_printf(
+            arena, "Sandbox provider \"%s\" requires a running provider plugin.",
+            provider ? provider : "");
+    else if (e->driver == BERTH_DRIVER_PLUGIN)
+        out->summary = berth_arena_printf(
+            arena, "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
+            plugin ? plugin : "", driver ? driver : "");
+    else
+        out->summary = berth_arena_printf(
+            arena, "Environment driver \"%s\" is not registered in the environment runtime yet.",
+            berth_environment_drivers.names[e->driver]);
+    return berth_arena_check(arena, err);
+}
+
+int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
+                            const struct berth_actor *actor, struct berth_probe *out,
+                            struct berth_error *err)
+{
+    struct berth_environment *e;
+    int rc = berth_environment_get(b, arena, id, &e, err);
+    if (rc < 0)
+        return rc;
+    const struct berth_route *route;
+    *out = (struct berth_probe){0};
+    rc = berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
+                              e->config_json, &route, err);
+    if (rc == BERTH_E_UNPROCESSABLE) {
+        rc = probe_unserved(arena, e, out, err);
+    } else if (rc == BERTH_OK) {
+        struct berth_call call = berth_ledger_call(b, arena, 0, -1);
+        struct berth_id probe_id = berth_id_new(); /* labels what the probe may leave behind */
+        struct berth_place_request who = {.lease_id = probe_id.text,
+                                          .company_id = e->company_id,
+                                          .environment_id = e->id,
+                                          .config_json = e->config_json};
+        rc = berth_driver_probe(route, &call, &who, out, err);
+    }
+    if (rc < 0)
+        return rc;
+    struct probing probing = {.environment = e, .probe = out, .actor = actor};
+    return berth_store_tx(b->store, tx_probed, &probing, err);
+}

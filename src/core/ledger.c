@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/ledger.c - see ledger.h. */
+#include "core/ledger.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/failpoint.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/node.h"
+#include "store/store.h"
+
+struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
+                                    int cancel_fd)
+{
+    if (timeout_ms <= 0)
+        timeout_ms = b->settings.call_timeout_ms;
+    return (struct berth_call){.deadline_ms = berth_time_mono_ms() + timeout_ms,
+                               .cancel_fd = cancel_fd >= 0 ? cancel_fd : b->closing_fd,
+                               .arena = arena};
+}
+
+struct berth_place_request berth_ledger_who(const struct berth_lease *lease)
+{
+    return (struct berth_place_request){
+        .lease_id = lease->id,
+        .company_id = lease->company_id,
+        .environment_id = lease->environment_id,
+        .run_id = lease->heartbeat_run_id,
+        .issue_id = lease->issue_id,
+        .config_json = lease->config_json ? lease->config_json : "{}",
+    };
+}
+
+struct berth_place berth_ledger_place(const struct berth_lease *lease)
+{
+    return (struct berth_place){.id = lease->provider_lease_id,
+                                .metadata_json = lease->provider_metadata_json,
+                                .expires_at_ms = lease->expires_at_ms};
+}
+
+int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
+                       const struct berth_route **out, struct berth_error *err)
+{
+    *out = lease->provider ? berth_registry_find(b->registry, lease->driver, lease->provider) : NULL;
+    if (*out)
+        return BERTH_OK;
+    return berth_registry_route(b->registry, lease->driver,
+                                lease->config_json ? lease->config_json : "{}", out, err);
+}
+
+void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty)
+{
+    int64_t now = berth_time_wall_ms();
+    lease->owner = berth_node_id(b->node);
+    lease->duty = duty;
+    lease->cleanup = BERTH_CLEANUP_PENDING;
+    lease->updated_at_ms = now;
+    lease->due_at_ms = now;
+    if (lease->place == BERTH_PLACE_NONE)
+        lease->place = BERTH_PLACE_UNKNOWN;
+}
+
+void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
+                        enum berth_lease_place place)
+{
+    int64_t now = berth_time_wall_ms();
+    lease->status = status;
+    lease->place = place;
+    if (!lease->released_at_ms)
+        lease->released_at_ms = now;
+    lease->last_used_at_ms = lease->updated_at_ms = now;
+    lease->owner = NULL;
+    lease->duty = BERTH_DUTY_NULL;
+    lease->final_status = 0;
+    lease->due_at_ms = 0;
+}
+
+/* --- settling --- */
+
+struct settlement {
+    struct berth *b;
+    struct berth_arena *arena;
+    struct berth_lease *lease;
+    const struct berth_actor *actor;
+    bool confirmed;
+    char trouble[BERTH_REASON_BYTES_MAX + 1];
+    bool won;
+    struct berth_lease *stored;
+};
+
+static int64_t retry_after_ms(const struct berth *b, int64_t attempts)
+{
+    int64_t wait = b->settings.cleanup_retry_ms;
+    while (--attempts > 0 && wait < b->settings.cleanup_retry_max_ms)
+        wait *= 2;
+    return wait < b->settings.cleanup_retry_max_ms ? wait : b->settings.cleanup_retry_max_ms;
+}
+
+/* idleTtlMs of the captured config, or the setting. */
+static int64_t idle_ttl_ms(const struct berth *b, const struct berth_lease *lease)
+{
+    auto_json *config = NULL;
+    struct berth_error ignored;
+    if (lease->config_json &&
+        berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS, &config,
+                         &ignored) == BERTH_OK) {
+        int64_t ttl = berth_json_int(berth_json_get(config, "idleTtlMs"));
+        if (ttl > 0 && ttl <= BERTH_TTL_MS_MAX)
+            return ttl;
+    }
+    return b->settings.idle_ttl_ms;
+}
+
+static void record_success(const struct berth *b, struct berth_lease *l, int64_t now)
+{
+    bool park = l->duty == BERTH_DUTY_PARK;
+    l->place = park ? BERTH_PLACE_PARKED : BERTH_PLACE_GONE;
+    l->cleanup = BERTH_CLEANUP_SUCCESS;
+    l->cleanup_error = NULL;
+    l->duty = BERTH_DUTY_NULL;
+    l->due_at_ms = park ? now + idle_ttl_ms(b, l) : 0;
+}
+
+static void record_failure(const struct berth *b, struct berth_lease *l, const char *trouble,
+                           int64_t now)
+{
+    l->cleanup = BERTH_CLEANUP_FAILED;
+    l->cleanup_attempts++;
+    l->cleanup_error = trouble;
+    if (l->duty == BERTH_DUTY_PARK)
+        l->duty = BERTH_DUTY_DESTROY; /* what did not stop cleanly is not handed on */
+    l->due_at_ms = now + retry_after_ms(b, l->cleanup_attempts);
+}
+
+static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct settlement *s = ctx;
+    struct berth_lease l = *s->lease;
+    int64_t now = berth_time_wall_ms();
+    bool closes = l.status == BERTH_LEASE_RELEASING;
+    if (closes) {
+        l.status = l.final_status;
+        l.released_at_ms = now;
+        l.last_used_at_ms = now;
+        l.final_status = 0;
+    }
+    l.updated_at_ms = now;
+    l.owner = NULL;
+    if (s->confirmed)
+        record_success(s->b, &l, now);
+    else
+        record_failure(s->b, &l, s->trouble, now);
+
+    int rc = berth_lease_save(db, &l, &s->won, err);
+    const char *action = closes         ? "environment.lease_released"
+                         : s->confirmed ? "environment.lease_cleaned_up"
+                                        : NULL;
+    if (rc == BERTH_OK && s->won && action)
+        rc = berth_activity_of_lease(db, &l, action, s->actor, err);
+    if (rc < 0)
+        return rc;
+    /* The row as it is now, ours or, when somebody else was faster, theirs. */
+    return berth_lease_load(db, s->arena, l.id, &s->stored, err);
+}
+
+/* One call to the provider. */
+static int tell_provider(struct berth *b, struct berth_arena *arena,
+                         const struct berth_lease *lease, struct berth_error *err)
+{
+    const struct berth_route *route;
+    int rc = berth_ledger_route(b, lease, &route, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_may_act(b->node, err);
+    if (rc < 0)
+        return rc;
+    if (!lease->provider_lease_id && !berth_route_can_find(route))
+        return berth_fail(err, BERTH_E_UNSUPPORTED,
+                          "Provider \"%s\" never named a place for this lease and cannot be asked "
+                          "by lease id: look there, then acknowledge the lease.",
+                          berth_route_provider(route));
+    struct berth_call call = berth_ledger_call(b, arena, 0, -1);
+    struct berth_place_request who = berth_ledger_who(lease);
+    struct berth_place place = berth_ledger_place(lease);
+    if (lease->duty == BERTH_DUTY_DESTROY)
+        return berth_driver_destroy(route, &call, &who, &place, err);
+    return berth_driver_release(route, &call, &who, &place, err);
+}
+
+static void pass_after_place(enum berth_ledger_op op, enum berth_lease_duty duty)
+{
+    if (duty == BERTH_DUTY_PARK)
+        BERTH_FAILPOINT(park_after_place);
+    else if (op == BERTH_OP_RELEASE)
+        BERTH_FAILPOINT(release_after_place);
+    else if (op == BERTH_OP_DESTROY)
+        BERTH_FAILPOINT(destroy_after_place);
+    else if (op == BERTH_OP_SWEEP)
+        BERTH_FAILPOINT(sweep_after_place);
+    else
+        BERTH_FAILPOINT(acquire_failed_before_outcome);
+}
+
+static void pass_after_outcome(enum berth_ledger_op op, enum berth_lease_duty duty)
+{
+    if (duty == BERTH_DUTY_PARK)
+        BERTH_FAILPOINT(park_after_outcome);
+    else if (op == BERTH_OP_RELEASE)
+        BERTH_FAILPOINT(release_after_outcome);
+    else if (op == BERTH_OP_DESTROY)
+        BERTH_FAILPOINT(destroy_after_outcome);
+    else if (op == BERTH_OP_SWEEP)
+        BERTH_FAILPOINT(sweep_after_outcome);
+}
+
+int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth_lease **lease,
+                        enum berth_ledger_op op, const struct berth_actor *actor,
+                        struct berth_error *err)
+{
+    struct settlement s = {.b = b, .arena = arena, .lease = *lease, .actor = actor};
+    enum berth_lease_duty duty = (*lease)->duty;
+    struct berth_error trouble;
+    s.confirmed = tell_provider(b, arena, *lease, &trouble) == BERTH_OK;
+    if (!s.confirmed) {
+        (void)snprintf(s.trouble, sizeof s.trouble, "%.*s", BERTH_REASON_BYTES_MAX,
+                       trouble.message);
+        berth_utf8_mend(s.trouble);
+        berth_log_line(&b->log, BERTH_LOG_WARN, "clean-up failed", "leaseId", (*lease)->id,
+                       "environmentId", (*lease)->environment_id, "where", trouble.where, "error",
+                       s.trouble, NULL);
+    }
+    pass_after_place(op, duty);
+    int rc = berth_store_tx(b->store, tx_settle, &s, err);
+    pass_after_outcome(op, duty);
+    if (rc == BERTH_OK && s.stored)
+        *lease = s.stored;
+    return rc;
+}
+
+int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, const char *lease_id,
+                            const struct berth_place *place, struct berth_error *err)
+{
+    struct berth_lease *row;
+    int rc = berth_lease_load(db, arena, lease_id, &row, err);
+    if (rc < 0 || !row)
+        return rc;
+    bool held, won;
+    rc = berth_lease_place_holder(db, row->environment_id, place->id, row->id, &held, err);
+    if (rc < 0 || held)
+        return rc; /* another row answers for it */
+    int64_t now = berth_time_wall_ms();
+    row->provider_lease_id = place->id;
+    row->provider_metadata_json = place->metadata_json;
+    row->place = BERTH_PLACE_LIVE;
+    row->cleanup = BERTH_CLEANUP_PENDING;
+    row->duty = BERTH_DUTY_DESTROY;
+    row->owner = NULL; /* whoever is at work on it knows less: its save is lost now */
+    row->updated_at_ms = row->due_at_ms = now;
+    rc = berth_lease_save(db, row, &won, err);
+    if (rc == BERTH_OK && !won)
+        return berth_fail(err, BERTH_E_CONFLICT, "Lease %s changed at the same moment.", lease_id);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of_lease(db, row, "environment.lease_place_found", NULL, err);
+    return rc;
+}

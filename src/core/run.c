@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run.c - see run.h. */
+#include "core/run.h"
+
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "core/lease.h"
+#include "store/company.h"
+#include "store/store.h"
+
+struct work {
+    struct berth_arena *arena;
+    const char *id;
+    const struct berth_run_end *end;
+    struct berth_run *run;
+};
+
+static int not_found(const char *id, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Run \"%.60s\" not found.", id);
+}
+
+static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    struct berth_company *company;
+    int rc = berth_company_by_id(db, work->arena, work->run->company_id, &company, err);
+    if (rc == BERTH_OK && !company)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    return rc < 0 ? rc : berth_run_insert(db, work->run, err);
+}
+
+int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
+                     struct berth_run **out, struct berth_error *err)
+{
+    if (company_id && !berth_id_valid(company_id))
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    struct berth_run *run = berth_arena_alloc(arena, sizeof *run);
+    if (!run)
+        return berth_arena_check(arena, err);
+    struct berth_id id = berth_id_new();
+    int64_t now = berth_time_wall_ms();
+    *run = (struct berth_run){
+        .id = berth_arena_strdup(arena, id.text),
+        .company_id = berth_arena_strdup(arena, company_id ? company_id : b->company_id),
+        .status = BERTH_RUN_RUNNING,
+        .started_at_ms = now,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+    };
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0)
+        return rc;
+    struct work work = {.arena = arena, .run = run};
+    rc = berth_store_tx(b->store, tx_create, &work, err);
+    if (rc == BERTH_OK)
+        *out = run;
+    return rc;
+}
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    return berth_run_load(db, work->arena, work->id, &work->run, err);
+}
+
+int berth_run_get(struct berth *b, struct berth_arena *arena, const char *id,
+                  struct berth_run **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Run", &parsed, err) < 0)
+        return not_found(id, err);
+    struct work work = {.arena = arena, .id = parsed.text};
+    int rc = berth_store_read(b->store, tx_get, &work, err);
+    if (rc == BERTH_OK && !work.run)
+        rc = not_found(id, err);
+    if (rc == BERTH_OK)
+        *out = work.run;
+    return rc;
+}
+
+static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    int rc = berth_run_load(db, work->arena, work->id, &work->run, err);
+    if (rc < 0)
+        return rc;
+    if (!work->run)
+        return not_found(work->id, err);
+    if (berth_run_ended((int)work->run->status))
+        return BERTH_OK;
+    struct berth_run *run = work->run;
+    run->status = work->end->status;
+    run->error = work->end->error;
+    run->error_code = work->end->error_code;
+    run->finished_at_ms = run->updated_at_ms = berth_time_wall_ms();
+    bool won; /* a lost race means that it has ended: that end stays */
+    return berth_run_save(db, run, &won, err);
+}
+
+enum berth_lease_status berth_run_lease_status(int run_status)
+{
+    return run_status == BERTH_RUN_FAILED || run_status == BERTH_RUN_TIMED_OUT
+               ? BERTH_LEASE_FAILED
+               : BERTH_LEASE_RELEASED;
+}
+
+int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
+                     const struct berth_run_end *end, struct berth_list *released,
+                     struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Run", &parsed, err) < 0)
+        return not_found(id, err);
+    if (!berth_run_ended((int)end->status))
+        return berth_fail(err, BERTH_E_INVALID,
+                          "A run ends as succeeded, failed, cancelled or timed_out.");
+    struct work work = {.arena = arena, .id = parsed.text, .end = end};
+    int rc = berth_store_tx(b->store, tx_finish, &work, err);
+    if (rc < 0)
+        return rc;
+    struct berth_release_request request = {
+        .status = berth_run_lease_status((int)work.run->status), .actor = end->actor};
+    return berth_lease_release_run(b, arena, work.run->id, &request, released, err);
+}

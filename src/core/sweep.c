@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/sweep.c - see sweep.h. Reads all standing rows, judges each, and works the verdicts off,
+ * one job per environment: a provider that hangs holds up its own environment only. */
+#include "core/sweep.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/map.h"
+#include "base/time.h"
+#include "core/environment.h"
+#include "core/ledger.h"
+#include "core/node.h"
+#include "core/run.h"
+#include "os/pool.h"
+#include "store/store.h"
+
+/* One pass; lives until its caller and all of its jobs have let go. */
+struct pass {
+    struct berth *b;
+    struct berth_sweep_options options;
+    struct berth_arena arena; /* what was read; not written once the jobs run */
+    struct berth_list standing, environments;
+    struct berth_list groups; /* of struct group */
+    int64_t now_ms;
+
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    int holders, running;
+    struct berth_sweep_report report;
+};
+
+/* One environment with its standing rows: one job. */
+struct group {
+    struct pass *pass;
+    const struct berth_environment *environment; /* NULL: it is gone, its leases are not */
+    struct berth_list rows;                      /* of struct berth_standing */
+};
+
+static void count(struct pass *pass, int *field)
+{
+    pthread_mutex_lock(&pass->lock);
+    ++*field;
+    pthread_mutex_unlock(&pass->lock);
+}
+
+static void let_go(struct pass *pass)
+{
+    pthread_mutex_lock(&pass->lock);
+    bool last = --pass->holders == 0;
+    pthread_mutex_unlock(&pass->lock);
+    if (!last)
+        return;
+    berth_arena_clear(&pass->arena);
+    pthread_mutex_destroy(&pass->lock);
+    pthread_cond_destroy(&pass->done);
+    free(pass);
+}
+
+/* --- judging --- */
+
+enum verdict {
+    LEAVE,
+    RELEASE, /* as `status` */
+    ADOPT,   /* its owner is gone: destroy the place */
+    CLEAN,   /* closed, but a place is parked or owed */
+};
+
+struct judgement {
+    enum verdict verdict;
+    enum berth_lease_status status;
+    const char *reason;
+    int *counter;
+};
+
+static struct judgement judge_active(struct pass *pass, const struct berth_standing *s)
+{
+    struct berth_sweep_report *r = &pass->report;
+    if (s->run_status == -2)
+        return (struct judgement){RELEASE, BERTH_LEASE_FAILED, "run_gone", &r->released};
+    if (s->run_status >= 0 && berth_run_ended(s->run_status))
+        return (struct judgement){RELEASE, berth_run_lease_status(s->run_status), NULL,
+                                  &r->released};
+    if (s->due_at_ms <= pass->now_ms)
+        return (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
+    return (struct judgement){LEAVE};
+}
+
+static int judge(struct pass *pass, const struct berth_standing *s, struct judgement *out,
+                 struct berth_error *err)
+{
+    struct berth_sweep_report *r = &pass->report;
+    *out = (struct judgement){LEAVE};
+    bool at_work = false;
+    bool due = s->due_at_ms <= pass->now_ms;
+    int rc = berth_node_at_work(pass->b->node, s->owner, s->id, &at_work, err);
+    if (rc < 0 || at_work)
+        return rc;
+    switch (s->status) {
+    case BERTH_LEASE_ACQUIRING:
+    case BERTH_LEASE_RELEASING:
+        *out = (struct judgement){ADOPT, .counter = &r->adopted};
+        break;
+    case BERTH_LEASE_ACTIVE:
+        *out = judge_active(pass, s);
+        break;
+    case BERTH_LEASE_RETAINED:
+        if (due)
+            *out = (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
+        break;
+    case BERTH_LEASE_RELEASED:
+    case BERTH_LEASE_EXPIRED:
+    case BERTH_LEASE_FAILED:
+        if (s->place == BERTH_PLACE_PARKED && (due || s->outdated))
+            *out = (struct judgement){CLEAN, .counter = &r->unparked};
+        else if (s->place != BERTH_PLACE_PARKED && due)
+            *out = (struct judgement){CLEAN, .counter = &r->cleaned};
+        break;
+    }
+    return BERTH_OK;
+}
+
+/* --- carrying out --- */
+
+struct taking {
+    struct pass *pass;
+    struct berth_arena *arena;
+    const struct berth_standing *seen;
+    struct berth_lease *lease; /* NULL: somebody else has it now */
+};
+
+static int tx_take(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct taking *t = ctx;
+    struct berth_lease *l;
+    t->lease = NULL;
+    int rc = berth_lease_load(db, t->arena, t->seen->id, &l, err);
+    if (rc < 0 || !l || l->version != t->seen->version)
+        return rc;
+    enum berth_lease_duty duty = BERTH_DUTY_DESTROY;
+    if (l->status == BERTH_LEASE_ACQUIRING) {
+        l->status = BERTH_LEASE_RELEASING;
+        l->final_status = BERTH_LEASE_FAILED;
+        l->failure_reason = "owner_lost";
+    } else if (l->status != BERTH_LEASE_RELEASING && l->duty != BERTH_DUTY_NULL) {
+        duty = l->duty; /* owed since an earlier try */
+    }
+    berth_ledger_take(t->pass->b, l, duty);
+    bool won;
+    rc = berth_lease_save(db, l, &won, err);
+    if (rc == BERTH_OK && won)
+        t->lease = l;
+    return rc;
+}
+
+/* Adopts the row and settles it. *done: the provider confirmed. */
+static int take_and_settle(struct pass *pass, struct berth_arena *arena,
+                           const struct berth_standing *s, bool *taken, bool *done,
+                           struct berth_error *err)
+{
+    struct taking t = {.pass = pass, .arena = arena, .seen = s};
+    *taken = *done = false;
+    BERTH_FAILPOINT(sweep_before_claim);
+    int rc = berth_store_tx(pass->b->store, tx_take, &t, err);
+    if (rc < 0 || !t.lease)
+        return rc;
+    BERTH_FAILPOINT(sweep_after_claim);
+    *taken = true;
+    rc = berth_ledger_settle(pass->b, arena, &t.lease, BERTH_OP_SWEEP, NULL, err);
+    *done = rc == BERTH_OK && t.lease->cleanup == BERTH_CLEANUP_SUCCESS;
+    return rc;
+}
+
+static int release(struct pass *pass, struct berth_arena *arena, const struct berth_standing *s,
+                   const struct judgement *j, bool *done, struct berth_error *err)
+{
+    struct berth_release_request request = {
+        .lease_id = s->id, .status = j->status, .reason = j->reason};
+    struct berth_lease *l;
+    int rc = berth_lease_release(pass->b, arena, &request, &l, err);
+    *done = rc == BERTH_OK && l->cleanup != BERTH_CLEANUP_FAILED;
+    return rc;
+}
+
+static bool ledger_only(struct pass *pass, const struct berth_standing *s)
+{
+    const struct berth_route *route = berth_registry_find(pass->b->registry, s->driver, NULL);
+    return route && berth_route_ledger_only(route);
+}
+
+static void work_off(struct pass *pass, const struct berth_standing *s)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct judgement j;
+    struct berth_error err;
+    if (!pass->options.call_providers && !ledger_only(pass, s))
+        return;
+    int rc = judge(pass, s, &j, &err);
+    if (rc == BERTH_OK && j.verdict == LEAVE)
+        return;
+    bool taken = true, done = false;
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(pass->b->node, s->id, &err);
+    if (rc == BERTH_OK) {
+        rc = j.verdict == RELEASE ? release(pass, &arena, s, &j, &done, &err)
+                                  : take_and_settle(pass, &arena, s, &taken, &done, &err);
+        berth_node_end(pass->b->node, s->id);
+    }
+    if (rc < 0)
+        berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "sweep of a lease failed", "leaseId", s->id,
+                       "environmentId", s->environment_id, "error", err.message, NULL);
+    if (rc < 0 || (taken && !done))
+        count(pass, &pass->report.failed);
+    else if (taken)
+        count(pass, j.counter);
+}
+
+/* --- asking providers for what nobody answers for --- */
+
+struct found {
+    const char *lease_id, *place_id;
+};
+
+struct audit {
+    struct pass *pass;
+    struct berth_arena *arena;
+    const struct berth_environment *environment;
+    struct berth_list list; /* of struct found */
+    const struct found *at;
+    int *counter; /* what the place at hand is, or NULL: all is well */
+};
+
+static int on_found(void *ctx, const char *lease_id, const char *place_id, struct berth_error *err)
+{
+    struct audit *audit = ctx;
+    struct found *found = berth_arena_alloc(audit->arena, sizeof *found);
+    if (!found || !berth_list_add(&audit->list, audit->arena, found))
+        return berth_arena_check(audit->arena, err);
+    found->lease_id = berth_arena_strdup(audit->arena, lease_id);
+    found->place_id = berth_arena_strdup(audit->arena, place_id);
+    return berth_arena_check(audit->arena, err);
+}
+
+/* The lease of that label holds another place: this one gets a row of its own, which owes. */
+static int add_row(struct berth_db *db, struct audit *audit, const struct berth_lease *labelled,
+                   struct berth_error *err)
+{
+    struct berth_id id = berth_id_new();
+    int64_t now = berth_time_wall_ms();
+    struct berth_lease l = *labelled;
+    l.id = id.text;
+    l.status = BERTH_LEASE_FAILED;
+    l.heartbeat_run_id = NULL;
+    l.failure_reason = "found_by_sweep";
+    l.provider_lease_id = audit->at->place_id;
+    l.provider_metadata_json = NULL;
+    l.place = BERTH_PLACE_LIVE;
+    l.cleanup = BERTH_CLEANUP_PENDING;
+    l.duty = BERTH_DUTY_DESTROY;
+    l.final_status = 0;
+    l.owner = NULL;
+    l.version = 1;
+    l.created_at_ms = l.updated_at_ms = l.released_at_ms = l.due_at_ms = now;
+    int rc = berth_lease_insert(db, &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of_lease(db, &l, "environment.lease_place_found", NULL, err);
+    return rc;
+}
+
+/* Labels alone prove nothing: what the ledger does not know is reported and left alone. */
+static int tx_audit(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct audit *audit = ctx;
+    const struct found *f = audit->at;
+    audit->counter = NULL;
+    bool held;
+    int rc = berth_lease_place_holder(db, audit->environment->id, f->place_id, "", &held, err);
+    if (rc < 0 || held)
+        return rc;
+    struct berth_lease *l = NULL;
+    if (berth_id_valid(f->lease_id))
+        rc = berth_lease_load(db, audit->arena, f->lease_id, &l, err);
+    if (rc < 0)
+        return rc;
+    if (!l || strcmp(l->environment_id, audit->environment->id) != 0) {
+        audit->counter = &audit->pass->report.foreign;
+        return BERTH_OK;
+    }
+    if (l->due_at_ms && !l->provider_lease_id)
+        return BERTH_OK; /* being acquired, or being looked for by its label */
+    audit->counter = &audit->pass->report.found;
+    struct berth_place place = {.id = f->place_id};
+    return l->due_at_ms ? add_row(db, audit, l, err)
+                        : berth_ledger_late_place(db, audit->arena, l->id, &place, err);
+}
+
+static int ask_provider(struct audit *audit, struct berth_error *err)
+{
+    struct berth *b = audit->pass->b;
+    const struct berth_environment *e = audit->environment;
+    const struct berth_route *route;
+    if (berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
+                             e->config_json, &route, err) < 0 ||
+        !berth_route_can_find(route))
+        return BERTH_OK; /* there is nobody to ask */
+    int rc = berth_node_may_act(b->node, err);
+    if (rc < 0)
+        return rc;
+    struct berth_call call = berth_ledger_call(b, audit->arena, 0, -1);
+    struct berth_place_request who = {.company_id = e->company_id,
+                                      .environment_id = e->id,
+                                      .config_json = e->config_json};
+    rc = berth_driver_find(route, &call, &who, on_found, audit, err);
+    for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
+        audit->at = audit->list.items[i];
+        rc = berth_store_tx(b->store, tx_audit, audit, err);
+        if (rc == BERTH_OK && audit->counter)
+            count(audit->pass, audit->counter);
+    }
+    return rc;
+}
+
+static void audit_environment(struct pass *pass, const struct berth_environment *e)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct audit audit = {.pass = pass, .arena = &arena, .environment = e};
+    struct berth_error err;
+    if (ask_provider(&audit, &err) < 0)
+        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "provider could not be asked",
+                       "environmentId", e->id, "error", err.message, NULL);
+}
+
+/* --- one environment --- */
+
+static void finish_delete(struct pass *pass, const struct berth_environment *e)
+{
+    struct berth_error err;
+    bool deleted;
+    if (berth_environment_finish_delete(pass->b, e->id, NULL, &deleted, &err) < 0)
+        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "environment could not be deleted",
+                       "environmentId", e->id, "error", err.message, NULL);
+    else if (deleted)
+        count(pass, &pass->report.deleted);
+}
+
+static void run_job(void *ctx)
+{
+    struct group *group = ctx;
+    struct pass *pass = group->pass;
+    for (int i = 0; i < group->rows.count; i++)
+        work_off(pass, group->rows.items[i]);
+    if (group->environment && pass->options.audit && pass->options.call_providers)
+        audit_environment(pass, group->environment);
+    if (group->environment && group->environment->deleting)
+        finish_delete(pass, group->environment);
+    pthread_mutex_lock(&pass->lock);
+    pass->running--;
+    pthread_cond_signal(&pass->done);
+    pthread_mutex_unlock(&pass->lock);
+    let_go(pass);
+}
+
+/* --- the pass --- */
+
+static int tx_read(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct pass *pass = ctx;
+    struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
+    int rc = berth_environment_select(db, &pass->arena, &all, &pass->environments, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_select_standing(db, &pass->arena, &pass->standing, err);
+    return rc;
+}
+
+static struct group *add_group(struct pass *pass, struct berth_map *by_id, const char *id,
+                               const struct berth_environment *environment)
+{
+    struct group *group = berth_arena_alloc(&pass->arena, sizeof *group);
+    if (!group || !berth_list_add(&pass->groups, &pass->arena, group) ||
+        !berth_map_put(by_id, id, group)) {
+        pass->arena.failed = true;
+        return NULL;
+    }
+    *group = (struct group){.pass = pass, .environment = environment};
+    return group;
+}
+
+/* Sorts the rows by environment; rows nobody can read are reported and left alone. */
+static int make_groups(struct pass *pass, struct berth_error *err)
+{
+    struct berth_map by_id = BERTH_MAP_INIT;
+    for (int i = 0; i < pass->environments.count; i++) {
+        const struct berth_environment *e = pass->environments.items[i];
+        (void)add_group(pass, &by_id, e->id, e);
+    }
+    for (int i = 0; i < pass->standing.count; i++) {
+        struct berth_standing *s = pass->standing.items[i];
+        if (s->trouble) {
+            pass->report.quarantined++;
+            berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "unreadable lease left alone",
+                           "leaseId", s->id, "error", s->trouble, NULL);
+            continue;
+        }
+        struct group *group = berth_map_get(&by_id, s->environment_id);
+        if (!group)
+            group = add_group(pass, &by_id, s->environment_id, NULL);
+        if (group)
+            (void)berth_list_add(&group->rows, &pass->arena, s);
+    }
+    berth_map_clear(&by_id);
+    return berth_arena_check(&pass->arena, err);
+}
+
+static int start_job(struct pass *pass, struct group *group, struct berth_error *err)
+{
+    pthread_mutex_lock(&pass->lock);
+    pass->holders++;
+    pass->running++;
+    pthread_mutex_unlock(&pass->lock);
+    if (!pass->options.call_providers) {
+        run_job(group); /* short, and no thread is worth it */
+        return BERTH_OK;
+    }
+    int rc = berth_pool_submit(pass->b->providers, run_job, group, err);
+    if (rc < 0) {
+        pthread_mutex_lock(&pass->lock);
+        pass->holders--;
+        pass->running--;
+        pthread_mutex_unlock(&pass->lock);
+    }
+    return rc;
+}
+
+static int start_jobs(struct pass *pass, struct berth_error *err)
+{
+    bool audit = pass->options.audit && pass->options.call_providers;
+    int rc = BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < pass->groups.count; i++) {
+        struct group *group = pass->groups.items[i];
+        if (group->rows.count || audit || (group->environment && group->environment->deleting))
+            rc = start_job(pass, group, err);
+    }
+    return rc;
+}
+
+static void wait_for_jobs(struct pass *pass)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += pass->options.wait_ms / 1000;
+    until.tv_nsec += pass->options.wait_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    int timed_out = 0;
+    while (pass->running && !timed_out)
+        timed_out = pthread_cond_timedwait(&pass->done, &pass->lock, &until);
+}
+
+static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    int64_t *owed = ctx;
+    return berth_lease_count_owed(db, owed, err);
+}
+
+static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct berth_error *err)
+{
+    struct berth *b = pass->b;
+    int rc = berth_store_read(b->store, tx_read, pass, err);
+    if (rc == BERTH_OK)
+        rc = make_groups(pass, err);
+    if (rc < 0)
+        return rc;
+    rc = start_jobs(pass, err);
+    pthread_mutex_lock(&pass->lock);
+    wait_for_jobs(pass);
+    pass->report.unfinished = pass->running;
+    *report = pass->report;
+    pthread_mutex_unlock(&pass->lock);
+    int64_t owed = 0;
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_count_owed, &owed, err);
+    report->owed = (int)owed;
+    if (rc == BERTH_OK && pass->options.call_providers)
+        rc = berth_node_forget_dead(b->node, err);
+    return rc;
+}
+
+int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
+                struct berth_sweep_report *report, struct berth_error *err)
+{
+    struct pass *pass = calloc(1, sizeof *pass);
+    if (!pass)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: sweep.");
+    pass->b = b;
+    pass->options = *options;
+    pass->now_ms = berth_time_wall_ms();
+    pass->holders = 1;
+    pthread_mutex_init(&pass->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&pass->done, &attr);
+    pthread_condattr_destroy(&attr);
+    int rc = run_pass(pass, report, err);
+    let_go(pass);
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/local.c - this machine, in place: nothing is made, so nothing can leak. */
+#include "driver/local.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+struct local_driver {
+    struct berth_driver base;
+};
+
+static int local_acquire(struct berth_driver *d, struct berth_call *call,
+                         const struct berth_place_request *who, struct berth_place *out,
+                         struct berth_error *err)
+{
+    (void)d, (void)call, (void)who, (void)err;
+    *out = (struct berth_place){0};
+    return BERTH_OK;
+}
+
+static int local_release(struct berth_driver *d, struct berth_call *call,
+                         const struct berth_place_request *who, const struct berth_place *place,
+                         struct berth_error *err)
+{
+    (void)d, (void)call, (void)who, (void)place, (void)err;
+    return BERTH_OK;
+}
+
+static int local_probe(struct berth_driver *d, struct berth_call *call,
+                       const struct berth_place_request *who, struct berth_probe *out,
+                       struct berth_error *err)
+{
+    (void)d, (void)who;
+    char host[HOST_NAME_MAX + 1] = "", cwd[PATH_MAX];
+    (void)gethostname(host, sizeof host - 1);
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "hostname", host);
+    berth_json_put_str(&w, "cwd", getcwd(cwd, sizeof cwd));
+    berth_json_close(&w, '}');
+    out->ok = true;
+    out->summary = "Local environment is available on this Paperclip host.";
+    out->details_json = berth_arena_strdup(call->arena, berth_buf_str(&buf));
+    return out->details_json ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+}
+
+static int local_realize(struct berth_driver *d, struct berth_call *call,
+                         const struct berth_place_request *who, const struct berth_place *place,
+                         const struct berth_workspace *workspace, struct berth_realized *out,
+                         struct berth_error *err)
+{
+    (void)d, (void)who, (void)place;
+    const char *cwd = workspace->local_path    ? workspace->local_path
+                      : workspace->remote_path ? workspace->remote_path
+                                               : "/";
+    struct stat st;
+    if (stat(cwd, &st) < 0)
+        return berth_fail_errno(err, "The workspace %s cannot be used", cwd);
+    if (!S_ISDIR(st.st_mode))
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "The workspace %s is not a directory.", cwd);
+    out->cwd = berth_arena_strdup(call->arena, cwd);
+    return berth_arena_check(call->arena, err);
+}
+
+static void local_free(struct berth_driver *d)
+{
+    free(d);
+}
+
+static const struct berth_driver_ops local_ops = {
+    .name = "local",
+    .ledger_only = true,
+    .probe = local_probe,
+    .acquire = local_acquire,
+    .realize = local_realize,
+    .release = local_release,
+    .destroy = local_release,
+    .free = local_free,
+};
+
+int berth_driver_local_new(struct berth_driver **out, struct berth_error *err)
+{
+    auto_free struct local_driver *local = calloc(1, sizeof *local);
+    if (!local)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: local driver.");
+    local->base.ops = &local_ops;
+    *out = &take_ptr(local)->base;
+    return BERTH_OK;
+}

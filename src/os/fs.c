@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/fs.c - see fs.h. */
+#include "os/fs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+
+int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
+                          struct berth_error *err)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(flags | O_CLOEXEC),
+        .mode = flags & (O_CREAT | O_TMPFILE) ? mode : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
+    };
+    long fd;
+    do
+        fd = syscall(SYS_openat2, root_fd, path, &how, sizeof how);
+    while (fd < 0 && errno == EAGAIN); /* a rename raced with the walk */
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open %s", path);
+    return (int)fd;
+}
+
+int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err)
+{
+    auto_free char *copy = strdup(path);
+    if (!copy)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: %s.", path);
+    for (char *slash = copy + 1;; *slash++ = '/') {
+        slash = strchr(slash, '/');
+        if (slash)
+            *slash = '\0';
+        struct stat st;
+        if (mkdir(copy, mode) < 0 && errno != EEXIST)
+            return berth_fail_errno(err, "Cannot make the directory %s", copy);
+        if (stat(copy, &st) == 0 && !S_ISDIR(st.st_mode))
+            return berth_fail(err, BERTH_E_INVALID, "%s is not a directory.", copy);
+        if (!slash)
+            return BERTH_OK;
+    }
+}
+
+int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err)
+{
+    char chunk[16 * 1024];
+    for (;;) {
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return berth_fail_errno(err, "Cannot read");
+        if (got == 0)
+            return berth_buf_check(buf, "Input", err);
+        berth_buf_append(buf, chunk, (size_t)got);
+        if (buf->failed)
+            return berth_buf_check(buf, "Input", err);
+    }
+}
+
+int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err)
+{
+    const char *p = bytes;
+    while (len) {
+        ssize_t put = write(fd, p, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return berth_fail_errno(err, "Cannot write");
+        p += put;
+        len -= (size_t)put;
+    }
+    return BERTH_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/fs.h - files: bounded reads, whole writes, and paths that stay beneath their root. */
+#ifndef BERTH_OS_FS_H
+#define BERTH_OS_FS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <berth/error.h>
+
+struct berth_buf;
+
+/* Opens `path` beneath `root_fd` (openat2): no "..", no absolute path, no link on the way leads
+ * out. flags get O_CLOEXEC. The descriptor, or < 0. */
+int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
+                          struct berth_error *err);
+/* Makes the directory and its parents; those that exist are left as they are. */
+int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
+/* Appends all that `fd` holds to `buf`, whose ceiling is the limit. */
+int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
+int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);
+#endif

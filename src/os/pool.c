@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/pool.c - see pool.h. One mutex guards everything; jobs run outside it. */
+#include "os/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/auto.h"
+#include "base/time.h"
+
+struct job {
+    struct berth_deadline deadline; /* first: the heap hands back its address */
+    berth_job_fn *fn;
+    void *ctx;
+    struct job *next;
+};
+
+struct berth_pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* for the workers: a job is queued, or the pool stops */
+    pthread_cond_t timer; /* for the timer thread: the heap or the clock changed */
+    struct job *head, **tail;
+    struct berth_deadlines timed;
+    struct berth_time_watch watch;
+    pthread_t *threads;
+    pthread_t timer_thread;
+    int count, max, idle;
+    bool timer_runs, stopping;
+};
+
+/* Signals are for the program's own threads. */
+static int start_thread(pthread_t *thread, void *(*main)(void *), void *ctx)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, main, ctx);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+static void *worker_main(void *ctx)
+{
+    struct berth_pool *pool = ctx;
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        while (!pool->head && !pool->stopping) {
+            pool->idle++;
+            pthread_cond_wait(&pool->work, &pool->lock);
+            pool->idle--;
+        }
+        struct job *job = pool->head;
+        if (!job)
+            break;
+        pool->head = job->next;
+        if (!pool->head)
+            pool->tail = &pool->head;
+        pthread_mutex_unlock(&pool->lock);
+        job->fn(job->ctx);
+        free(job);
+        pthread_mutex_lock(&pool->lock);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* Takes the job over; a thread more is started when none is idle. Called with the lock held. */
+static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error *err)
+{
+    if (pool->idle == 0 && pool->count < pool->max) {
+        int rc = start_thread(&pool->threads[pool->count], worker_main, pool);
+        if (rc == 0) {
+            pool->count++;
+        } else if (pool->count == 0) {
+            free(job);
+            errno = rc;
+            return berth_fail_errno(err, "Cannot start a thread");
+        }
+    }
+    job->next = NULL;
+    *pool->tail = job;
+    pool->tail = &job->next;
+    pthread_cond_signal(&pool->work);
+    return BERTH_OK;
+}
+
+static void on_shift(void *ctx)
+{
+    struct berth_pool *pool = ctx;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->timer);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void *timer_main(void *ctx)
+{
+    struct berth_pool *pool = ctx;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stopping) {
+        int64_t now = berth_time_mono_ms();
+        struct berth_deadline *due = berth_deadlines_pop_due(&pool->timed, now);
+        if (due) {
+            struct berth_error ignored; /* without one thread there is nobody to tell */
+            (void)enqueue(pool, (struct job *)due, &ignored);
+            continue;
+        }
+        struct berth_deadline *first = berth_deadlines_first(&pool->timed);
+        if (!first) {
+            pthread_cond_wait(&pool->timer, &pool->lock);
+            continue;
+        }
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        int64_t wait_ms = first->at_ms - now;
+        until.tv_sec += wait_ms / 1000;
+        until.tv_nsec += wait_ms % 1000 * 1000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000;
+        }
+        pthread_cond_timedwait(&pool->timer, &pool->lock, &until);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error *err)
+{
+    auto_free struct berth_pool *pool = calloc(1, sizeof *pool);
+    if (pool)
+        pool->threads = calloc((size_t)threads_max, sizeof *pool->threads);
+    if (!pool || !pool->threads)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: pool.");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool->timer, &attr);
+    pthread_condattr_destroy(&attr);
+    pool->tail = &pool->head;
+    pool->max = threads_max;
+    pool->watch = (struct berth_time_watch){.on_shift = on_shift, .ctx = pool};
+    berth_time_watch_add(&pool->watch);
+    *out = take_ptr(pool);
+    return BERTH_OK;
+}
+
+static struct job *new_job(berth_job_fn *fn, void *ctx, struct berth_error *err)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job) {
+        (void)berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: job.");
+        return NULL;
+    }
+    job->fn = fn;
+    job->ctx = ctx;
+    return job;
+}
+
+int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, struct berth_error *err)
+{
+    struct job *job = new_job(fn, ctx, err);
+    if (!job)
+        return err->code;
+    pthread_mutex_lock(&pool->lock);
+    int rc = enqueue(pool, job, err);
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+/* Called with the lock held. */
+static int start_timer(struct berth_pool *pool, struct berth_error *err)
+{
+    if (pool->timer_runs)
+        return BERTH_OK;
+    int rc = start_thread(&pool->timer_thread, timer_main, pool);
+    if (rc != 0) {
+        errno = rc;
+        return berth_fail_errno(err, "Cannot start a thread");
+    }
+    pool->timer_runs = true;
+    return BERTH_OK;
+}
+
+int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn, void *ctx,
+                     struct berth_error *err)
+{
+    struct job *job = new_job(fn, ctx, err);
+    if (!job)
+        return err->code;
+    job->deadline.at_ms = berth_time_mono_ms() + delay_ms;
+    pthread_mutex_lock(&pool->lock);
+    int rc = start_timer(pool, err);
+    if (rc == BERTH_OK)
+        rc = berth_deadlines_add(&pool->timed, &job->deadline, err);
+    if (rc == BERTH_OK)
+        pthread_cond_signal(&pool->timer);
+    else
+        free(job);
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+void berth_pool_free(struct berth_pool *pool)
+{
+    if (!pool)
+        return;
+    berth_time_watch_remove(&pool->watch);
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->work);
+    pthread_cond_broadcast(&pool->timer);
+    pthread_mutex_unlock(&pool->lock);
+    if (pool->timer_runs)
+        pthread_join(pool->timer_thread, NULL);
+    for (int i = 0; i < pool->count; i++)
+        pthread_join(pool->threads[i], NULL);
+    for (struct berth_deadline *d; (d = berth_deadlines_pop_due(&pool->timed, INT64_MAX));)
+        free(d);
+    berth_deadlines_clear(&pool->timed);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->work);
+    pthread_cond_destroy(&pool->timer);
+    free(pool->threads);
+    free(pool);
+}

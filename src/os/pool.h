@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/pool.h - threads for what blocks, started when there is work, and timers over the one
+ * heap of deadlines. Every function may be called from any thread, a job's included. */
+#ifndef BERTH_OS_POOL_H
+#define BERTH_OS_POOL_H
+
+#include <stdint.h>
+
+#include <berth/error.h>
+
+struct berth_pool;
+typedef void berth_job_fn(void *ctx);
+
+int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error *err);
+/* Queues fn(ctx). On failure it will not run. */
+int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, struct berth_error *err);
+/* Queues fn(ctx) once `delay_ms` have passed on the movable clock. */
+int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn, void *ctx,
+                     struct berth_error *err);
+/* Runs what is queued, waits for it, and drops what is only timed. NULL is fine. */
+void berth_pool_free(struct berth_pool *pool);
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/company.c - SQL of companies. */
+#include "store/company.h"
+
+struct reader {
+    struct berth_arena *arena;
+    struct berth_company *company;
+};
+
+static int on_company(void *ctx, const struct berth_value *row, struct berth_error *err)
+{
+    struct reader *reader = ctx;
+    struct berth_company *company = berth_arena_alloc(reader->arena, sizeof *company);
+    if (company) {
+        company->id = berth_row_text(reader->arena, &row[0]);
+        company->name = berth_row_text(reader->arena, &row[1]);
+        company->created_at_ms = row[2].number;
+        company->updated_at_ms = row[3].number;
+    }
+    reader->company = company;
+    return berth_arena_check(reader->arena, err);
+}
+
+int berth_company_insert(struct berth_db *db, const struct berth_company *company,
+                         struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "INSERT INTO companies (id, name, created_at, updated_at)"
+                         " VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                         NULL, NULL, err, berth_text(company->id), berth_text(company->name),
+                         berth_int(company->created_at_ms), berth_int(company->updated_at_ms));
+}
+
+static int find(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *key,
+                struct berth_company **out, struct berth_error *err)
+{
+    struct reader reader = {.arena = arena};
+    int rc = berth_db_exec(db, sql, on_company, &reader, err, berth_text(key));
+    *out = reader.company;
+    return rc;
+}
+
+int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,
+                          struct berth_company **out, struct berth_error *err)
+{
+    return find(db, arena,
+                "SELECT id, name, created_at, updated_at FROM companies WHERE name = $1", name, out,
+                err);
+}
+
+int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,
+                        struct berth_company **out, struct berth_error *err)
+{
+    return find(db, arena, "SELECT id, name, created_at, updated_at FROM companies WHERE id = $1",
+                id, out, err);
+}

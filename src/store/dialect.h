@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/dialect.h - the named list of what the two databases spell differently. A statement
+ * says {word}; each database puts its own text there when it prepares the statement. */
+#ifndef BERTH_STORE_DIALECT_H
+#define BERTH_STORE_DIALECT_H
+
+#include <berth/error.h>
+
+/* X(word, SQLite, PostgreSQL) */
+#define BERTH_DIALECT_MAP(X)                                                                       \
+    /* A whole transaction has the write lock in SQLite; rows are locked in PostgreSQL. */         \
+    X("{for_update}", "", "FOR UPDATE")                                                            \
+    X("{for_share}", "", "FOR SHARE")                                                              \
+    X("{migration_lock}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505001)")            \
+    X("{serial_key}", "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")    \
+    X("{bigint}", "INTEGER", "BIGINT")                                                             \
+    X("{table_end}", ") STRICT, WITHOUT ROWID", ")")                                               \
+    X("{serial_table_end}", ") STRICT", ")")                                                       \
+    /* Milliseconds by the clock of the database: the only one that all nodes share. */            \
+    X("{db_now_ms}", "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",                 \
+      "(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+
+enum berth_dialect {
+    BERTH_DIALECT_SQLITE,
+    BERTH_DIALECT_POSTGRES,
+};
+
+/* The statement as the database wants it; the caller frees. NULL: no memory. A word that is not in
+ * the list is our mistake. */
+char *berth_dialect_expand(enum berth_dialect dialect, const char *sql);
+#endif

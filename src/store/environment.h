@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/environment.h - rows of environments: pure access, no policy. */
+#ifndef BERTH_STORE_ENVIRONMENT_H
+#define BERTH_STORE_ENVIRONMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/row.h"
+
+enum berth_environment_driver {
+    BERTH_DRIVER_LOCAL,
+    BERTH_DRIVER_SSH,
+    BERTH_DRIVER_SANDBOX,
+    BERTH_DRIVER_PLUGIN,
+};
+
+enum berth_environment_status {
+    BERTH_ENVIRONMENT_ACTIVE,
+    BERTH_ENVIRONMENT_ARCHIVED,
+};
+
+extern const struct berth_enum berth_environment_drivers, berth_environment_statuses;
+
+struct berth_environment {
+    const char *id, *company_id, *name, *description;
+    enum berth_environment_driver driver;
+    enum berth_environment_status status;
+    const char *config_json;   /* normalised, canonical; secret ids, never values */
+    const char *metadata_json; /* or NULL */
+    const char *fingerprint;   /* of driver and config: parked places must match it */
+    bool deleting;             /* goes as soon as no lease stands any more */
+    int64_t created_at_ms, updated_at_ms;
+};
+
+struct berth_environment_filter {
+    const char *company_id; /* NULL: any */
+    const char *name;
+    int driver, status; /* -1: any */
+};
+#define BERTH_ENVIRONMENT_FILTER_INIT {.driver = -1, .status = -1}
+
+enum berth_row_lock {
+    BERTH_LOCK_NONE,
+    BERTH_LOCK_SHARE,  /* it must not change until we commit */
+    BERTH_LOCK_UPDATE, /* nor may anybody else decide on it */
+};
+
+int berth_environment_insert(struct berth_db *db, const struct berth_environment *environment,
+                             struct berth_error *err);
+/* *out is NULL when there is none. */
+int berth_environment_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                           enum berth_row_lock lock, struct berth_environment **out,
+                           struct berth_error *err);
+/* Lists of struct berth_environment; newest change first. */
+int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
+                             const struct berth_environment_filter *filter,
+                             struct berth_list *out, struct berth_error *err);
+/* Those marked `deleting` of which no lease stands. */
+int berth_environment_select_drained(struct berth_db *db, struct berth_arena *arena,
+                                     struct berth_list *out, struct berth_error *err);
+/* Writes every column but id and company. */
+int berth_environment_save(struct berth_db *db, const struct berth_environment *environment,
+                           struct berth_error *err);
+int berth_environment_remove(struct berth_db *db, const char *id, struct berth_error *err);
+#endif

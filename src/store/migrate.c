@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/migrate.c - the tables, one migration after the other. Never edit one that has been
+ * released: append. */
+#include "store/migrate.h"
+
+#include <stddef.h>
+
+#include "store/db.h"
+
+static const char *const migration_1[] = {
+    "CREATE TABLE companies ("
+    " id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL UNIQUE,"
+    " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL {table_end}",
+
+    "CREATE TABLE environments ("
+    " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL REFERENCES companies (id),"
+    " name TEXT NOT NULL, description TEXT, driver TEXT NOT NULL, status TEXT NOT NULL,"
+    " config TEXT NOT NULL, metadata TEXT, fingerprint TEXT NOT NULL,"
+    " deleting INTEGER NOT NULL DEFAULT 0,"
+    " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL {table_end}",
+    /* At most one local environment per company. */
+    "CREATE UNIQUE INDEX environments_local ON environments (company_id) WHERE driver = 'local'",
+    /* Lists of a company, and environments by name. */
+    "CREATE INDEX environments_by_name ON environments (company_id, name)",
+
+    "CREATE TABLE runs ("
+    " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL REFERENCES companies (id),"
+    " environment_id TEXT, status TEXT NOT NULL, error TEXT, error_code TEXT,"
+    " started_at {bigint}, finished_at {bigint},"
+    " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL {table_end}",
+
+    /* due_at is the moment at which a sweep must look at the row; a row that has one "stands". The
+     * last check is the invariant of the ledger: a place that may live is in a row that a sweep
+     * selects. Rows outlive their environment, so nothing refers to it. */
+    "CREATE TABLE leases ("
+    " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL, environment_id TEXT NOT NULL,"
+    " execution_workspace_id TEXT, issue_id TEXT, heartbeat_run_id TEXT,"
+    " status TEXT NOT NULL, lease_policy TEXT NOT NULL, provider TEXT, provider_lease_id TEXT,"
+    " acquired_at {bigint} NOT NULL, last_used_at {bigint} NOT NULL, expires_at {bigint},"
+    " released_at {bigint}, failure_reason TEXT, cleanup_status TEXT, metadata TEXT,"
+    " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL,"
+    " version {bigint} NOT NULL, place TEXT NOT NULL, driver TEXT NOT NULL, config TEXT,"
+    " fingerprint TEXT, provider_metadata TEXT, owner TEXT, duty TEXT, final_status TEXT,"
+    " cleanup_attempts {bigint} NOT NULL DEFAULT 0, cleanup_error TEXT,"
+    " acknowledged_at {bigint}, due_at {bigint},"
+    " CHECK (due_at IS NOT NULL OR (status IN ('released', 'expired', 'failed')"
+    "  AND (place IN ('none', 'gone') OR acknowledged_at IS NOT NULL))) {table_end}",
+    "CREATE INDEX leases_standing ON leases (environment_id, due_at) WHERE due_at IS NOT NULL",
+    "CREATE UNIQUE INDEX leases_place ON leases (environment_id, provider_lease_id)"
+    " WHERE due_at IS NOT NULL AND provider_lease_id IS NOT NULL",
+    "CREATE INDEX leases_by_environment ON leases (environment_id, id)",
+    "CREATE INDEX leases_by_run ON leases (heartbeat_run_id) WHERE heartbeat_run_id IS NOT NULL",
+
+    "CREATE TABLE activity ("
+    " id {serial_key}, company_id TEXT NOT NULL, actor_type TEXT NOT NULL, actor_id TEXT,"
+    " action TEXT NOT NULL, entity_type TEXT NOT NULL, entity_id TEXT NOT NULL,"
+    " agent_id TEXT, run_id TEXT, details TEXT, created_at {bigint} NOT NULL {serial_table_end}",
+    "CREATE INDEX activity_by_entity ON activity (entity_id, id)",
+
+    /* Who is alive, in a store that machines share; one machine uses locked files instead. */
+    "CREATE TABLE nodes ("
+    " id TEXT NOT NULL PRIMARY KEY, host TEXT, pid {bigint}, started_at {bigint} NOT NULL,"
+    " beat_at {bigint} NOT NULL {table_end}",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1};
+
+int berth_store_version(void)
+{
+    return (int)(sizeof migrations / sizeof migrations[0]);
+}
+
+static int current_version(struct berth_db *db, int64_t *version, struct berth_error *err)
+{
+    *version = 0;
+    int rc = berth_db_run(db, "{migration_lock}", NULL, 0, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_db_run(db, "CREATE TABLE IF NOT EXISTS berth_schema (version {bigint} NOT NULL)",
+                          NULL, 0, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_db_run(db, "SELECT max(version) FROM berth_schema", NULL, 0, berth_row_int,
+                          version, err);
+    return rc;
+}
+
+/* Applies the migration after the one that is there; *more tells whether another may follow. */
+static int step(struct berth_db *db, bool *more, struct berth_error *err)
+{
+    int64_t version;
+    int rc = current_version(db, &version, err);
+    if (rc < 0)
+        return rc;
+    if (version > berth_store_version())
+        return berth_fail(err, BERTH_E_UNSUPPORTED,
+                          "The store has schema version %lld, this program knows up to %d: use a "
+                          "newer berth. Nothing was changed.",
+                          (long long)version, berth_store_version());
+    *more = version < berth_store_version();
+    if (!*more)
+        return BERTH_OK;
+    for (const char *const *sql = migrations[version]; *sql; sql++) {
+        rc = berth_db_run(db, *sql, NULL, 0, NULL, NULL, err);
+        if (rc < 0)
+            return berth_wrap(err, "migration %lld", (long long)version + 1);
+    }
+    return berth_db_exec(db, "INSERT INTO berth_schema (version) VALUES ($1)", NULL, NULL, err,
+                         berth_int(version + 1));
+}
+
+int berth_store_migrate(struct berth_db *db, struct berth_error *err)
+{
+    bool more = true;
+    while (more) {
+        int rc = db->ops->begin(db, BERTH_WRITE, err);
+        if (rc < 0)
+            return rc;
+        rc = step(db, &more, err);
+        if (rc == BERTH_OK)
+            rc = db->ops->commit(db, err);
+        if (rc < 0) {
+            db->ops->rollback(db);
+            return rc;
+        }
+    }
+    return BERTH_OK;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/migrate.h - brings the tables to the version this program knows. */
+#ifndef BERTH_STORE_MIGRATE_H
+#define BERTH_STORE_MIGRATE_H
+
+#include <berth/error.h>
+
+struct berth_db;
+
+/* Numbered, forward only, each in a transaction of its own; processes that start together take
+ * turns. */
+int berth_store_migrate(struct berth_db *db, struct berth_error *err);
+int berth_store_version(void); /* the newest migration */
+#endif

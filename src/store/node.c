@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/node.c - SQL of nodes. */
+#include "store/node.h"
+
+int berth_node_beat(struct berth_db *db, const char *id, const char *host, int64_t pid,
+                    struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "INSERT INTO nodes (id, host, pid, started_at, beat_at)"
+                         " VALUES ($1, $2, $3, {db_now_ms}, {db_now_ms})"
+                         " ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
+                         NULL, NULL, err, berth_text(id), berth_text(host), berth_int(pid));
+}
+
+int berth_node_alive(struct berth_db *db, const char *id, int64_t lapse_ms, bool *alive,
+                     struct berth_error *err)
+{
+    int rows = 0;
+    int rc = berth_db_exec(db,
+                           "SELECT 1 FROM nodes WHERE id = $1 AND beat_at > {db_now_ms} - $2",
+                           berth_row_count, &rows, err, berth_text(id), berth_int(lapse_ms));
+    *alive = rows > 0;
+    return rc;
+}
+
+int berth_node_remove(struct berth_db *db, const char *id, struct berth_error *err)
+{
+    return berth_db_exec(db, "DELETE FROM nodes WHERE id = $1", NULL, NULL, err, berth_text(id));
+}
+
+int berth_node_remove_dead(struct berth_db *db, int64_t silent_ms, struct berth_error *err)
+{
+    return berth_db_exec(db, "DELETE FROM nodes WHERE beat_at < {db_now_ms} - $1", NULL, NULL, err,
+                         berth_int(silent_ms));
+}

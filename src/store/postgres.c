@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/postgres.c - one PostgreSQL connection behind db.h, by libpq.
+ * READ COMMITTED: what a transaction decides on is locked by it ({for_update}, {for_share}) or
+ * compared when it is set. */
+#include "store/postgres.h"
+
+#include <errno.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/map.h"
+#include "store/db.h"
+#include "store/dialect.h"
+
+#define COLUMNS_MAX 48
+#define OID_INT8 20
+#define OID_INT4 23
+#define CONNECT_TIMEOUT_S "10"
+
+struct postgres_db {
+    struct berth_db base;
+    PGconn *conn;
+    struct berth_map statements; /* our SQL text -> name of the prepared statement, ours */
+    int prepared;                /* names given so far */
+    int64_t written;
+};
+
+/* libpq's texts end in a newline, and some have several lines: the first says it. */
+static int line_length(const char *text)
+{
+    return (int)strcspn(text, "\n");
+}
+
+static int fail_connection(struct postgres_db *db, struct berth_error *err)
+{
+    const char *text = PQerrorMessage(db->conn);
+    db->base.broken = true;
+    return berth_fail(err, BERTH_E_UNAVAILABLE, "PostgreSQL cannot be reached: %.*s",
+                      line_length(text), text);
+}
+
+static int fail_result(struct postgres_db *db, const PGresult *result, struct berth_error *err)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (PQstatus(db->conn) != CONNECTION_OK || !state)
+        return fail_connection(db, err);
+    db->base.conflict = strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0;
+    int code = BERTH_E_INTERNAL;
+    if (strcmp(state, "23505") == 0)
+        code = BERTH_E_CONFLICT;
+    else if (strncmp(state, "57P", 3) == 0 || strncmp(state, "53", 2) == 0 || db->base.conflict)
+        code = BERTH_E_UNAVAILABLE;
+    else if (strncmp(state, "28", 2) == 0 || strcmp(state, "42501") == 0)
+        code = BERTH_E_DENIED;
+    if (strncmp(state, "57P", 3) == 0)
+        db->base.broken = true; /* the server is going down or restarting */
+    if (code == BERTH_E_CONFLICT)
+        return berth_fail(err, code, "The store refuses this: %s.", text);
+    return berth_fail(err, code, "PostgreSQL failed: %s (%s).", text, state);
+}
+
+static int finish(struct postgres_db *db, PGresult *result, struct berth_error *err)
+{
+    ExecStatusType status = PQresultStatus(result);
+    int rc = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK
+                 ? BERTH_OK
+                 : fail_result(db, result, err);
+    PQclear(result);
+    return rc;
+}
+
+static int simple(struct postgres_db *db, const char *sql, struct berth_error *err)
+{
+    return finish(db, PQexec(db->conn, sql), err);
+}
+
+/* Prepared statements are named once and kept for the life of the connection. */
+static int prepare(struct postgres_db *db, const char *sql, const char **name,
+                   struct berth_error *err)
+{
+    *name = berth_map_get(&db->statements, sql);
+    if (*name)
+        return BERTH_OK;
+    auto_free char *text = berth_dialect_expand(BERTH_DIALECT_POSTGRES, sql);
+    auto_free char *fresh = NULL;
+    if (!text || asprintf(&fresh, "berth_%d", db->prepared) < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: statement.");
+    int rc = finish(db, PQprepare(db->conn, fresh, text, 0, NULL), err);
+    if (rc < 0)
+        return rc;
+    db->prepared++;
+    if (!berth_map_put(&db->statements, sql, fresh))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: statement.");
+    *name = take_ptr(fresh);
+    return BERTH_OK;
+}
+
+static void read_row(const PGresult *result, int at, struct berth_value row[COLUMNS_MAX])
+{
+    int columns = PQnfields(result);
+    for (int i = 0; i < columns && i < COLUMNS_MAX; i++) {
+        const char *text = PQgetvalue(result, at, i);
+        Oid type = PQftype(result, i);
+        if (PQgetisnull(result, at, i))
+            row[i] = berth_text(NULL);
+        else if (type == OID_INT8 || type == OID_INT4)
+            row[i] = berth_int(strtoll(text, NULL, 10));
+        else
+            row[i] = berth_text(text);
+    }
+}
+
+static int postgres_run(struct berth_db *base, const char *sql, const struct berth_value *args,
+                        int nargs, berth_row_fn *on_row, void *ctx, struct berth_error *err)
+{
+    struct postgres_db *db = (struct postgres_db *)base;
+    const char *name;
+    int rc = prepare(db, sql, &name, err);
+    if (rc < 0)
+        return rc;
+    const char *values[BERTH_DB_ARGS_MAX];
+    char numbers[BERTH_DB_ARGS_MAX][24];
+    for (int i = 0; i < nargs; i++) {
+        values[i] = args[i].type == BERTH_VALUE_TEXT ? args[i].text : NULL;
+        if (args[i].type == BERTH_VALUE_INT) {
+            (void)snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)args[i].number);
+            values[i] = numbers[i];
+        }
+    }
+    PGresult *result = PQexecPrepared(db->conn, name, nargs, values, NULL, NULL, 0);
+    ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        return finish(db, result, err);
+    db->written += strtoll(PQcmdTuples(result), NULL, 10);
+    for (int i = 0; on_row && rc == BERTH_OK && i < PQntuples(result); i++) {
+        struct berth_value row[COLUMNS_MAX];
+        read_row(result, i, row);
+        rc = on_row(ctx, row, err);
+    }
+    PQclear(result);
+    return rc;
+}
+
+static int postgres_begin(struct berth_db *base, enum berth_access access, struct berth_error *err)
+{
+    struct postgres_db *db = (struct postgres_db *)base;
+    db->base.conflict = false;
+    return simple(db,
+                  access == BERTH_WRITE ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                  err);
+}
+
+static int postgres_commit(struct berth_db *base, struct berth_error *err)
+{
+    struct postgres_db *db = (struct postgres_db *)base;
+    PGresult *result = PQexec(db->conn, "COMMIT");
+    /* COMMIT of a transaction that an ignored error has aborted answers ROLLBACK. */
+    if (PQresultStatus(result) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(result), "COMMIT") != 0) {
+        PQclear(result);
+        return berth_fail(err, BERTH_E_INTERNAL, "PostgreSQL rolled the transaction back.");
+    }
+    return finish(db, result, err);
+}
+
+static void postgres_rollback(struct berth_db *base)
+{
+    struct postgres_db *db = (struct postgres_db *)base;
+    struct berth_error ignored;
+    bool conflict = base->conflict;
+    if (!base->broken && PQtransactionStatus(db->conn) != PQTRANS_IDLE &&
+        simple(db, "ROLLBACK", &ignored) < 0)
+        base->broken = true;
+    base->conflict = conflict;
+}
+
+static int64_t postgres_written(const struct berth_db *base)
+{
+    return ((const struct postgres_db *)base)->written;
+}
+
+static void postgres_free(struct berth_db *base)
+{
+    struct postgres_db *db = (struct postgres_db *)base;
+    size_t at = 0;
+    for (char *name; (name = berth_map_next(&db->statements, &at, NULL));)
+        free(name);
+    berth_map_clear(&db->statements);
+    PQfinish(db->conn);
+    free(db);
+}
+
+static const struct berth_db_ops postgres_ops = {
+    .name = "postgres",
+    .begin = postgres_begin,
+    .run = postgres_run,
+    .commit = postgres_commit,
+    .rollback = postgres_rollback,
+    .written = postgres_written,
+    .free = postgres_free,
+};
+
+static int connect_to(const char *scheme, const char *where, struct berth_db **out,
+                      struct berth_error *err)
+{
+    struct postgres_db *db = calloc(1, sizeof *db);
+    auto_free char *url = NULL;
+    if (!db || asprintf(&url, "%s:%s", scheme, where) < 0) {
+        free(db);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    }
+    db->base.ops = &postgres_ops;
+    const char *const names[] = {"dbname", "application_name", "connect_timeout",
+                                 "client_encoding", NULL};
+    const char *const values[] = {url, "berth", CONNECT_TIMEOUT_S, "UTF8", NULL};
+    db->conn = PQconnectdbParams(names, values, 1);
+    int rc = BERTH_OK;
+    if (!db->conn)
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    else if (PQstatus(db->conn) != CONNECTION_OK)
+        rc = fail_connection(db, err);
+    else
+        rc = simple(db, "SET client_min_messages = warning", err);
+    if (rc < 0) {
+        postgres_free(&db->base);
+        return rc;
+    }
+    *out = &db->base;
+    return BERTH_OK;
+}
+
+/* A password in the address would stand in argv, in shell histories and in process lists. */
+static int check_address(const char *scheme, const char *where, struct berth_error *err)
+{
+    auto_free char *url = NULL;
+    if (asprintf(&url, "%s:%s", scheme, where) < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    char *why = NULL;
+    PQconninfoOption *options = PQconninfoParse(url, &why);
+    if (!options) {
+        int rc = berth_fail(err, BERTH_E_INVALID,
+                            "The store's address is not one PostgreSQL knows. Write "
+                            "postgres://user@host:port/database.");
+        PQfreemem(why);
+        return rc;
+    }
+    int rc = BERTH_OK;
+    for (const PQconninfoOption *o = options; o->keyword; o++)
+        if (strcmp(o->keyword, "password") == 0 && o->val && o->val[0])
+            rc = berth_fail(err, BERTH_E_INVALID,
+                            "The store's address must not hold a password: put it into the file "
+                            "that PGPASSFILE names (~/.pgpass).");
+    PQconninfoFree(options);
+    return rc;
+}
+
+static int postgres_prepare(const char *where, struct berth_error *err)
+{
+    return check_address("postgres", where, err);
+}
+
+static int postgres_open(const char *where, enum berth_access access, struct berth_db **out,
+                         struct berth_error *err)
+{
+    (void)access;
+    return connect_to("postgres", where, out, err);
+}
+
+const struct berth_database berth_database_postgres = {
+    .scheme = "postgres", .prepare = postgres_prepare, .open = postgres_open};
+const struct berth_database berth_database_postgresql = {
+    .scheme = "postgresql", .prepare = postgres_prepare, .open = postgres_open};

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/postgres.h - a store that many machines share. */
+#ifndef BERTH_STORE_POSTGRES_H
+#define BERTH_STORE_POSTGRES_H
+
+struct berth_database;
+
+/* "postgres://user@host/db" and "postgresql://..."; the password comes from PGPASSFILE or the
+ * environment, as libpq reads them. */
+extern const struct berth_database berth_database_postgres;
+extern const struct berth_database berth_database_postgresql;
+#endif

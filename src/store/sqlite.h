@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/sqlite.h - a store in one file, for one machine. */
+#ifndef BERTH_STORE_SQLITE_H
+#define BERTH_STORE_SQLITE_H
+
+struct berth_database;
+
+extern const struct berth_database berth_database_sqlite; /* "sqlite:PATH" */
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/store.c - transactions: one writer thread with batches, or a pool of connections. */
+#include "store/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "store/db.h"
+#include "store/migrate.h"
+
+/* One call of berth_store_tx that waits for the writer; lives on its caller's stack. */
+struct request {
+    berth_tx_fn *fn;
+    void *ctx;
+    struct berth_error *err;
+    int rc;
+    bool done;
+    pthread_cond_t wake;
+    struct request *next;
+};
+
+struct berth_store {
+    const struct berth_database *database;
+    char *where;
+
+    pthread_mutex_t lock;
+    /* Idle connections: all of a pooled store, the readers of one with a writer thread. */
+    struct berth_db *idle[BERTH_STORE_POOL_DEFAULT];
+    int idle_count, open_count;
+    pthread_cond_t idle_more;
+
+    /* The writer thread and its queue. */
+    struct berth_db *writer_db;
+    pthread_t writer;
+    bool writer_runs, stopping;
+    struct request *head, **tail;
+    pthread_cond_t work;
+
+    _Atomic int64_t commits, requests, retries;
+};
+
+/* Runs fn in a transaction of its own. *committing tells whether a failure came from the commit. */
+static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *fn, void *ctx,
+                    bool *committing, struct berth_error *err)
+{
+    *committing = false;
+    int rc = db->ops->begin(db, access, err);
+    if (rc < 0)
+        return rc;
+    rc = fn(db, ctx, err);
+    if (rc == BERTH_OK) {
+        *committing = true;
+        rc = db->ops->commit(db, err);
+    }
+    if (rc < 0)
+        db->ops->rollback(db);
+    return rc;
+}
+
+/* --- one writer thread --- */
+
+static void run_alone(struct berth_store *store, struct request *request)
+{
+    bool committing;
+    request->rc = run_once(store->writer_db, BERTH_WRITE, request->fn, request->ctx, &committing,
+                           request->err);
+    atomic_fetch_add(&store->commits, 1);
+}
+
+/* All requests in one transaction, without savepoints. A request that fails before it wrote
+ * anything simply takes its error home; one that fails later spoils the batch. */
+static bool run_together(struct berth_store *store, struct request *batch)
+{
+    struct berth_db *db = store->writer_db;
+    struct berth_error err;
+    if (db->ops->begin(db, BERTH_WRITE, &err) < 0)
+        return false;
+    for (struct request *r = batch; r; r = r->next) {
+        int64_t before = db->ops->written(db);
+        r->rc = r->fn(db, r->ctx, r->err);
+        if (r->rc < 0 && db->ops->written(db) != before) {
+            db->ops->rollback(db);
+            return false;
+        }
+    }
+    if (db->ops->commit(db, &err) < 0) {
+        db->ops->rollback(db);
+        return false;
+    }
+    atomic_fetch_add(&store->commits, 1);
+    return true;
+}
+
+static void run_batch(struct berth_store *store, struct request *batch)
+{
+    if (batch->next && run_together(store, batch))
+        return;
+    if (batch->next)
+        atomic_fetch_add(&store->retries, 1);
+    for (struct request *r = batch; r; r = r->next)
+        run_alone(store, r);
+}
+
+/* Takes the waiting requests off the queue, a bounded number of them. Lock held. */
+static struct request *take_batch(struct berth_store *store)
+{
+    struct request *batch = store->head, *last = batch;
+    int count = 1;
+    while (last->next && count < BERTH_STORE_BATCH_MAX) {
+        last = last->next;
+        count++;
+    }
+    store->head = last->next;
+    if (!store->head)
+        store->tail = &store->head;
+    last->next = NULL;
+    atomic_fetch_add(&store->requests, count);
+    return batch;
+}
+
+static void *writer_main(void *ctx)
+{
+    struct berth_store *store = ctx;
+    pthread_mutex_lock(&store->lock);
+    for (;;) {
+        while (!store->head && !store->stopping)
+            pthread_cond_wait(&store->work, &store->lock);
+        if (!store->head)
+            break;
+        struct request *batch = take_batch(store);
+        pthread_mutex_unlock(&store->lock);
+        run_batch(store, batch);
+        pthread_mutex_lock(&store->lock);
+        for (struct request *r = batch, *next; r; r = next) {
+            next = r->next; /* r is gone once its caller sees done */
+            r->done = true;
+            pthread_cond_signal(&r->wake);
+        }
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+static int tx_by_writer(struct berth_store *store, berth_tx_fn *fn, void *ctx,
+                        struct berth_error *err)
+{
+    struct request request = {.fn = fn, .ctx = ctx, .err = err, .wake = PTHREAD_COND_INITIALIZER};
+    pthread_mutex_lock(&store->lock);
+    *store->tail = &request;
+    store->tail = &request.next;
+    pthread_cond_signal(&store->work);
+    while (!request.done)
+        pthread_cond_wait(&request.wake, &store->lock);
+    pthread_mutex_unlock(&store->lock);
+    pthread_cond_destroy(&request.wake);
+    return request.rc;
+}
+
+static int start_writer(struct berth_store *store, struct berth_error *err)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&store->writer, NULL, writer_main, store);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        errno = rc;
+        return berth_fail_errno(err, "Cannot start the store's writer thread");
+    }
+    store->writer_runs = true;
+    return BERTH_OK;
+}
+
+/* --- a pool of connections --- */
+
+static int open_db(struct berth_store *store, enum berth_access access, struct berth_db **out,
+                   struct berth_error *err)
+{
+    return store->database->open(store->where, access, out, err);
+}
+
+/* An idle connection, a new one, or the next that is given back. */
+static int checkout(struct berth_store *store, enum berth_access access, struct berth_db **out,
+                    struct berth_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    while (!store->idle_count && store->open_count >= BERTH_STORE_POOL_DEFAULT)
+        pthread_cond_wait(&store->idle_more, &store->lock);
+    if (store->idle_count) {
+        *out = store->idle[--store->idle_count];
+        pthread_mutex_unlock(&store->lock);
+        return BERTH_OK;
+    }
+    store->open_count++;
+    pthread_mutex_unlock(&store->lock);
+
+    int rc = open_db(store, access, out, err);
+    if (rc < 0) {
+        pthread_mutex_lock(&store->lock);
+        store->open_count--;
+        pthread_cond_signal(&store->idle_more);
+        pthread_mutex_unlock(&store->lock);
+    }
+    return rc;
+}
+
+static void give_back(struct berth_store *store, struct berth_db *db)
+{
+    bool broken = db->broken;
+    if (broken)
+        db->ops->free(db);
+    pthread_mutex_lock(&store->lock);
+    if (broken)
+        store->open_count--;
+    else
+        store->idle[store->idle_count++] = db;
+    pthread_cond_signal(&store->idle_more);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Connections that were idle when the server went away are all dead: leave none for the retry. */
+static void drop_idle(struct berth_store *store)
+{
+    pthread_mutex_lock(&store->lock);
+    while (store->idle_count) {
+        struct berth_db *db = store->idle[--store->idle_count];
+        db->ops->free(db);
+        store->open_count--;
+    }
+    pthread_cond_broadcast(&store->idle_more);
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void back_off(int tries)
+{
+    unsigned char jitter = 0;
+    (void)getrandom(&jitter, 1, 0);
+    struct timespec wait = {.tv_nsec = (1 + tries) * (long)(jitter + 16) * 4000};
+    (void)nanosleep(&wait, NULL);
+}
+
+static int tx_by_pool(struct berth_store *store, enum berth_access access, berth_tx_fn *fn,
+                      void *ctx, struct berth_error *err)
+{
+    bool reconnected = false;
+    for (int tries = 0;; tries++) {
+        struct berth_db *db;
+        int rc = checkout(store, access, &db, err);
+        if (rc < 0)
+            return rc;
+        bool committing;
+        rc = run_once(db, access, fn, ctx, &committing, err);
+        bool conflict = rc < 0 && db->conflict, lost = rc < 0 && db->broken && !committing;
+        give_back(store, db);
+        if (access == BERTH_WRITE && rc == BERTH_OK) {
+            atomic_fetch_add(&store->commits, 1);
+            atomic_fetch_add(&store->requests, 1);
+        }
+        if (lost && !reconnected) {
+            reconnected = true; /* nothing was committed, so a new connection may try */
+            drop_idle(store);
+        } else if (!conflict || tries >= BERTH_STORE_RETRIES_MAX) {
+            return rc;
+        } else {
+            back_off(tries);
+        }
+        atomic_fetch_add(&store->retries, 1);
+    }
+}
+
+/* --- both --- */
+
+int berth_store_tx(struct berth_store *store, berth_tx_fn *fn, void *ctx, struct berth_error *err)
+{
+    if (store->database->one_writer)
+        return tx_by_writer(store, fn, ctx, err);
+    return tx_by_pool(store, BERTH_WRITE, fn, ctx, err);
+}
+
+int berth_store_read(struct berth_store *store, berth_tx_fn *fn, void *ctx,
+                     struct berth_error *err)
+{
+    return tx_by_pool(store, BERTH_READ, fn, ctx, err);
+}
+
+const char *berth_store_scheme(const struct berth_store *store)
+{
+    return store->database->scheme;
+}
+
+const char *berth_store_where(const struct berth_store *store)
+{
+    return store->where;
+}
+
+bool berth_store_shared(const struct berth_store *store)
+{
+    return !store->database->one_writer;
+}
+
+struct berth_store_stats berth_store_stats(struct berth_store *store)
+{
+    return (struct berth_store_stats){.commits = atomic_load(&store->commits),
+                                      .requests = atomic_load(&store->requests),
+                                      .retries = atomic_load(&store->retries)};
+}
+
+static int find_database(const struct berth_database *const *databases, const char *address,
+                         const struct berth_database **out, struct berth_error *err)
+{
+    const char *colon = strchr(address, ':');
+    size_t len = colon ? (size_t)(colon - address) : 0;
+    for (; *databases; databases++) {
+        const char *scheme = (*databases)->scheme;
+        if (len == strlen(scheme) && strncmp(address, scheme, len) == 0 && colon[1]) {
+            *out = *databases;
+            return BERTH_OK;
+        }
+    }
+    return berth_fail(err, BERTH_E_INVALID,
+                      "No store at this address: write sqlite:PATH or postgres://user@host/db.");
+}
+
+static int start(struct berth_store *store, struct berth_error *err)
+{
+    int rc = store->database->prepare(store->where, err);
+    if (rc == BERTH_OK)
+        rc = open_db(store, BERTH_WRITE, &store->writer_db, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_migrate(store->writer_db, err);
+    if (rc < 0)
+        return rc;
+    if (store->database->one_writer)
+        return start_writer(store, err);
+    store->idle[store->idle_count++] = take_ptr(store->writer_db);
+    store->open_count++;
+    return BERTH_OK;
+}
+
+int berth_store_open(const struct berth_database *const *databases, const char *address,
+                     struct berth_store **out, struct berth_error *err)
+{
+    const struct berth_database *database = NULL;
+    int rc = find_database(databases, address, &database, err);
+    if (rc < 0)
+        return rc;
+    struct berth_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    store->database = database;
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_cond_init(&store->idle_more, NULL);
+    pthread_cond_init(&store->work, NULL);
+    store->tail = &store->head;
+    store->where = strdup(strchr(address, ':') + 1);
+    rc = store->where ? start(store, err)
+                      : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    if (rc < 0) {
+        berth_store_close(store);
+        return rc;
+    }
+    *out = store;
+    return BERTH_OK;
+}
+
+void berth_store_close(struct berth_store *store)
+{
+    if (!store)
+        return;
+    if (store->writer_runs) {
+        pthread_mutex_lock(&store->lock);
+        store->stopping = true;
+        pthread_cond_signal(&store->work);
+        pthread_mutex_unlock(&store->lock);
+        pthread_join(store->writer, NULL);
+    }
+    if (store->writer_db)
+        store->writer_db->ops->free(store->writer_db);
+    drop_idle(store);
+    pthread_mutex_destroy(&store->lock);
+    pthread_cond_destroy(&store->idle_more);
+    pthread_cond_destroy(&store->work);
+    free(store->where);
+    free(store);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/support/fixture.c - see fixture.h. */
+#include "fixture.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "inventory.h"
+#include "store/db.h"
+#include "store/store.h"
+
+enum fixture_store on_sqlite = ON_SQLITE, on_postgres = ON_POSTGRES;
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+/* Each test has a schema of its own in the one database. */
+static void make_schema(struct fixture *f)
+{
+    const char *base = getenv("BERTH_TEST_POSTGRES");
+    if (!base)
+        fail_msg("BERTH_TEST_POSTGRES is not set: run this under tests/with-postgres");
+    struct berth_id id = berth_id_new();
+    char schema[48] = "t";
+    for (int i = 0, n = 1; id.text[i]; i++)
+        if (id.text[i] != '-')
+            schema[n++] = id.text[i];
+    schema[33] = '\0';
+    char command[1024];
+    (void)snprintf(command, sizeof command, "psql -q -X '%s' -c 'CREATE SCHEMA %s'", base, schema);
+    if (system(command) != 0)
+        fail_msg("cannot create a schema: %s", command);
+    (void)snprintf(f->store, sizeof f->store, "%s&options=-csearch_path%%3D%s", base, schema);
+}
+
+void fixture_make(struct fixture *f, enum fixture_store kind)
+{
+    *f = (struct fixture){.kind = kind};
+    (void)snprintf(f->directory, sizeof f->directory, "/tmp/berth-test.XXXXXX");
+    assert_non_null(mkdtemp(f->directory));
+    (void)snprintf(f->inventory, sizeof f->inventory, "%s/inventory", f->directory);
+    assert_int_equal(mkdir(f->inventory, 0700), 0);
+    if (kind == ON_SQLITE)
+        (void)snprintf(f->store, sizeof f->store, "sqlite:%s/berth.db", f->directory);
+    else
+        make_schema(f);
+}
+
+struct berth_registry *fixture_registry(const struct fixture *f)
+{
+    struct berth_error err;
+    struct berth_registry *registry;
+    struct berth_driver *inventory;
+    if (berth_registry_new(&registry, &err) < 0 ||
+        berth_builtins.add_drivers(registry, &err) < 0 ||
+        inventory_new(f->inventory, &inventory, &err) < 0 ||
+        berth_registry_add(registry, "sandbox", "inventory", inventory, &err) < 0)
+        fail_msg("registry: %s", err.message);
+    return registry;
+}
+
+static void log_to_stderr(void *ctx, enum berth_log_level level, const char *line)
+{
+    (void)ctx, (void)level;
+    (void)fprintf(stderr, "# %s\n", line);
+}
+
+void fixture_open(struct fixture *f)
+{
+    struct berth_options options = BERTH_OPTIONS_INIT;
+    options.store = f->store;
+    options.registry = fixture_registry(f);
+    if (getenv("BERTH_TEST_LOG"))
+        options.log = (struct berth_log){.write = log_to_stderr};
+    assert_ok(f, berth_open(&options, &f->b, &f->err));
+}
+
+void fixture_close(struct fixture *f)
+{
+    berth_close(f->b);
+    f->b = NULL;
+}
+
+void fixture_destroy(struct fixture *f)
+{
+    fixture_close(f);
+    berth_arena_clear(&f->arena);
+    (void)nftw(f->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int fixture_setup(void **state)
+{
+    enum fixture_store kind = *(enum fixture_store *)*state;
+    struct fixture *f = calloc(1, sizeof *f);
+    fixture_make(f, kind);
+    fixture_open(f);
+    *state = f;
+    return 0;
+}
+
+int fixture_teardown(void **state)
+{
+    fixture_destroy(*state);
+    free(*state);
+    return 0;
+}
+
+struct statement {
+    const char *sql;
+    struct berth_value arg;
+    int nargs;
+    int64_t answer;
+};
+
+static int tx_statement(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct statement *s = ctx;
+    return berth_db_run(db, s->sql, &s->arg, s->nargs, berth_row_int, &s->answer, err);
+}
+
+void fixture_let_nodes_lapse(struct fixture *f, const char *but)
+{
+    if (f->kind == ON_SQLITE)
+        return; /* the kernel let go of the lock already */
+    struct statement s = {.sql = "UPDATE nodes SET beat_at = 0 WHERE id <> $1",
+                          .arg = berth_text(but ? but : ""),
+                          .nargs = 1};
+    assert_ok(f, berth_store_tx(f->b->store, tx_statement, &s, &f->err));
+}
+
+int count_rows(struct fixture *f, const char *sql)
+{
+    struct statement s = {.sql = sql};
+    assert_ok(f, berth_store_read(f->b->store, tx_statement, &s, &f->err));
+    return (int)s.answer;
+}
+
+void assert_ok_at(int rc, const struct berth_error *err, const char *what, const char *file,
+                  int line)
+{
+    if (rc < 0) {
+        print_error("%s\n  failed (%s): %s [%s]\n", what, berth_code_wire(rc), err->message,
+                    err->where);
+        _fail(file, line);
+    }
+}
+
+void assert_fails_at(int rc, int code, const char *text, const struct berth_error *err,
+                     const char *what, const char *file, int line)
+{
+    if (rc != code || (text && !strstr(err->message, text))) {
+        print_error("%s\n  gave %s \"%s\"\n  wanted %s \"%s\"\n", what, berth_code_wire(rc),
+                    rc < 0 ? err->message : "", berth_code_wire(code), text ? text : "");
+        _fail(file, line);
+    }
+}
+
+struct berth_json *parse_json(const char *text)
+{
+    struct berth_json *value = NULL;
+    struct berth_error err;
+    if (berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &value, &err) < 0)
+        fail_msg("%s: %s", text, err.message);
+    return value;
+}
+
+const char *json_text(struct fixture *f, const char *json, const char *path)
+{
+    auto_json *value = parse_json(json);
+    const struct berth_json *at = value;
+    char copy[256];
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    char *save;
+    for (char *part = strtok_r(copy, ".", &save); part; part = strtok_r(NULL, ".", &save))
+        at = berth_json_get(at, part);
+    if (berth_json_type(at) == BERTH_JSON_NULL)
+        return NULL;
+    if (berth_json_is(at, BERTH_JSON_STRING))
+        return berth_arena_strdup(&f->arena, berth_json_str(at));
+    return berth_json_canonical_in(&f->arena, at);
+}
+
+bool json_has(const char *json, const char *key)
+{
+    auto_json *value = parse_json(json);
+    return berth_json_get(value, key) != NULL;
+}
+
+struct berth_environment *make_environment(struct fixture *f, enum berth_environment_driver driver,
+                                           const char *config)
+{
+    auto_json *parsed = parse_json(config);
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    input.name = "place under test";
+    input.driver = driver;
+    input.config = parsed;
+    input.use = BERTH_CONFIG_SCHEMA;
+    struct berth_issues issues = {.arena = &f->arena};
+    struct berth_environment *e;
+    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
+    return e;
+}
+
+struct berth_run *make_run(struct fixture *f)
+{
+    struct berth_run *run;
+    assert_ok(f, berth_run_create(f->b, &f->arena, NULL, &run, &f->err));
+    return run;
+}
+
+struct berth_lease *take_lease(struct fixture *f, const struct berth_environment *e,
+                               const struct berth_run *run)
+{
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.environment_id = e->id;
+    request.run_id = run ? run->id : NULL;
+    struct berth_lease *lease;
+    assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+    return lease;
+}
+
+struct berth_lease *give_lease(struct fixture *f, const struct berth_lease *lease,
+                               enum berth_lease_status status)
+{
+    struct berth_release_request request = {.lease_id = lease->id, .status = status};
+    struct berth_lease *released;
+    assert_ok(f, berth_lease_release(f->b, &f->arena, &request, &released, &f->err));
+    return released;
+}
+
+struct berth_lease *look_at_lease(struct fixture *f, const struct berth_lease *lease)
+{
+    struct berth_lease *now;
+    assert_ok(f, berth_lease_get(f->b, &f->arena, lease->id, &now, &f->err));
+    return now;
+}
+
+struct berth_sweep_report sweep(struct fixture *f)
+{
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    assert_ok(f, berth_sweep(f->b, &options, &report, &f->err));
+    return report;
+}
+
+void check_invariants(struct fixture *f)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    filter.standing_only = true;
+    filter.limit = 100000;
+    struct berth_list standing;
+    assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &standing, &f->err));
+    int answered = 0;
+    for (int i = 0; i < standing.count; i++) {
+        const struct berth_lease *l = standing.items[i];
+        if (!l->provider || strcmp(l->provider, "inventory") != 0)
+            continue;
+        bool there = l->provider_lease_id && inventory_has(f->inventory, l->provider_lease_id);
+        answered += there;
+        if ((l->status == BERTH_LEASE_ACTIVE || l->place == BERTH_PLACE_PARKED) && !there)
+            fail_msg("lease %s (%s, %s) answers for %s, which is not there", l->id,
+                     berth_lease_statuses.names[l->status], berth_lease_places.names[l->place],
+                     l->provider_lease_id ? l->provider_lease_id : "nothing");
+        for (int k = 0; k < i; k++) {
+            const struct berth_lease *other = standing.items[k];
+            if (l->provider_lease_id && other->provider_lease_id &&
+                strcmp(l->provider_lease_id, other->provider_lease_id) == 0)
+                fail_msg("%s is held by two leases", l->provider_lease_id);
+        }
+    }
+    if (answered != inventory_count(f->inventory))
+        fail_msg("%d places live, the ledger answers for %d", inventory_count(f->inventory),
+                 answered);
+}
