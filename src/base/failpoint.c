@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/failpoint.c - see failpoint.h. A pass that is not armed costs one relaxed load. */
+ * src/base/failpoint.c - see failpoint.h. A pass that is not armed costs one load. */
 #include "base/failpoint.h"
 
 #include <signal.h>
@@ -10,6 +10,9 @@
 static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
 static _Atomic int query_nth;
+static bool *traced; /* set before `armed` says so */
+
+#define TRACING (BERTH_FP_COUNT + 1)
 
 static const char *const names[] = {
 #define X(name) #name,
@@ -38,11 +41,20 @@ void berth_failpoint_arm(enum berth_failpoint point, int skip)
 
 void berth_failpoint_pass(enum berth_failpoint point)
 {
-    if (atomic_load_explicit(&armed, memory_order_relaxed) != (int)point)
+    int now = atomic_load_explicit(&armed, memory_order_acquire);
+    if (now == TRACING)
+        traced[point] = true;
+    if (now != (int)point)
         return;
     if (atomic_fetch_sub(&skips, 1) > 0)
         return;
     (void)kill(getpid(), SIGKILL);
+}
+
+void berth_failpoint_trace(bool seen[BERTH_FP_COUNT])
+{
+    traced = seen;
+    atomic_store(&armed, TRACING);
 }
 
 void berth_failpoint_arm_query(int nth)

@@ -592,6 +592,7 @@ int berth_environment_delete(struct berth *b, struct berth_arena *arena, const c
                           "Environment \"%s\" is archived, but some of its places are not "
                           "confirmed gone: \"berth sweep\" deletes it when they are.",
                           environment->name);
+    environment->deleting = false;
     *out = environment;
     return BERTH_OK;
 }

@@ -61,6 +61,8 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
     lease->due_at_ms = now;
     if (lease->place == BERTH_PLACE_NONE)
         lease->place = BERTH_PLACE_UNKNOWN;
+    if (lease->place == BERTH_PLACE_PARKED)
+        lease->place = BERTH_PLACE_LIVE; /* it is on its way out: nobody may claim it */
 }
 
 void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,

@@ -96,10 +96,10 @@ static int judge(struct pass *pass, const struct berth_standing *s, struct judge
     struct berth_sweep_report *r = &pass->report;
     *out = (struct judgement){LEAVE};
     bool at_work = false;
-    bool due = s->due_at_ms <= pass->now_ms;
     int rc = berth_node_at_work(pass->b->node, s->owner, s->id, &at_work, err);
     if (rc < 0 || at_work)
         return rc;
+    bool due = s->due_at_ms <= pass->now_ms || s->owner; /* an owner died in the middle of it */
     switch (s->status) {
     case BERTH_LEASE_ACQUIRING:
     case BERTH_LEASE_RELEASING:
@@ -197,11 +197,13 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
     auto_arena arena = BERTH_ARENA_INIT;
     struct judgement j;
     struct berth_error err;
-    if (!pass->options.call_providers && !ledger_only(pass, s))
-        return;
     int rc = judge(pass, s, &j, &err);
     if (rc == BERTH_OK && j.verdict == LEAVE)
         return;
+    if (rc == BERTH_OK && !pass->options.call_providers && !ledger_only(pass, s)) {
+        count(pass, &pass->report.waiting);
+        return;
+    }
     bool taken = true, done = false;
     if (rc == BERTH_OK)
         rc = berth_node_begin(pass->b->node, s->id, &err);

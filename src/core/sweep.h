@@ -23,6 +23,7 @@ struct berth_sweep_report {
     int deleted;     /* environments whose last place is gone */
     int quarantined; /* rows that cannot be read */
     int failed;      /* tries that failed now; they are owed */
+    int waiting;     /* due, but left alone because a provider would have to be called */
     int owed;        /* places still to be cleaned up after this pass */
     int unfinished;  /* environments whose providers had not answered in time */
 };

@@ -11,6 +11,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "inventory.h"
+#include "scripted.h"
 #include "store/db.h"
 #include "store/store.h"
 
@@ -43,7 +44,7 @@ static void make_schema(struct fixture *f)
 
 void fixture_make(struct fixture *f, enum fixture_store kind)
 {
-    *f = (struct fixture){.kind = kind};
+    *f = (struct fixture){.kind = kind, .world = scripted_new()};
     (void)snprintf(f->directory, sizeof f->directory, "/tmp/berth-test.XXXXXX");
     assert_non_null(mkdtemp(f->directory));
     (void)snprintf(f->inventory, sizeof f->inventory, "%s/inventory", f->directory);
@@ -58,11 +59,15 @@ struct berth_registry *fixture_registry(const struct fixture *f)
 {
     struct berth_error err;
     struct berth_registry *registry;
-    struct berth_driver *inventory;
+    struct berth_driver *inventory, *scripted, *blind;
     if (berth_registry_new(&registry, &err) < 0 ||
         berth_builtins.add_drivers(registry, &err) < 0 ||
         inventory_new(f->inventory, &inventory, &err) < 0 ||
-        berth_registry_add(registry, "sandbox", "inventory", inventory, &err) < 0)
+        berth_registry_add(registry, "sandbox", "inventory", inventory, &err) < 0 ||
+        scripted_driver(f->world, true, &scripted, &err) < 0 ||
+        berth_registry_add(registry, "sandbox", "scripted", scripted, &err) < 0 ||
+        scripted_driver(f->world, false, &blind, &err) < 0 ||
+        berth_registry_add(registry, "sandbox", "blind", blind, &err) < 0)
         fail_msg("registry: %s", err.message);
     return registry;
 }
@@ -73,14 +78,19 @@ static void log_to_stderr(void *ctx, enum berth_log_level level, const char *lin
     (void)fprintf(stderr, "# %s\n", line);
 }
 
-void fixture_open(struct fixture *f)
+void fixture_open_with(struct fixture *f, struct berth_registry *registry)
 {
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = f->store;
-    options.registry = fixture_registry(f);
+    options.registry = registry;
     if (getenv("BERTH_TEST_LOG"))
         options.log = (struct berth_log){.write = log_to_stderr};
     assert_ok(f, berth_open(&options, &f->b, &f->err));
+}
+
+void fixture_open(struct fixture *f)
+{
+    fixture_open_with(f, fixture_registry(f));
 }
 
 void fixture_close(struct fixture *f)
@@ -91,7 +101,9 @@ void fixture_close(struct fixture *f)
 
 void fixture_destroy(struct fixture *f)
 {
+    scripted_go_on(f->world); /* closing waits for calls under way */
     fixture_close(f);
+    scripted_free(f->world);
     berth_arena_clear(&f->arena);
     (void)nftw(f->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -141,6 +153,42 @@ int count_rows(struct fixture *f, const char *sql)
     struct statement s = {.sql = sql};
     assert_ok(f, berth_store_read(f->b->store, tx_statement, &s, &f->err));
     return (int)s.answer;
+}
+
+void run_sql(struct fixture *f, const char *sql, const char *arg)
+{
+    struct statement s = {.sql = sql, .arg = berth_text(arg), .nargs = arg ? 1 : 0};
+    assert_ok(f, berth_store_tx(f->b->store, tx_statement, &s, &f->err));
+}
+
+/* All activity about the entity, newest first. */
+static struct berth_list activity_of(struct fixture *f, const char *entity_id)
+{
+    struct berth_activity_filter filter = {.entity_id = entity_id, .limit = 1000};
+    struct berth_list list;
+    assert_ok(f, berth_activity_list(f->b, &f->arena, &filter, &list, &f->err));
+    return list;
+}
+
+const struct berth_activity *last_activity(struct fixture *f, const char *entity_id,
+                                           const char *action)
+{
+    struct berth_list list = activity_of(f, entity_id);
+    for (int i = 0; i < list.count; i++) {
+        const struct berth_activity *a = list.items[i];
+        if (strcmp(a->action, action) == 0)
+            return a;
+    }
+    return NULL;
+}
+
+int count_activity(struct fixture *f, const char *entity_id, const char *action)
+{
+    struct berth_list list = activity_of(f, entity_id);
+    int count = 0;
+    for (int i = 0; i < list.count; i++)
+        count += strcmp(((const struct berth_activity *)list.items[i])->action, action) == 0;
+    return count;
 }
 
 void assert_ok_at(int rc, const struct berth_error *err, const char *what, const char *file,
@@ -251,32 +299,61 @@ struct berth_sweep_report sweep(struct fixture *f)
     return report;
 }
 
-void check_invariants(struct fixture *f)
+/* Does a standing row answer for the place in that file, by its id or by its label? */
+static bool is_answered(const struct berth_list *standing, const char *name)
+{
+    for (int i = 0; i < standing->count; i++) {
+        const struct berth_lease *l = standing->items[i];
+        if (l->provider_lease_id ? strstr(l->provider_lease_id, name) != NULL
+                                 : strcmp(l->id, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *broken_row(struct fixture *f, const struct berth_list *standing, int at)
+{
+    const struct berth_lease *l = standing->items[at];
+    if (!l->provider || strcmp(l->provider, "inventory") != 0)
+        return NULL;
+    bool there = l->provider_lease_id && inventory_has(f->inventory, l->provider_lease_id);
+    if ((l->status == BERTH_LEASE_ACTIVE || l->place == BERTH_PLACE_PARKED) && !there)
+        return berth_arena_printf(&f->arena, "lease %s (%s, %s) answers for %s, which is not there",
+                                  l->id, berth_lease_statuses.names[l->status],
+                                  berth_lease_places.names[l->place],
+                                  l->provider_lease_id ? l->provider_lease_id : "nothing");
+    for (int k = 0; k < at; k++) {
+        const struct berth_lease *other = standing->items[k];
+        if (l->provider_lease_id && other->provider_lease_id &&
+            strcmp(l->provider_lease_id, other->provider_lease_id) == 0)
+            return berth_arena_printf(&f->arena, "%s is held by two leases", l->provider_lease_id);
+    }
+    return NULL;
+}
+
+const char *broken_invariant(struct fixture *f)
 {
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
     filter.standing_only = true;
     filter.limit = 100000;
     struct berth_list standing;
     assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &standing, &f->err));
-    int answered = 0;
-    for (int i = 0; i < standing.count; i++) {
-        const struct berth_lease *l = standing.items[i];
-        if (!l->provider || strcmp(l->provider, "inventory") != 0)
-            continue;
-        bool there = l->provider_lease_id && inventory_has(f->inventory, l->provider_lease_id);
-        answered += there;
-        if ((l->status == BERTH_LEASE_ACTIVE || l->place == BERTH_PLACE_PARKED) && !there)
-            fail_msg("lease %s (%s, %s) answers for %s, which is not there", l->id,
-                     berth_lease_statuses.names[l->status], berth_lease_places.names[l->place],
-                     l->provider_lease_id ? l->provider_lease_id : "nothing");
-        for (int k = 0; k < i; k++) {
-            const struct berth_lease *other = standing.items[k];
-            if (l->provider_lease_id && other->provider_lease_id &&
-                strcmp(l->provider_lease_id, other->provider_lease_id) == 0)
-                fail_msg("%s is held by two leases", l->provider_lease_id);
-        }
-    }
-    if (answered != inventory_count(f->inventory))
-        fail_msg("%d places live, the ledger answers for %d", inventory_count(f->inventory),
-                 answered);
+    const char *broken = NULL;
+    for (int i = 0; i < standing.count && !broken; i++)
+        broken = broken_row(f, &standing, i);
+    DIR *dir = opendir(f->inventory);
+    assert_non_null(dir);
+    for (struct dirent *entry; !broken && (entry = readdir(dir));)
+        if (berth_id_valid(entry->d_name) && !is_answered(&standing, entry->d_name))
+            broken = berth_arena_printf(&f->arena, "place %s lives, and no row answers for it",
+                                        entry->d_name);
+    (void)closedir(dir);
+    return broken;
+}
+
+void check_invariants(struct fixture *f)
+{
+    const char *broken = broken_invariant(f);
+    if (broken)
+        fail_msg("%s", broken);
 }

@@ -32,6 +32,7 @@ struct fixture {
     char directory[128];  /* temporary; gone with the fixture */
     char inventory[160];  /* where the inventory's places are */
     char store[512];      /* address */
+    struct scripted *world; /* behind the providers `scripted` and `blind`; fake/scripted.h */
     struct berth *b;
     struct berth_arena arena;
     struct berth_error err;
@@ -46,9 +47,12 @@ int fixture_teardown(void **state);
 /* A fresh store without a runtime; for tests that open their own. */
 void fixture_make(struct fixture *f, enum fixture_store kind);
 void fixture_open(struct fixture *f);
+/* The same with other drivers, which are taken over. */
+void fixture_open_with(struct fixture *f, struct berth_registry *registry);
 void fixture_close(struct fixture *f); /* only the runtime */
 void fixture_destroy(struct fixture *f);
-/* The drivers of a fixture: built-in ones and the inventory; the caller's. */
+/* The drivers of a fixture: built-in ones, the inventory, and a scripted provider: as `scripted`,
+ * and as `blind` without its find. The caller's. */
 struct berth_registry *fixture_registry(const struct fixture *f);
 /* In a shared store, a killed node lives on until its heartbeat lapses: this lets it lapse now. */
 void fixture_let_nodes_lapse(struct fixture *f, const char *but);
@@ -84,7 +88,14 @@ struct berth_lease *give_lease(struct fixture *f, const struct berth_lease *leas
 struct berth_lease *look_at_lease(struct fixture *f, const struct berth_lease *lease);
 struct berth_sweep_report sweep(struct fixture *f);
 int count_rows(struct fixture *f, const char *sql); /* of a SELECT count(*) */
+void run_sql(struct fixture *f, const char *sql, const char *arg); /* behind the ledger's back */
+/* The newest activity of that name about the entity, or NULL; and how many there are. */
+const struct berth_activity *last_activity(struct fixture *f, const char *entity_id,
+                                           const char *action);
+int count_activity(struct fixture *f, const char *entity_id, const char *action);
 /* The ledger's own invariant, and its agreement with the inventory: every file there is answered
  * for by a standing row, and every standing row with a live or parked place has its file. */
 void check_invariants(struct fixture *f);
+/* The same as an answer: what is wrong, or NULL. */
+const char *broken_invariant(struct fixture *f);
 #endif

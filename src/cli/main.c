@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/main.c - berth: finds the command and runs it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failpoint.h"
+#include "cli/cli.h"
+
+const struct cli_command *const cli_groups[] = {cli_environment_commands, cli_lease_commands,
+                                                cli_other_commands, NULL};
+
+static void overview(FILE *out)
+{
+    (void)fputs("berth gives every agent run a place to work, and takes it back.\n\n", out);
+    for (const struct cli_command *const *group = cli_groups; *group; group++)
+        for (const struct cli_command *c = *group; c->noun; c++) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s%s%s", c->noun, c->verb ? " " : "",
+                           c->verb ? c->verb : "");
+            (void)fprintf(out, "  berth %-20s %s\n", name, c->summary);
+        }
+    (void)fputs("\nberth COMMAND --help says more. --store ADDRESS or BERTH_STORE names the store:\n"
+                "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE.\n",
+                out);
+}
+
+static bool knows_noun(const char *noun)
+{
+    for (const struct cli_command *const *group = cli_groups; *group; group++)
+        for (const struct cli_command *c = *group; c->noun; c++)
+            if (strcmp(c->noun, noun) == 0)
+                return true;
+    return false;
+}
+
+static const struct cli_command *find(const char *noun, const char *verb)
+{
+    for (const struct cli_command *const *group = cli_groups; *group; group++)
+        for (const struct cli_command *c = *group; c->noun; c++)
+            if (strcmp(c->noun, noun) == 0 && (!c->verb || (verb && strcmp(c->verb, verb) == 0)))
+                return c;
+    return NULL;
+}
+
+/* For the tour and for tests: the process kills itself at that step. */
+static bool arm_failpoint(const char *name)
+{
+    if (!name)
+        return true;
+    enum berth_failpoint point = berth_failpoint_find(name);
+    if (point == BERTH_FP_COUNT)
+        return false;
+    berth_failpoint_arm(point, 0);
+    return true;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    if (!arm_failpoint(getenv("BERTH_FAILPOINT")))
+        return cli_usage(cli, "BERTH_FAILPOINT names no step");
+    if (argc < 2) {
+        overview(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
+        overview(stdout);
+        return CLI_OK;
+    }
+    const char *noun = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
+    const struct cli_command *command = find(noun, argc > 2 ? argv[2] : NULL);
+    if (!command && knows_noun(argv[1]))
+        return cli_usage(cli, argc > 2 ? "there is no command \"%s %s\"" : "\"%s\" what?%s",
+                         argv[1], argc > 2 ? argv[2] : "");
+    if (!command)
+        return cli_usage(cli, "there is no command \"%s\"", argv[1]);
+    cli->command = command;
+    int skip = command->verb ? 2 : 1;
+    return command->run(cli, argc - skip, argv + skip);
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {0};
+    cli.issues.arena = &cli.arena;
+    int status = run(&cli, argc, argv);
+    berth_close(cli.b);
+    berth_arena_clear(&cli.arena);
+    return status;
+}

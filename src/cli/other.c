@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/other.c - berth activity, sweep and version. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "cli/cli.h"
+#include "core/sweep.h"
+#include "store/migrate.h"
+
+static int print_activity(struct cli *cli, const struct berth_list *list)
+{
+    static const char *const heading[] = {"ID", "WHEN", "ACTOR", "ACTION", "ENTITY"};
+    struct berth_list rows = {0};
+    for (int i = 0; i < list->count; i++) {
+        const struct berth_activity *a = list->items[i];
+        const char **row = berth_arena_alloc(&cli->arena, sizeof heading);
+        if (!row || !berth_list_add(&rows, &cli->arena, row))
+            break;
+        row[0] = berth_arena_printf(&cli->arena, "%lld", (long long)a->id);
+        row[1] = cli_when(cli, a->created_at_ms);
+        row[2] = a->actor_id ? a->actor_id : a->actor_type;
+        row[3] = a->action;
+        row[4] = a->entity_id;
+    }
+    if (berth_arena_check(&cli->arena, &cli->err) < 0)
+        return cli_fail(cli);
+    return cli_table(cli, heading, cli->quiet ? 1 : 5, &rows);
+}
+
+static int activity(struct cli *cli, int argc, char **argv)
+{
+    const char *entity = NULL, *limit = NULL, *before = NULL;
+    const struct cli_option options[] = {
+        {"entity", &entity}, {"limit", &limit}, {"before", &before}, {0}};
+    if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
+        return CLI_USAGE;
+    struct berth_activity_filter filter = {.entity_id = entity};
+    int64_t rows = BERTH_LIST_ROWS_DEFAULT;
+    if (limit && !cli_number(limit, 1, BERTH_LIST_ROWS_MAX, &rows))
+        return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
+    if (before && !cli_number(before, 1, INT64_MAX, &filter.before))
+        return cli_usage(cli, "--before is the id of an entry");
+    int status = cli_open(cli);
+    if (status != CLI_OK)
+        return status;
+    filter.company_id = cli->b->company_id;
+    filter.limit = (int)rows;
+    struct berth_list found;
+    if (berth_activity_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
+        return cli_fail(cli);
+    if (!cli->json)
+        return print_activity(cli, &found);
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '[');
+    for (int i = 0; i < found.count; i++)
+        berth_activity_json(&w, found.items[i]);
+    berth_json_close(&w, ']');
+    return cli_print(cli, &buf);
+}
+
+/* X(field): the report's numbers, by the names they have everywhere. */
+#define REPORT_FIELDS(X)                                                                           \
+    X(released) X(expired) X(adopted) X(unparked) X(cleaned) X(found) X(foreign) X(deleted)        \
+        X(quarantined) X(failed) X(owed) X(unfinished)
+
+static int print_report(struct cli *cli, const struct berth_sweep_report *r)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    if (cli->json) {
+        berth_json_open(&w, '{');
+#define X(field) berth_json_put_int(&w, #field, r->field);
+        REPORT_FIELDS(X)
+#undef X
+        berth_json_close(&w, '}');
+        return cli_print(cli, &buf);
+    }
+    const char *comma = "";
+#define X(field)                                                                                   \
+    if (r->field) {                                                                                \
+        berth_buf_printf(&buf, "%s%d %s", comma, r->field, #field);                                \
+        comma = ", ";                                                                              \
+    }
+    REPORT_FIELDS(X)
+#undef X
+    if (!buf.len)
+        berth_buf_puts(&buf, "nothing to do");
+    return cli_print(cli, &buf);
+}
+
+static volatile sig_atomic_t stopping;
+
+static void on_stop(int signal)
+{
+    (void)signal;
+    stopping = 1;
+}
+
+static int watch(struct cli *cli, int64_t interval_ms)
+{
+    struct sigaction stop = {.sa_handler = on_stop};
+    (void)sigaction(SIGINT, &stop, NULL);
+    (void)sigaction(SIGTERM, &stop, NULL);
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    while (!stopping) {
+        struct berth_sweep_report report;
+        int status = CLI_OK;
+        if (berth_sweep(cli->b, &options, &report, &cli->err) < 0)
+            (void)cli_fail(cli); /* the store may come back */
+        else
+            status = print_report(cli, &report);
+        if (status != CLI_OK)
+            return status;
+        struct timespec wait = {.tv_sec = interval_ms / 1000,
+                                .tv_nsec = interval_ms % 1000 * 1000000};
+        (void)nanosleep(&wait, NULL); /* a signal ends it early */
+    }
+    return CLI_OK;
+}
+
+static int sweep(struct cli *cli, int argc, char **argv)
+{
+    bool watching = false;
+    const char *interval = NULL;
+    int64_t interval_ms = 30000;
+    const struct cli_option options[] = {
+        {"watch", .flag = &watching}, {"interval", &interval}, {0}};
+    if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
+        return CLI_USAGE;
+    if (interval && !cli_duration(interval, &interval_ms))
+        return cli_usage(cli, "--interval \"%s\" is no time: write 30s or 5m", interval);
+    bool quiet = cli->quiet;
+    cli->quiet = true; /* the pass to come tells it all */
+    int status = cli_open(cli);
+    cli->quiet = quiet;
+    if (status != CLI_OK)
+        return status;
+    if (watching)
+        return watch(cli, interval_ms);
+    struct berth_sweep_options once = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    if (berth_sweep(cli->b, &once, &report, &cli->err) < 0)
+        return cli_fail(cli);
+    return print_report(cli, &report);
+}
+
+static int version(struct cli *cli, int argc, char **argv)
+{
+    if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
+        return CLI_USAGE;
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    if (cli->json) {
+        berth_json_open(&w, '{');
+        berth_json_put_str(&w, "version", BERTH_VERSION);
+        berth_json_put_int(&w, "schemaVersion", berth_store_version());
+        berth_json_close(&w, '}');
+    } else {
+        berth_buf_puts(&buf, "berth " BERTH_VERSION);
+    }
+    return cli_print(cli, &buf);
+}
+
+const struct cli_command cli_other_commands[] = {
+    {"activity", NULL, "[--entity ID] [--limit N] [--before ID]", "what happened, newest first",
+     activity},
+    {"sweep", NULL, "[--watch] [--interval 30s]",
+     "take back what nobody gave back, and clean up what is owed", sweep},
+    {"version", NULL, "", "the version of this program", version},
+    {0},
+};

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/crash.c - the crash matrix, made from the list of failpoints.
+ *
+ * A child process goes through a scenario and kills itself at a step; another one recovers;
+ * afterwards the provider's places and the ledger must agree, and what was acknowledged must stand.
+ * Which scenario passes which step is found out by a first, traced run, so a new step is tested
+ * without more ado, and one that no scenario reaches fails the suite. Both stores, with and without
+ * a second process at work.
+ *
+ * The program starts itself again for the children: "crash SCENARIO STEP STORE DIRECTORY". */
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/failpoint.h"
+#include "base/time.h"
+#include "core/node.h"
+#include "inventory.h"
+#include "store/db.h"
+#include "store/store.h"
+
+#define NOT_REACHED 3
+#define REPORT_FD 3
+
+/* --- in the child --- */
+
+static bool seen[BERTH_FP_COUNT];
+static enum berth_failpoint step;
+
+/* From here on the step counts. */
+static void arm(void)
+{
+    if (step == BERTH_FP_COUNT)
+        berth_failpoint_trace(seen);
+    else
+        berth_failpoint_arm(step, 0);
+}
+
+/* Tells the parent, and does not lose it by dying: "active <id>", "giving <id>", "node <id>". */
+static void report(const char *what, const char *id)
+{
+    char line[80];
+    int len = snprintf(line, sizeof line, "%s %s\n", what, id);
+    if (write(REPORT_FD, line, (size_t)len) != len)
+        _exit(1);
+}
+
+static struct berth_lease *take_reported(struct fixture *f, const struct berth_environment *e,
+                                         const struct berth_run *run)
+{
+    struct berth_lease *lease = take_lease(f, e, run);
+    report("active", lease->id);
+    return lease;
+}
+
+static void give_reported(struct fixture *f, const struct berth_lease *lease,
+                          enum berth_lease_status status)
+{
+    report("giving", lease->id);
+    (void)give_lease(f, lease, status);
+}
+
+static const char ephemeral[] = "{\"provider\":\"inventory\"}";
+static const char reusable[] = "{\"provider\":\"inventory\",\"reuseLease\":true}";
+
+static struct berth_environment *sandbox(struct fixture *f, const char *config)
+{
+    return make_environment(f, BERTH_DRIVER_SANDBOX, config);
+}
+
+static void acquire_local(struct fixture *f)
+{
+    struct berth_environment *e;
+    assert_ok(f, berth_environment_ensure_local(f->b, &f->arena, NULL, &e, &f->err));
+    arm();
+    struct berth_lease *lease = take_reported(f, e, NULL);
+    give_reported(f, lease, BERTH_LEASE_RELEASED);
+}
+
+static void acquire_place(struct fixture *f)
+{
+    struct berth_environment *e = sandbox(f, ephemeral);
+    arm();
+    (void)take_reported(f, e, make_run(f));
+}
+
+static void acquire_fails(struct fixture *f)
+{
+    struct berth_environment *e =
+        sandbox(f, "{\"provider\":\"inventory\",\"acquire\":\"fail\"}");
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.environment_id = e->id;
+    struct berth_lease *lease;
+    arm();
+    assert_fails(f, BERTH_E_UPSTREAM, "told to fail",
+                 berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+}
+
+static void release_place(struct fixture *f)
+{
+    struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), make_run(f));
+    arm();
+    give_reported(f, lease, BERTH_LEASE_FAILED);
+}
+
+static void park_place(struct fixture *f)
+{
+    struct berth_lease *lease = take_reported(f, sandbox(f, reusable), make_run(f));
+    arm();
+    give_reported(f, lease, BERTH_LEASE_RELEASED);
+}
+
+static void claim_with(struct fixture *f, const char *config)
+{
+    struct berth_environment *e = sandbox(f, config);
+    give_reported(f, take_reported(f, e, make_run(f)), BERTH_LEASE_RELEASED);
+    struct berth_run *run = make_run(f);
+    arm();
+    (void)take_reported(f, e, run);
+}
+
+static void claim_place(struct fixture *f)
+{
+    claim_with(f, reusable);
+}
+
+static void claim_gone_place(struct fixture *f)
+{
+    claim_with(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
+}
+
+static void claim_stale_place(struct fixture *f)
+{
+    claim_with(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"fail\"}");
+}
+
+static void destroy_place(struct fixture *f)
+{
+    struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), make_run(f));
+    report("giving", lease->id);
+    arm();
+    assert_ok(f, berth_lease_destroy(f->b, &f->arena, lease->id, NULL, &lease, &f->err));
+}
+
+static void sweep_places(struct fixture *f)
+{
+    struct berth_environment *idle =
+        sandbox(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"idleTtlMs\":1}");
+    give_reported(f, take_reported(f, idle, make_run(f)), BERTH_LEASE_RELEASED);
+    struct berth_environment *e = sandbox(f, ephemeral);
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.environment_id = e->id;
+    request.ttl_ms = 1;
+    struct berth_lease *lease;
+    assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+    berth_time_shift(1000, 0);
+    arm();
+    (void)sweep(f);
+}
+
+static void delete_environment(struct fixture *f)
+{
+    struct berth_environment *e = sandbox(f, reusable);
+    give_reported(f, take_reported(f, e, make_run(f)), BERTH_LEASE_RELEASED);
+    struct berth_lease *open = take_reported(f, sandbox(f, ephemeral), make_run(f));
+    report("giving", open->id);
+    arm();
+    assert_ok(f, berth_environment_delete(f->b, &f->arena, e->id, false, NULL, &e, &f->err));
+    assert_ok(f, berth_environment_delete(f->b, &f->arena, open->environment_id, true, NULL, &e,
+                                          &f->err));
+}
+
+static const struct scenario {
+    const char *name;
+    void (*run)(struct fixture *f);
+} scenarios[] = {
+    {"acquire_local", acquire_local},       {"acquire_place", acquire_place},
+    {"acquire_fails", acquire_fails},       {"release_place", release_place},
+    {"park_place", park_place},             {"claim_place", claim_place},
+    {"claim_gone_place", claim_gone_place}, {"claim_stale_place", claim_stale_place},
+    {"destroy_place", destroy_place},       {"sweep_places", sweep_places},
+    {"delete_environment", delete_environment},
+};
+#define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
+
+/* Two passes: what the first finds at the provider, the second ends. Nothing may be left half
+ * done, and no place may live that nobody answers for. Beside a second process that is in the
+ * middle of something this holds only in between, so it gets some tries. */
+static void recover(struct fixture *f, int tries)
+{
+    const char *broken = NULL;
+    do {
+        (void)sweep(f);
+        (void)sweep(f);
+        broken = broken_invariant(f);
+        if (!broken && count_rows(f, "SELECT count(*) FROM leases WHERE owner IS NOT NULL"
+                                     " AND status IN ('acquiring', 'releasing')") != 0)
+            broken = "a lease is left half done";
+    } while (broken && --tries > 0);
+    if (broken)
+        fail_msg("%s", broken);
+}
+
+/* Long after: every lease has expired and every place is gone. */
+static void recover_late(struct fixture *f)
+{
+    berth_time_shift(INT64_C(40) * 24 * 3600 * 1000, 0);
+    for (int i = 0; i < 3; i++)
+        (void)sweep(f);
+    check_invariants(f);
+    assert_int_equal(inventory_count(f->inventory), 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM environments WHERE deleting = 1"), 0);
+}
+
+static volatile sig_atomic_t stopping;
+
+static void on_term(int signal)
+{
+    (void)signal;
+    stopping = 1;
+}
+
+/* The second process: leases of its own, and sweeps that meet the others'. */
+static void work_beside(struct fixture *f)
+{
+    (void)signal(SIGTERM, on_term);
+    struct berth_environment *e = sandbox(f, reusable);
+    report("ready", "");
+    while (!stopping) {
+        struct berth_run *run = make_run(f);
+        struct berth_lease *lease = take_lease(f, e, run);
+        assert_int_equal(look_at_lease(f, lease)->status, BERTH_LEASE_ACTIVE);
+        (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+        (void)sweep(f);
+    }
+}
+
+/* A killed node's heartbeat has not lapsed yet where the database's clock decides: let it. */
+static int tx_lapse(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    return berth_db_exec(db, "UPDATE nodes SET beat_at = 0 WHERE id = $1", NULL, NULL, err,
+                         berth_text(ctx));
+}
+
+static int child_main(char **argv)
+{
+    struct fixture f = {.kind = strncmp(argv[3], "sqlite", 6) == 0 ? ON_SQLITE : ON_POSTGRES};
+    (void)snprintf(f.store, sizeof f.store, "%s", argv[3]);
+    (void)snprintf(f.directory, sizeof f.directory, "%s", argv[4]);
+    (void)snprintf(f.inventory, sizeof f.inventory, "%s/inventory", argv[4]);
+    step = berth_failpoint_find(argv[2]);
+    fixture_open(&f);
+    if (strcmp(argv[1], "lapse") == 0) {
+        assert_ok(&f, berth_store_tx(f.b->store, tx_lapse, argv[2], &f.err));
+    } else if (strcmp(argv[1], "recover") == 0) {
+        recover(&f, strcmp(argv[2], "beside") == 0 ? 200 : 1);
+    } else if (strcmp(argv[1], "recover_late") == 0) {
+        recover_late(&f);
+    } else if (strcmp(argv[1], "look") == 0) {
+        struct berth_lease *lease;
+        assert_ok(&f, berth_lease_get(f.b, &f.arena, argv[2], &lease, &f.err));
+        assert_int_equal(lease->status, BERTH_LEASE_ACTIVE);
+        if (lease->provider_lease_id)
+            assert_true(inventory_has(f.inventory, lease->provider_lease_id));
+    } else if (strcmp(argv[1], "beside") == 0) {
+        work_beside(&f);
+    } else {
+        report("node", berth_node_id(f.b->node));
+        for (size_t i = 0; i < SCENARIOS; i++)
+            if (strcmp(scenarios[i].name, argv[1]) == 0)
+                scenarios[i].run(&f);
+        for (int i = 0; i < BERTH_FP_COUNT; i++)
+            if (seen[i])
+                report("passed", berth_failpoint_name((enum berth_failpoint)i));
+    }
+    fixture_close(&f);
+    berth_arena_clear(&f.arena);
+    return step == BERTH_FP_COUNT ? 0 : NOT_REACHED;
+}
+
+/* --- in the parent --- */
+
+struct child {
+    pid_t pid;
+    int report_fd;
+};
+
+static struct child start(const struct fixture *f, const char *what, const char *which)
+{
+    int pipe_fds[2];
+    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)dup2(pipe_fds[1], REPORT_FD);
+        char *argv[] = {"crash", (char *)(uintptr_t)what, (char *)(uintptr_t)which,
+                        (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory, NULL};
+        (void)execv("/proc/self/exe", argv);
+        _exit(127);
+    }
+    (void)close(pipe_fds[1]);
+    return (struct child){.pid = pid, .report_fd = pipe_fds[0]};
+}
+
+/* What the child told, the caller's; *status is that of waitpid. */
+static char *finish(struct child child, int *status)
+{
+    struct berth_buf buf = BERTH_BUF_INIT(1 << 20);
+    char chunk[4096];
+    for (ssize_t got; (got = read(child.report_fd, chunk, sizeof chunk)) > 0;)
+        berth_buf_append(&buf, chunk, (size_t)got);
+    (void)close(child.report_fd);
+    assert_int_equal(waitpid(child.pid, status, 0), child.pid);
+    return berth_buf_take(&buf);
+}
+
+static void run_helper(const struct fixture *f, const char *what, const char *which)
+{
+    int status;
+    free(finish(start(f, what, which), &status));
+    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NOT_REACHED))
+        fail_msg("%s %s ended with status 0x%x", what, which, status);
+}
+
+/* The lines "<what> <id>" of a report, one after the other. */
+static bool next_line(char **at, const char *what, char id[64])
+{
+    size_t len = strlen(what);
+    while (**at) {
+        char *line = *at, *end = strchr(line, '\n');
+        *at = end ? end + 1 : line + strlen(line);
+        if (strncmp(line, what, len) == 0 && line[len] == ' ') {
+            (void)snprintf(id, 64, "%.*s", (int)((end ? end : *at) - line - (long)len - 1),
+                           line + len + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool was_given(char *report_text, const char *lease_id)
+{
+    char id[64];
+    for (char *at = report_text; next_line(&at, "giving", id);)
+        if (strcmp(id, lease_id) == 0)
+            return true;
+    return false;
+}
+
+/* One cell of the matrix. */
+static void crash_at(const struct fixture *f, const struct scenario *scenario,
+                     enum berth_failpoint point, bool beside)
+{
+    int status;
+    auto_free char *told = finish(start(f, scenario->name, berth_failpoint_name(point)), &status);
+    if (beside && WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)
+        return; /* the second process swept what this one would have swept */
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+        fail_msg("%s at %s ended with status 0x%x instead of SIGKILL", scenario->name,
+                 berth_failpoint_name(point), status);
+    char id[64];
+    char *at = told;
+    assert_true(next_line(&at, "node", id));
+    if (f->kind == ON_POSTGRES)
+        run_helper(f, "lapse", id);
+    run_helper(f, "recover", beside ? "beside" : "alone");
+    for (at = told; next_line(&at, "active", id);)
+        if (!was_given(told, id))
+            run_helper(f, "look", id); /* acknowledged, so it stands */
+}
+
+/* Which steps does the scenario pass? */
+static void trace(const struct fixture *f, const struct scenario *scenario,
+                  bool passes[BERTH_FP_COUNT])
+{
+    int status;
+    auto_free char *told = finish(start(f, scenario->name, "-"), &status);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("%s ended with status 0x%x", scenario->name, status);
+    char name[64];
+    for (char *at = told; next_line(&at, "passed", name);)
+        passes[berth_failpoint_find(name)] = true;
+}
+
+static void run_matrix(struct fixture *f, bool beside)
+{
+    struct child second = {0};
+    fixture_close(f); /* the parent only looks on */
+    if (beside) {
+        second = start(f, "beside", "-");
+        char ready[8];
+        assert_true(read(second.report_fd, ready, sizeof ready) > 0);
+    }
+    bool reached[BERTH_FP_COUNT] = {0};
+    int cells = 0;
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        bool passes[BERTH_FP_COUNT] = {0};
+        trace(f, &scenarios[i], passes);
+        for (int point = 0; point < BERTH_FP_COUNT; point++) {
+            if (!passes[point])
+                continue;
+            reached[point] = true;
+            crash_at(f, &scenarios[i], (enum berth_failpoint)point, beside);
+            cells++;
+        }
+    }
+    if (beside) {
+        int status;
+        (void)kill(second.pid, SIGTERM);
+        free(finish(second, &status));
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            fail_msg("the second process ended with status 0x%x", status);
+    }
+    for (int point = 0; point < BERTH_FP_COUNT; point++)
+        if (!reached[point])
+            fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
+    run_helper(f, "recover_late", "-");
+    print_message("# %d crashes survived\n", cells);
+}
+
+static void crash_matrix(void **state)
+{
+    run_matrix(*state, false);
+}
+
+static void crash_matrix_beside_a_second_process(void **state)
+{
+    run_matrix(*state, true);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 5)
+        return child_main(argv);
+    const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(crash_matrix),
+        TEST_ON_BOTH(crash_matrix_beside_a_second_process),
+    };
+    return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
+}
