@@ -387,38 +387,41 @@ static void trace(const struct fixture *f, const struct scenario *scenario,
         passes[berth_failpoint_find(name)] = true;
 }
 
+static void stop_second(struct child second)
+{
+    int status;
+    (void)kill(second.pid, SIGTERM);
+    free(finish(second, &status));
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("the second process ended with status 0x%x", status);
+}
+
 static void run_matrix(struct fixture *f, bool beside)
 {
+    static bool passes[SCENARIOS][BERTH_FP_COUNT];
     struct child second = {0};
     fixture_close(f); /* the parent only looks on */
+    memset(passes, 0, sizeof passes);
+    for (size_t i = 0; i < SCENARIOS; i++)
+        trace(f, &scenarios[i], passes[i]);
     if (beside) {
         second = start(f, "beside", "-");
         char ready[8];
         assert_true(read(second.report_fd, ready, sizeof ready) > 0);
     }
-    bool reached[BERTH_FP_COUNT] = {0};
     int cells = 0;
-    for (size_t i = 0; i < SCENARIOS; i++) {
-        bool passes[BERTH_FP_COUNT] = {0};
-        trace(f, &scenarios[i], passes);
-        for (int point = 0; point < BERTH_FP_COUNT; point++) {
-            if (!passes[point])
-                continue;
-            reached[point] = true;
-            crash_at(f, &scenarios[i], (enum berth_failpoint)point, beside);
-            cells++;
-        }
-    }
-    if (beside) {
-        int status;
-        (void)kill(second.pid, SIGTERM);
-        free(finish(second, &status));
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("the second process ended with status 0x%x", status);
-    }
-    for (int point = 0; point < BERTH_FP_COUNT; point++)
-        if (!reached[point])
+    for (int point = 0; point < BERTH_FP_COUNT; point++) {
+        int before = cells;
+        for (size_t i = 0; i < SCENARIOS; i++)
+            if (passes[i][point]) {
+                crash_at(f, &scenarios[i], (enum berth_failpoint)point, beside);
+                cells++;
+            }
+        if (cells == before)
             fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
+    }
+    if (beside)
+        stop_second(second);
     run_helper(f, "recover_late", "-");
     print_message("# %d crashes survived\n", cells);
 }
