@@ -192,7 +192,7 @@ static void say_what_is_owed(const struct cli *cli, const struct berth_sweep_rep
                       r->quarantined == 1 ? "is" : "are");
 }
 
-int cli_open(struct cli *cli)
+int cli_connect(struct cli *cli)
 {
     if (!cli->store)
         cli->store = getenv("BERTH_STORE");
@@ -204,8 +204,14 @@ int cli_open(struct cli *cli)
         .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = cli->store;
-    if (berth_open(&options, &cli->b, &cli->err) < 0)
-        return cli_fail(cli);
+    return berth_open(&options, &cli->b, &cli->err) < 0 ? cli_fail(cli) : CLI_OK;
+}
+
+int cli_open(struct cli *cli)
+{
+    int status = cli_connect(cli);
+    if (status != CLI_OK)
+        return status;
     struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
     pass.call_providers = false;

@@ -60,6 +60,7 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
 int cli_usage(const struct cli *cli, const char *fmt, ...) BERTH_PRINTF(2, 3); /* CLI_USAGE */
 int cli_fail(struct cli *cli); /* tells cli->err and the issues; CLI_FAILED */
 
+int cli_connect(struct cli *cli); /* opens the runtime */
 /* Opens the runtime and makes the short pass that needs no provider; what is owed is told. */
 int cli_open(struct cli *cli);
 

@@ -136,10 +136,7 @@ static int sweep(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     if (interval && !cli_duration(interval, &interval_ms))
         return cli_usage(cli, "--interval \"%s\" is no time: write 30s or 5m", interval);
-    bool quiet = cli->quiet;
-    cli->quiet = true; /* the pass to come tells it all */
-    int status = cli_open(cli);
-    cli->quiet = quiet;
+    int status = cli_connect(cli);
     if (status != CLI_OK)
         return status;
     if (watching)
