@@ -55,10 +55,36 @@ static bool arm_failpoint(const char *name)
     return true;
 }
 
+/* Options that work anywhere may stand before the command, too. The words they take, or -1. */
+static int leading_options(struct cli *cli, int argc, char **argv)
+{
+    int at = 1;
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        if (strcmp(argv[at], "--json") == 0)
+            cli->json = true;
+        else if (strcmp(argv[at], "--quiet") == 0 || strcmp(argv[at], "-q") == 0)
+            cli->quiet = true;
+        else if (strncmp(argv[at], "--store=", 8) == 0)
+            cli->store = argv[at] + 8;
+        else if (strcmp(argv[at], "--store") == 0 && at + 1 < argc)
+            cli->store = argv[++at];
+        else if (strcmp(argv[at], "--store") == 0)
+            return -1;
+        else
+            break;
+    }
+    return at - 1;
+}
+
 static int run(struct cli *cli, int argc, char **argv)
 {
     if (!arm_failpoint(getenv("BERTH_FAILPOINT")))
         return cli_usage(cli, "BERTH_FAILPOINT names no step");
+    int leading = leading_options(cli, argc, argv);
+    if (leading < 0)
+        return cli_usage(cli, "--store needs a value");
+    argc -= leading;
+    argv += leading;
     if (argc < 2) {
         overview(stderr);
         return CLI_USAGE;

@@ -44,6 +44,8 @@ static int activity(struct cli *cli, int argc, char **argv)
     int64_t rows = BERTH_LIST_ROWS_DEFAULT;
     if (limit && !cli_number(limit, 1, BERTH_LIST_ROWS_MAX, &rows))
         return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
+    if (entity && !berth_id_valid(entity))
+        return cli_usage(cli, "--entity \"%s\" is no id", entity);
     if (before && !cli_number(before, 1, INT64_MAX, &filter.before))
         return cli_usage(cli, "--before is the id of an entry");
     int status = cli_open(cli);

@@ -79,6 +79,8 @@ int berth_environment_list(struct berth *b, struct berth_arena *arena,
     struct berth_environment_filter full = *filter;
     if (!full.company_id)
         full.company_id = b->company_id;
+    if (full.name && !berth_utf8_valid(full.name))
+        return berth_fail(err, BERTH_E_INVALID, "The name is not UTF-8.");
     struct look look = {.arena = arena, .filter = &full, .list = out};
     return berth_store_read(b->store, tx_list, &look, err);
 }
