@@ -10,7 +10,7 @@
 static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
 static _Atomic int query_nth;
-static bool *traced; /* set before `armed` says so */
+static _Atomic bool *traced; /* set before `armed` says so */
 
 #define TRACING (BERTH_FP_COUNT + 1)
 
@@ -51,7 +51,7 @@ void berth_failpoint_pass(enum berth_failpoint point)
     (void)kill(getpid(), SIGKILL);
 }
 
-void berth_failpoint_trace(bool seen[BERTH_FP_COUNT])
+void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT])
 {
     traced = seen;
     atomic_store(&armed, TRACING);

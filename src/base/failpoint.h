@@ -53,7 +53,7 @@ enum berth_failpoint berth_failpoint_find(const char *name);
 void berth_failpoint_arm(enum berth_failpoint point, int skip);
 void berth_failpoint_pass(enum berth_failpoint point);
 /* From now on, instead, every point that is passed is noted. */
-void berth_failpoint_trace(bool seen[BERTH_FP_COUNT]);
+void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT]);
 
 #define BERTH_FAILPOINT(name) berth_failpoint_pass(BERTH_FP_##name)
 

@@ -28,7 +28,7 @@
 
 /* --- in the child --- */
 
-static bool seen[BERTH_FP_COUNT];
+static _Atomic bool seen[BERTH_FP_COUNT];
 static enum berth_failpoint step;
 
 /* From here on the step counts. */
