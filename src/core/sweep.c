@@ -37,7 +37,7 @@ struct pass {
 /* One environment with its standing rows: one job. */
 struct group {
     struct pass *pass;
-    const struct berth_environment *environment; /* NULL: it is gone, its leases are not */
+    const struct berth_environment *environment; /* NULL: gone, or of no interest in this pass */
     struct berth_list rows;                      /* of struct berth_standing */
 };
 
@@ -349,13 +349,19 @@ static void finish_delete(struct pass *pass, const struct berth_environment *e)
         count(pass, &pass->report.deleted);
 }
 
+/* Only an audit has to look at environments of which nothing stands. */
+static bool audits(const struct pass *pass)
+{
+    return pass->options.audit && pass->options.call_providers;
+}
+
 static void run_job(void *ctx)
 {
     struct group *group = ctx;
     struct pass *pass = group->pass;
     for (int i = 0; i < group->rows.count; i++)
         work_off(pass, group->rows.items[i]);
-    if (group->environment && pass->options.audit && pass->options.call_providers)
+    if (group->environment && audits(pass))
         audit_environment(pass, group->environment);
     if (group->environment && group->environment->deleting)
         finish_delete(pass, group->environment);
@@ -372,7 +378,9 @@ static int tx_read(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct pass *pass = ctx;
     struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
-    int rc = berth_environment_select(db, &pass->arena, &all, &pass->environments, err);
+    int rc = audits(pass)
+                 ? berth_environment_select(db, &pass->arena, &all, &pass->environments, err)
+                 : berth_environment_select_drained(db, &pass->arena, &pass->environments, err);
     if (rc == BERTH_OK)
         rc = berth_lease_select_standing(db, &pass->arena, &pass->standing, err);
     return rc;
@@ -439,13 +447,9 @@ static int start_job(struct pass *pass, struct group *group, struct berth_error 
 
 static int start_jobs(struct pass *pass, struct berth_error *err)
 {
-    bool audit = pass->options.audit && pass->options.call_providers;
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < pass->groups.count; i++) {
-        struct group *group = pass->groups.items[i];
-        if (group->rows.count || audit || (group->environment && group->environment->deleting))
-            rc = start_job(pass, group, err);
-    }
+    for (int i = 0; rc == BERTH_OK && i < pass->groups.count; i++)
+        rc = start_job(pass, pass->groups.items[i], err);
     return rc;
 }
 
