@@ -61,6 +61,8 @@ struct berth_driver_ops {
     /* It makes nothing outside the ledger, so intent and outcome are one transaction and no
      * provider call is made for acquire, release or destroy. */
     bool ledger_only;
+    /* acquire reads who->sole; acquires of one environment then take turns. */
+    bool wants_sole;
     /* Collects all that is wrong with the config, or answers the normalised one. */
     int (*validate)(struct berth_driver *d, struct berth_call *call, const char *config_json,
                     struct berth_issues *issues, const char **normalised, struct berth_error *err);

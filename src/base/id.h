@@ -19,6 +19,11 @@ struct berth_id berth_id_new(void);
 /* Any UUID in its canonical spelling, either case. Foreign ids are checked before they reach a
  * query. */
 bool berth_id_valid(const char *text);
+/* May the id of a filter name something? NULL filters nothing; what is no UUID names nothing. */
+static inline bool berth_id_names(const char *text_or_null)
+{
+    return !text_or_null || berth_id_valid(text_or_null);
+}
 /* The lower-case copy, or NOT_FOUND with `what` ("Environment") in the text: an id that cannot be
  * one names nothing. */
 int berth_id_parse(const char *text, const char *what, struct berth_id *out,

@@ -26,7 +26,7 @@ enum berth_json_type {
 
 enum berth_json_mode {
     BERTH_JSON_OURS,    /* \u0000 and lone surrogates are refused */
-    BERTH_JSON_FOREIGN, /* frames from Node: NUL is kept, a lone surrogate becomes U+FFFD */
+    BERTH_JSON_FOREIGN, /* frames from Node: NUL in texts is kept, a lone surrogate is U+FFFD */
 };
 
 /* INVALID says what is wrong and at which line and column; TOO_LARGE beyond the limits. */

@@ -22,7 +22,7 @@
 #define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
 #define BERTH_STORE_READERS_MAX 8     /* idle SQLite read connections kept */
 #define BERTH_STORE_POOL_DEFAULT 16   /* PostgreSQL connections of one process */
-#define BERTH_STORE_RETRIES_MAX 20    /* of a transaction that met 40001 or 40P01 */
+#define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 
 #define BERTH_POOL_THREADS_MAX 16

@@ -35,6 +35,16 @@ void berth_log_line(const struct berth_log *log, enum berth_log_level level, con
     }
     va_end(args);
     berth_json_close(&w, '}');
+    if (buf.too_long) { /* what happened must be known, if not every detail */
+        berth_buf_clear(&buf);
+        w = (struct berth_json_writer){.buf = &buf};
+        berth_json_open(&w, '{');
+        berth_json_put_str(&w, "time", now);
+        berth_json_put_str(&w, "level", level_names[level]);
+        berth_json_put_str(&w, "event", event);
+        berth_json_put_bool(&w, "truncated", true);
+        berth_json_close(&w, '}');
+    }
     if (!buf.failed)
         log->write(log->ctx, level, berth_buf_str(&buf));
 }

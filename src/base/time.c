@@ -65,33 +65,49 @@ void berth_time_iso(int64_t wall_ms, char out[BERTH_TIME_ISO_SIZE])
     int64_t rest = wall_ms % 1000;
     if (rest < 0)
         rest += 1000;
-    time_t seconds = (time_t)((wall_ms - rest) / 1000);
+    time_t seconds = (time_t)(wall_ms / 1000 - (wall_ms % 1000 < 0)); /* rounds down */
     struct tm tm;
     if (!gmtime_r(&seconds, &tm) || tm.tm_year + 1900 > 9999 || tm.tm_year + 1900 < 0) {
         out[0] = '\0';
         return;
     }
-    size_t len = strftime(out, BERTH_TIME_ISO_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
-    (void)snprintf(out + len, BERTH_TIME_ISO_SIZE - len, ".%03dZ", (int)rest);
+    char date[64]; /* the compiler does not know the ranges */
+    (void)snprintf(date, sizeof date, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
+                   tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)rest);
+    (void)memcpy(out, date, strlen(date) + 1);
+}
+
+/* Does `text` begin like the pattern, in which 0 stands for any digit? */
+static bool looks_like(const char *text, const char *pattern)
+{
+    for (; *pattern; text++, pattern++)
+        if (*pattern == '0' ? *text < '0' || *text > '9' : *text != *pattern)
+            return false;
+    return true;
 }
 
 bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
 {
     struct tm tm = {0};
-    const char *p = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (!p)
+    const char *p = looks_like(text, "0000-00-00T00:00:00")
+                        ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm)
+                        : NULL;
+    if (!p || tm.tm_sec > 59)
         return false;
     int64_t ms = 0;
     if (*p == '.') {
+        if (!looks_like(p, ".0"))
+            return false;
         int64_t scale = 100;
         for (p++; *p >= '0' && *p <= '9'; p++, scale /= 10)
             ms += (*p - '0') * scale;
     }
     int64_t offset_s = 0;
     if (*p == '+' || *p == '-') {
-        unsigned hours, minutes;
-        int used = 0;
-        if (sscanf(p + 1, "%2u:%2u%n", &hours, &minutes, &used) != 2 || used != 5)
+        if (!looks_like(p + 1, "00:00"))
+            return false;
+        int hours = (p[1] - '0') * 10 + p[2] - '0', minutes = (p[4] - '0') * 10 + p[5] - '0';
+        if (hours > 23 || minutes > 59)
             return false;
         offset_s = (int64_t)(hours * 3600 + minutes * 60) * (*p == '-' ? -1 : 1);
         p += 6;
@@ -102,7 +118,11 @@ bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
     }
     if (*p)
         return false;
-    *wall_ms = ((int64_t)timegm(&tm) - offset_s) * 1000 + ms;
+    int day = tm.tm_mday;
+    int64_t seconds = timegm(&tm);
+    if (tm.tm_mday != day)
+        return false; /* timegm has moved 30 February into March */
+    *wall_ms = (seconds - offset_s) * 1000 + ms;
     return true;
 }
 
@@ -183,6 +203,8 @@ struct berth_deadline *berth_deadlines_pop_due(struct berth_deadlines *all, int6
 
 void berth_deadlines_clear(struct berth_deadlines *all)
 {
+    for (size_t i = 0; i < all->count; i++)
+        all->heap[i]->index = 0;
     free(all->heap);
     *all = (struct berth_deadlines){0};
 }

@@ -28,34 +28,16 @@ struct acquisition {
     struct berth_environment *environment; /* as the transaction saw it */
     struct berth_lease *lease;
     const char *parked_id; /* the row whose place was claimed, or NULL */
-    bool sole, rerouted;
+    bool sole;
     bool called; /* the provider was told: a place may exist */
     bool won, in_use;
+    bool stored_outcome; /* the row says what came of it */
     struct berth_lease *stored; /* the row after the outcome */
     int64_t version;            /* of the row after a claim was dropped */
     struct berth_place place;
 };
 
-/* --- before the first write --- */
-
-static int tx_look(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct acquisition *a = ctx;
-    return berth_environment_load(db, a->arena, a->environment_id, BERTH_LOCK_NONE,
-                                  &a->environment, err);
-}
-
-static int find_route(struct acquisition *a, struct berth_error *err)
-{
-    int rc = berth_store_read(a->b->store, tx_look, a, err);
-    if (rc < 0)
-        return rc;
-    if (!a->environment)
-        return berth_fail(err, BERTH_E_NOT_FOUND, "Environment not found");
-    return berth_registry_route(a->b->registry,
-                                berth_environment_drivers.names[a->environment->driver],
-                                a->environment->config_json, &a->route, err);
-}
+/* --- what is asked for --- */
 
 static int check_opaque_id(const char *id, const char *what, struct berth_error *err)
 {
@@ -69,8 +51,6 @@ static int check_request(const struct berth_lease_request *r, struct berth_error
     int rc = check_opaque_id(r->issue_id, "issueId", err);
     if (rc == BERTH_OK)
         rc = check_opaque_id(r->execution_workspace_id, "executionWorkspaceId", err);
-    if (rc == BERTH_OK && r->run_id && !berth_id_valid(r->run_id))
-        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Run \"%.60s\" not found.", r->run_id);
     if (rc == BERTH_OK && r->ttl_ms != 0 &&
         (r->ttl_ms < BERTH_TTL_MS_MIN || r->ttl_ms > BERTH_TTL_MS_MAX))
         rc = berth_fail(err, BERTH_E_INVALID, "The ttl must lie between 1 ms and 366 days.");
@@ -168,17 +148,18 @@ static int new_row(struct acquisition *a, const struct berth_json *config, struc
     return set_metadata(a, config, NULL, err);
 }
 
-/* Takes over a parked place that fits, in this transaction: the old row answers for it no more. */
+/* Takes over a parked place that fits, in this transaction: the old row answers for it no more.
+ * Rows that another claim has locked are passed over. */
 static int claim(struct berth_db *db, struct acquisition *a, const struct berth_json *config,
                  struct berth_error *err)
 {
     struct berth_list parked;
-    int rc = berth_lease_select_parked(db, a->arena, a->environment->id, &parked, err);
+    int rc = berth_lease_select_parked(db, a->arena, a->environment->id,
+                                       a->environment->fingerprint, &parked, err);
     for (int i = 0; rc == BERTH_OK && i < parked.count && !a->parked_id; i++) {
         struct berth_lease *old = parked.items[i];
         bool won = false;
-        if (old->owner || old->cleanup == BERTH_CLEANUP_FAILED ||
-            !berth_reuse_matches(config, a->environment->fingerprint, old))
+        if (old->trouble || !berth_reuse_matches(config, a->environment->fingerprint, old))
             continue;
         berth_ledger_close(old, old->status, BERTH_PLACE_NONE);
         rc = berth_lease_save(db, old, &won, err);
@@ -190,14 +171,6 @@ static int claim(struct berth_db *db, struct acquisition *a, const struct berth_
         }
     }
     return rc;
-}
-
-static bool same_route(const struct acquisition *a, const struct berth_json *config)
-{
-    const char *provider = berth_json_str(berth_json_get(config, "provider"));
-    if (strcmp(berth_environment_drivers.names[a->environment->driver], a->route->driver) != 0)
-        return false;
-    return !a->route->provider || (provider && strcmp(provider, a->route->provider) == 0);
 }
 
 /* A driver that makes nothing has its outcome at once. */
@@ -213,62 +186,62 @@ static int activate_at_once(struct berth_db *db, struct acquisition *a, struct b
     return rc;
 }
 
-static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
+/* The environment as it stays until the commit, and the driver that serves it. */
+static int find_route(struct berth_db *db, struct acquisition *a, struct berth_error *err)
 {
-    struct acquisition *a = ctx;
-    bool at_once = berth_route_ledger_only(a->route);
-    a->lease = NULL;
-    a->parked_id = NULL;
-    a->rerouted = false;
-    int rc = berth_environment_load(db, a->arena, a->environment_id,
-                                    at_once ? BERTH_LOCK_SHARE : BERTH_LOCK_UPDATE,
+    int rc = berth_environment_load(db, a->arena, a->environment_id, BERTH_LOCK_SHARE,
                                     &a->environment, err);
     if (rc == BERTH_OK)
         rc = check_environment(db, a, err);
+    if (rc == BERTH_OK)
+        rc = berth_registry_route(a->b->registry,
+                                  berth_environment_drivers.names[a->environment->driver],
+                                  a->environment->config_json, &a->route, err);
+    if (rc == BERTH_OK && berth_route_wants_sole(a->route))
+        rc = berth_environment_take_turns(db, a->environment_id, err);
+    return rc;
+}
+
+/* A driver is found before the first write: without one there is no row. */
+static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct acquisition *a = ctx;
+    a->lease = NULL;
+    a->parked_id = NULL;
+    a->sole = false;
+    int rc = find_route(db, a, err);
     if (rc < 0)
         return rc;
     auto_json *config = NULL;
     const char *text = a->environment->config_json;
     rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
-    if (rc < 0)
-        return rc;
-    a->rerouted = !same_route(a, config);
-    if (a->rerouted)
-        return BERTH_OK; /* the driver was changed since it was looked up */
-    rc = new_row(a, config, err);
-    if (rc == BERTH_OK && at_once)
-        return activate_at_once(db, a, err);
-    int64_t standing = 0;
     if (rc == BERTH_OK)
+        rc = new_row(a, config, err);
+    if (rc == BERTH_OK && berth_route_ledger_only(a->route))
+        return activate_at_once(db, a, err);
+    if (rc == BERTH_OK && berth_route_wants_sole(a->route)) {
+        int64_t standing;
         rc = berth_lease_count_standing(db, a->environment->id, &standing, err);
-    a->sole = standing == 0;
-    if (rc == BERTH_OK && standing && a->lease->policy == BERTH_POLICY_REUSE_BY_ENVIRONMENT)
+        a->sole = standing == 0;
+    }
+    if (rc == BERTH_OK && a->lease->policy == BERTH_POLICY_REUSE_BY_ENVIRONMENT)
         rc = claim(db, a, config, err);
     return rc < 0 ? rc : berth_lease_insert(db, a->lease, err);
 }
 
-static int store_intent(struct acquisition *a, struct berth_error *err)
-{
-    BERTH_FAILPOINT(acquire_before_intent);
-    for (int tries = 0; tries < BERTH_STORE_RETRIES_MAX; tries++) {
-        int rc = find_route(a, err);
-        if (rc == BERTH_OK)
-            rc = berth_store_tx(a->b->store, tx_intent, a, err);
-        if (rc < 0 || !a->rerouted)
-            return rc;
-    }
-    return berth_fail(err, BERTH_E_CONFLICT, "The environment is being changed: try again.");
-}
-
 /* --- outcome --- */
+
+static bool is_usable(const char *place_id)
+{
+    return *place_id && strlen(place_id) <= BERTH_PLACE_ID_BYTES_MAX && berth_utf8_valid(place_id);
+}
 
 /* What a provider answers is checked before it is believed. */
 static int check_place(struct acquisition *a, struct berth_json **words, struct berth_error *err)
 {
     struct berth_place *p = &a->place;
     const char *provider = berth_route_provider(a->route);
-    if (!p->id || !*p->id || strlen(p->id) > BERTH_PLACE_ID_BYTES_MAX ||
-        !berth_utf8_valid(p->id)) {
+    if (!p->id || !is_usable(p->id)) {
         p->id = NULL;
         return berth_fail(err, BERTH_E_UPSTREAM, "Provider \"%s\" answered without a usable id.",
                           provider);
@@ -359,6 +332,7 @@ static int activate(struct acquisition *a, struct berth_error *err)
     }
     if (rc < 0)
         return rc;
+    a->stored_outcome = true;
     BERTH_FAILPOINT(acquire_after_outcome);
     if (a->in_use)
         return berth_fail(err, BERTH_E_CONFLICT,
@@ -491,9 +465,13 @@ static int resume_place(struct acquisition *a, struct berth_call *call,
     struct berth_error trouble;
     int rc = berth_driver_resume(a->route, call, who, &parked, &a->place, &trouble);
     BERTH_FAILPOINT(resume_after_place);
-    if (rc == BERTH_OK && a->place.id && *a->place.id) {
+    if (rc == BERTH_OK && a->place.id && !is_usable(a->place.id))
+        rc = berth_fail(&trouble, BERTH_E_UPSTREAM, "It answered without a usable id.");
+    if (rc == BERTH_OK && a->place.id) {
         *resumed = true;
-        return BERTH_OK;
+        if (strcmp(a->place.id, parked.id) == 0)
+            return BERTH_OK;
+        return drop_claim(a, tx_return_claim, err); /* it gave another one: both are answered for */
     }
     a->place = (struct berth_place){0};
     if (rc == BERTH_OK) {
@@ -532,7 +510,8 @@ static int make_place(struct acquisition *a, struct berth_error *err)
 
 static int acquire(struct acquisition *a, struct berth_error *err)
 {
-    int rc = store_intent(a, err);
+    BERTH_FAILPOINT(acquire_before_intent);
+    int rc = berth_store_tx(a->b->store, tx_intent, a, err);
     if (rc < 0 || a->lease->status == BERTH_LEASE_ACTIVE) {
         if (rc == BERTH_OK)
             BERTH_FAILPOINT(acquire_after_outcome);
@@ -546,7 +525,9 @@ static int acquire(struct acquisition *a, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = adopt_place(a, err);
     if (rc == BERTH_OK)
-        return activate(a, err);
+        rc = activate(a, err);
+    if (rc == BERTH_OK || a->stored_outcome)
+        return rc;
     if (!a->place.id)
         a->place.id = a->lease->provider_lease_id; /* claimed, and not given back */
     record_failure(a, err);
@@ -557,9 +538,14 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
                         const struct berth_lease_request *request, struct berth_lease **out,
                         struct berth_error *err)
 {
-    struct acquisition a = {.b = b, .arena = arena, .request = request, .id = berth_id_new()};
-    struct berth_id environment_id;
+    struct berth_lease_request checked = *request;
+    struct acquisition a = {.b = b, .arena = arena, .request = &checked, .id = berth_id_new()};
+    struct berth_id environment_id, run_id;
     int rc = berth_id_parse(request->environment_id, "Environment", &environment_id, err);
+    if (rc == BERTH_OK && request->run_id) {
+        rc = berth_id_parse(request->run_id, "Run", &run_id, err);
+        checked.run_id = run_id.text;
+    }
     if (rc == BERTH_OK)
         rc = check_request(request, err);
     if (rc == BERTH_OK)

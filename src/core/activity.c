@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "store/store.h"
@@ -91,6 +92,9 @@ int berth_activity_list(struct berth *b, struct berth_arena *arena,
                         const struct berth_activity_filter *filter, struct berth_list *out,
                         struct berth_error *err)
 {
+    *out = (struct berth_list){0};
+    if (!berth_id_names(filter->company_id) || !berth_id_names(filter->entity_id))
+        return BERTH_OK;
     struct listing listing = {.arena = arena, .filter = filter, .out = out};
     return berth_store_read(b->store, tx_list, &listing, err);
 }

@@ -85,6 +85,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->settings = options->settings;
     b->log = options->log;
     b->closing_fd = -1;
+    pthread_mutex_init(&b->sweeping_lock, NULL);
     int rc = start(b, options, err);
     if (rc < 0) {
         berth_close(b);
@@ -105,6 +106,8 @@ void berth_close(struct berth *b)
     berth_node_close(b->node);
     berth_store_close(b->store);
     berth_registry_free(b->registry);
+    pthread_mutex_destroy(&b->sweeping_lock);
+    berth_map_clear(&b->sweeping);
     free(b->company_id);
     if (b->closing_fd >= 0)
         (void)close(b->closing_fd);

@@ -3,12 +3,14 @@
 #ifndef BERTH_CORE_BERTH_H
 #define BERTH_CORE_BERTH_H
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include <berth/driver.h>
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "core/driver.h"
 
 struct berth_store;
@@ -44,7 +46,9 @@ struct berth {
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
     struct berth_settings settings;
-    char *company_id; /* of the company `default` */
+    pthread_mutex_t sweeping_lock;
+    struct berth_map sweeping; /* ids of environments that a sweep is at work on */
+    char *company_id;          /* of the company `default` */
     int closing_fd;   /* readable when the runtime closes: the cancel_fd of its own calls */
 };
 

@@ -356,9 +356,12 @@ static int ask_provider(const struct berth_registry *registry, struct form *f,
     rc = berth_json_parse(normalised, strlen(normalised), BERTH_JSON_OURS, &parsed, err);
     if (rc < 0)
         return rc;
+    /* The provider need not repeat its own name, but the row must keep it. */
+    struct berth_json *name = berth_json_copy(berth_json_get(f->out, "provider"));
     berth_json_free(f->out);
     f->out = parsed;
-    return BERTH_OK;
+    put(f, "provider", name);
+    return berth_arena_check(f->arena, err);
 }
 
 static int persist(const struct berth_registry *registry, enum berth_environment_driver driver,

@@ -88,6 +88,16 @@ const struct berth_route *berth_registry_find(const struct berth_registry *regis
     return NULL;
 }
 
+int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
+                           const struct berth_route **out, struct berth_error *err)
+{
+    *out = berth_registry_find(registry, "sandbox", provider);
+    if (*out)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                      "Sandbox provider \"%s\" is not registered as a built-in provider.", provider);
+}
+
 static bool serves(const struct berth_registry *registry, const char *driver)
 {
     for (int i = 0; i < registry->count; i++)
@@ -129,6 +139,11 @@ const char *berth_route_provider(const struct berth_route *route)
 bool berth_route_ledger_only(const struct berth_route *route)
 {
     return route->implementation->ops->ledger_only;
+}
+
+bool berth_route_wants_sole(const struct berth_route *route)
+{
+    return route->implementation->ops->wants_sole;
 }
 
 bool berth_route_can_find(const struct berth_route *route)
@@ -183,7 +198,10 @@ int berth_driver_probe(const struct berth_route *route, struct berth_call *call,
     *out = (struct berth_probe){0};
     if (!d->ops->probe)
         return unsupported(route, "probing", err);
-    return wrap(route, "probe", d->ops->probe(d, call, who, out, err), err);
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->ops->probe(d, call, who, out, err);
+    return wrap(route, "probe", rc, err);
 }
 
 int berth_driver_acquire(const struct berth_route *route, struct berth_call *call,
@@ -222,7 +240,10 @@ int berth_driver_realize(const struct berth_route *route, struct berth_call *cal
     *out = (struct berth_realized){0};
     if (!d->ops->realize)
         return unsupported(route, "workspace realization", err);
-    return wrap(route, "realize", d->ops->realize(d, call, who, place, workspace, out, err), err);
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->ops->realize(d, call, who, place, workspace, out, err);
+    return wrap(route, "realize", rc, err);
 }
 
 int berth_driver_release(const struct berth_route *route, struct berth_call *call,

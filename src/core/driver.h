@@ -28,6 +28,9 @@ int berth_registry_providers(const struct berth_registry *registry, struct berth
                              struct berth_list *out, struct berth_error *err);
 const struct berth_route *berth_registry_find(const struct berth_registry *registry,
                                               const char *driver, const char *provider);
+/* A sandbox provider that is built in; UNPROCESSABLE for any other. */
+int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
+                           const struct berth_route **out, struct berth_error *err);
 /* The same for a driver and its stored config; UNPROCESSABLE when there is none. */
 int berth_registry_route(const struct berth_registry *registry, const char *driver,
                          const char *config_json, const struct berth_route **out,
@@ -36,6 +39,7 @@ int berth_registry_route(const struct berth_registry *registry, const char *driv
 /* What a lease's row calls its provider. */
 const char *berth_route_provider(const struct berth_route *route);
 bool berth_route_ledger_only(const struct berth_route *route);
+bool berth_route_wants_sole(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route);
 bool berth_route_can_resume(const struct berth_route *route);
 

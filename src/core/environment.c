@@ -81,8 +81,21 @@ int berth_environment_list(struct berth *b, struct berth_arena *arena,
         full.company_id = b->company_id;
     if (full.name && !berth_utf8_valid(full.name))
         return berth_fail(err, BERTH_E_INVALID, "The name is not UTF-8.");
-    struct look look = {.arena = arena, .filter = &full, .list = out};
-    return berth_store_read(b->store, tx_list, &look, err);
+    *out = (struct berth_list){0};
+    if (!berth_id_names(full.company_id))
+        return BERTH_OK;
+    struct berth_list all = {0};
+    struct look look = {.arena = arena, .filter = &full, .list = &all};
+    int rc = berth_store_read(b->store, tx_list, &look, err);
+    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
+        struct berth_environment *e = all.items[i];
+        if (e->trouble)
+            berth_log_line(&b->log, BERTH_LOG_ERROR, "unreadable environment left out",
+                           "environmentId", e->id, "error", e->trouble, NULL);
+        else
+            (void)berth_list_add(out, arena, e);
+    }
+    return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
 void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e)
@@ -476,9 +489,10 @@ static int refuse_in_use(const struct deletion *d, struct berth_error *err)
     int open = 0, owing = 0;
     for (int i = 0; i < d->standing.count; i++) {
         const struct berth_lease *l = d->standing.items[i];
-        if (l->status <= BERTH_LEASE_RELEASING || l->status == BERTH_LEASE_RETAINED)
+        if (!l->trouble &&
+            (l->status <= BERTH_LEASE_RELEASING || l->status == BERTH_LEASE_RETAINED))
             open++;
-        else if (l->place != BERTH_PLACE_PARKED)
+        else if (l->trouble || l->place != BERTH_PLACE_PARKED)
             owing++;
     }
     if (open && !d->drain)

@@ -61,8 +61,22 @@ int berth_lease_list(struct berth *b, struct berth_arena *arena,
                      const struct berth_lease_filter *filter, struct berth_list *out,
                      struct berth_error *err)
 {
-    struct look look = {.arena = arena, .filter = filter, .list = out};
-    return berth_store_read(b->store, tx_list, &look, err);
+    *out = (struct berth_list){0};
+    if (!berth_id_names(filter->company_id) || !berth_id_names(filter->environment_id) ||
+        !berth_id_names(filter->run_id))
+        return BERTH_OK;
+    struct berth_list all = {0};
+    struct look look = {.arena = arena, .filter = filter, .list = &all};
+    int rc = berth_store_read(b->store, tx_list, &look, err);
+    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
+        struct berth_lease *l = all.items[i];
+        if (l->trouble)
+            berth_log_line(&b->log, BERTH_LOG_ERROR, "unreadable lease left out", "leaseId", l->id,
+                           "error", l->trouble, NULL);
+        else
+            (void)berth_list_add(out, arena, l);
+    }
+    return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
 void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *l)
@@ -178,10 +192,11 @@ static int start_release(struct berth_db *db, struct giving *g, struct berth_err
     int rc = may_park(db, g, &park, err);
     if (rc < 0)
         return rc;
-    bool reusable = l->policy == BERTH_POLICY_REUSE_BY_ENVIRONMENT;
-    enum berth_lease_duty duty = park                      ? BERTH_DUTY_PARK
-                                 : reusable || g->adopts   ? BERTH_DUTY_DESTROY
-                                                           : BERTH_DUTY_RELEASE;
+    /* A driver's release parks what its config calls reusable, whatever the lease's policy is. */
+    bool destroy = g->adopts || berth_ledger_config_reuses(l);
+    enum berth_lease_duty duty = park      ? BERTH_DUTY_PARK
+                                 : destroy ? BERTH_DUTY_DESTROY
+                                           : BERTH_DUTY_RELEASE;
     l->status = BERTH_LEASE_RELEASING;
     l->final_status = g->request->status;
     berth_ledger_take(g->b, l, duty);

@@ -51,6 +51,23 @@ int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
                                 lease->config_json ? lease->config_json : "{}", out, err);
 }
 
+/* The caller's; NULL when there is none, or none that can be read. */
+static struct berth_json *captured_config(const struct berth_lease *lease)
+{
+    struct berth_json *config = NULL;
+    struct berth_error ignored;
+    if (lease->config_json)
+        (void)berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS,
+                               &config, &ignored);
+    return config;
+}
+
+bool berth_ledger_config_reuses(const struct berth_lease *lease)
+{
+    auto_json *config = captured_config(lease);
+    return berth_json_true(berth_json_get(config, "reuseLease"));
+}
+
 void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty)
 {
     int64_t now = berth_time_wall_ms();
@@ -104,16 +121,9 @@ static int64_t retry_after_ms(const struct berth *b, int64_t attempts)
 /* idleTtlMs of the captured config, or the setting. */
 static int64_t idle_ttl_ms(const struct berth *b, const struct berth_lease *lease)
 {
-    auto_json *config = NULL;
-    struct berth_error ignored;
-    if (lease->config_json &&
-        berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS, &config,
-                         &ignored) == BERTH_OK) {
-        int64_t ttl = berth_json_int(berth_json_get(config, "idleTtlMs"));
-        if (ttl > 0 && ttl <= BERTH_TTL_MS_MAX)
-            return ttl;
-    }
-    return b->settings.idle_ttl_ms;
+    auto_json *config = captured_config(lease);
+    int64_t ttl = berth_json_int(berth_json_get(config, "idleTtlMs"));
+    return ttl > 0 && ttl <= BERTH_TTL_MS_MAX ? ttl : b->settings.idle_ttl_ms;
 }
 
 static void record_success(const struct berth *b, struct berth_lease *l, int64_t now)

@@ -23,6 +23,9 @@ struct berth_place berth_ledger_place(const struct berth_lease *lease);
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
                        const struct berth_route **out, struct berth_error *err);
 
+/* Does the captured config say reuseLease? */
+bool berth_ledger_config_reuses(const struct berth_lease *lease);
+
 /* Puts the row into the state in which this process gives its place back. */
 void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty);
 /* Closes a row that answers for no place. */

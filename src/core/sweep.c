@@ -37,6 +37,7 @@ struct pass {
 /* One environment with its standing rows: one job. */
 struct group {
     struct pass *pass;
+    const char *environment_id;
     const struct berth_environment *environment; /* NULL: gone, or of no interest in this pass */
     struct berth_list rows;                      /* of struct berth_standing */
 };
@@ -100,6 +101,8 @@ static int judge(struct pass *pass, const struct berth_standing *s, struct judge
     if (rc < 0 || at_work)
         return rc;
     bool due = s->due_at_ms <= pass->now_ms || s->owner; /* an owner died in the middle of it */
+    /* No retry is set so far ahead: the clock went back. */
+    bool too_far = s->due_at_ms > pass->now_ms + pass->b->settings.cleanup_retry_max_ms;
     switch (s->status) {
     case BERTH_LEASE_ACQUIRING:
     case BERTH_LEASE_RELEASING:
@@ -117,7 +120,7 @@ static int judge(struct pass *pass, const struct berth_standing *s, struct judge
     case BERTH_LEASE_FAILED:
         if (s->place == BERTH_PLACE_PARKED && (due || s->outdated))
             *out = (struct judgement){CLEAN, .counter = &r->unparked};
-        else if (s->place != BERTH_PLACE_PARKED && due)
+        else if (s->place != BERTH_PLACE_PARKED && (due || too_far))
             *out = (struct judgement){CLEAN, .counter = &r->cleaned};
         break;
     }
@@ -355,6 +358,24 @@ static bool audits(const struct pass *pass)
     return pass->options.audit && pass->options.call_providers;
 }
 
+/* One job per environment at a time, over all passes: one whose provider hangs must not take a
+ * thread more with every pass. */
+static bool enter(struct berth *b, const char *environment_id)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    bool entered = !berth_map_get(&b->sweeping, environment_id) &&
+                   berth_map_put(&b->sweeping, environment_id, b);
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return entered;
+}
+
+static void leave(struct berth *b, const char *environment_id)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    (void)berth_map_remove(&b->sweeping, environment_id);
+    pthread_mutex_unlock(&b->sweeping_lock);
+}
+
 static void run_job(void *ctx)
 {
     struct group *group = ctx;
@@ -365,6 +386,7 @@ static void run_job(void *ctx)
         audit_environment(pass, group->environment);
     if (group->environment && group->environment->deleting)
         finish_delete(pass, group->environment);
+    leave(pass->b, group->environment_id);
     pthread_mutex_lock(&pass->lock);
     pass->running--;
     pthread_cond_signal(&pass->done);
@@ -395,8 +417,14 @@ static struct group *add_group(struct pass *pass, struct berth_map *by_id, const
         pass->arena.failed = true;
         return NULL;
     }
-    *group = (struct group){.pass = pass, .environment = environment};
+    *group = (struct group){.pass = pass, .environment_id = id, .environment = environment};
     return group;
+}
+
+static void quarantine(struct pass *pass, const char *event, const char *id, const char *trouble)
+{
+    pass->report.quarantined++;
+    berth_log_line(&pass->b->log, BERTH_LOG_ERROR, event, "id", id, "error", trouble, NULL);
 }
 
 /* Sorts the rows by environment; rows nobody can read are reported and left alone. */
@@ -405,14 +433,15 @@ static int make_groups(struct pass *pass, struct berth_error *err)
     struct berth_map by_id = BERTH_MAP_INIT;
     for (int i = 0; i < pass->environments.count; i++) {
         const struct berth_environment *e = pass->environments.items[i];
-        (void)add_group(pass, &by_id, e->id, e);
+        if (e->trouble)
+            quarantine(pass, "unreadable environment left alone", e->id, e->trouble);
+        else
+            (void)add_group(pass, &by_id, e->id, e);
     }
     for (int i = 0; i < pass->standing.count; i++) {
         struct berth_standing *s = pass->standing.items[i];
         if (s->trouble) {
-            pass->report.quarantined++;
-            berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "unreadable lease left alone",
-                           "leaseId", s->id, "error", s->trouble, NULL);
+            quarantine(pass, "unreadable lease left alone", s->id, s->trouble);
             continue;
         }
         struct group *group = berth_map_get(&by_id, s->environment_id);
@@ -427,6 +456,10 @@ static int make_groups(struct pass *pass, struct berth_error *err)
 
 static int start_job(struct pass *pass, struct group *group, struct berth_error *err)
 {
+    if (!enter(pass->b, group->environment_id)) {
+        count(pass, &pass->report.unfinished);
+        return BERTH_OK;
+    }
     pthread_mutex_lock(&pass->lock);
     pass->holders++;
     pass->running++;
@@ -437,6 +470,7 @@ static int start_job(struct pass *pass, struct group *group, struct berth_error 
     }
     int rc = berth_pool_submit(pass->b->providers, run_job, group, err);
     if (rc < 0) {
+        leave(pass->b, group->environment_id);
         pthread_mutex_lock(&pass->lock);
         pass->holders--;
         pass->running--;
@@ -485,7 +519,7 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     rc = start_jobs(pass, err);
     pthread_mutex_lock(&pass->lock);
     wait_for_jobs(pass);
-    pass->report.unfinished = pass->running;
+    pass->report.unfinished += pass->running;
     *report = pass->report;
     pthread_mutex_unlock(&pass->lock);
     int64_t owed = 0;

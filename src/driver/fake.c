@@ -145,6 +145,7 @@ static void fake_free(struct berth_driver *d)
 
 static const struct berth_driver_ops fake_ops = {
     .name = "fake",
+    .wants_sole = true,
     .validate = fake_validate,
     .probe = fake_probe,
     .acquire = fake_acquire,

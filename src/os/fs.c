@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,12 +15,24 @@
 #include "base/auto.h"
 #include "base/buf.h"
 
+/* RESOLVE_BENEATH lets a ".." pass that does not lead out. */
+static bool has_dotdot(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "..")); p += 2)
+        if ((p == path || p[-1] == '/') && (!p[2] || p[2] == '/'))
+            return true;
+    return false;
+}
+
 int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
                           struct berth_error *err)
 {
+    if (has_dotdot(path))
+        return berth_fail(err, BERTH_E_DENIED, "Cannot open %s: \"..\" is not allowed.", path);
+    bool makes = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE; /* has O_DIRECTORY in it */
     struct open_how how = {
         .flags = (uint64_t)(flags | O_CLOEXEC),
-        .mode = flags & (O_CREAT | O_TMPFILE) ? mode : 0,
+        .mode = makes ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS,
     };
     long fd;
@@ -33,6 +46,8 @@ int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
 
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err)
 {
+    if (!path[0])
+        return berth_fail(err, BERTH_E_INVALID, "A directory needs a name.");
     auto_free char *copy = strdup(path);
     if (!copy)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: %s.", path);
@@ -43,7 +58,9 @@ int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err)
         struct stat st;
         if (mkdir(copy, mode) < 0 && errno != EEXIST)
             return berth_fail_errno(err, "Cannot make the directory %s", copy);
-        if (stat(copy, &st) == 0 && !S_ISDIR(st.st_mode))
+        if (stat(copy, &st) < 0)
+            return berth_fail_errno(err, "Cannot make the directory %s", copy);
+        if (!S_ISDIR(st.st_mode))
             return berth_fail(err, BERTH_E_INVALID, "%s is not a directory.", copy);
         if (!slash)
             return BERTH_OK;

@@ -28,7 +28,7 @@ struct berth_pool {
     struct berth_time_watch watch;
     pthread_t *threads;
     pthread_t timer_thread;
-    int count, max, idle;
+    int count, max, idle, queued;
     bool timer_runs, stopping;
 };
 
@@ -57,6 +57,7 @@ static void *worker_main(void *ctx)
         if (!job)
             break;
         pool->head = job->next;
+        pool->queued--;
         if (!pool->head)
             pool->tail = &pool->head;
         pthread_mutex_unlock(&pool->lock);
@@ -71,7 +72,8 @@ static void *worker_main(void *ctx)
 /* Takes the job over; a thread more is started when none is idle. Called with the lock held. */
 static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error *err)
 {
-    if (pool->idle == 0 && pool->count < pool->max) {
+    /* An idle thread that was signalled still counts as idle until it wakes. */
+    if (pool->queued >= pool->idle && pool->count < pool->max) {
         int rc = start_thread(&pool->threads[pool->count], worker_main, pool);
         if (rc == 0) {
             pool->count++;
@@ -84,6 +86,7 @@ static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error 
     job->next = NULL;
     *pool->tail = job;
     pool->tail = &job->next;
+    pool->queued++;
     pthread_cond_signal(&pool->work);
     return BERTH_OK;
 }
@@ -193,8 +196,14 @@ int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn
     struct job *job = new_job(fn, ctx, err);
     if (!job)
         return err->code;
-    job->deadline.at_ms = berth_time_mono_ms() + delay_ms;
+    if (__builtin_add_overflow(berth_time_mono_ms(), delay_ms, &job->deadline.at_ms))
+        job->deadline.at_ms = INT64_MAX;
     pthread_mutex_lock(&pool->lock);
+    if (pool->stopping) { /* free drops what is only timed; the timer thread is not started again */
+        pthread_mutex_unlock(&pool->lock);
+        free(job);
+        return BERTH_OK;
+    }
     int rc = start_timer(pool, err);
     if (rc == BERTH_OK)
         rc = berth_deadlines_add(&pool->timed, &job->deadline, err);
@@ -215,11 +224,18 @@ void berth_pool_free(struct berth_pool *pool)
     pool->stopping = true;
     pthread_cond_broadcast(&pool->work);
     pthread_cond_broadcast(&pool->timer);
+    bool timer_runs = pool->timer_runs;
     pthread_mutex_unlock(&pool->lock);
-    if (pool->timer_runs)
+    if (timer_runs)
         pthread_join(pool->timer_thread, NULL);
-    for (int i = 0; i < pool->count; i++)
+    for (int i = 0;; i++) { /* a job may submit, and so start a thread more */
+        pthread_mutex_lock(&pool->lock);
+        bool more = i < pool->count;
+        pthread_mutex_unlock(&pool->lock);
+        if (!more)
+            break;
         pthread_join(pool->threads[i], NULL);
+    }
     for (struct berth_deadline *d; (d = berth_deadlines_pop_due(&pool->timed, INT64_MAX));)
         free(d);
     berth_deadlines_clear(&pool->timed);

@@ -57,7 +57,8 @@ struct berth_db_ops {
                berth_row_fn *on_row, void *ctx, struct berth_error *err);
     int (*commit)(struct berth_db *db, struct berth_error *err);
     void (*rollback)(struct berth_db *db); /* also after a failed commit */
-    /* Rows written since the connection was opened: tells whether a failed function left any. */
+    /* Rows written since the connection was opened, -1 outside of a transaction: tells whether a
+     * failed function left any, or made the database end the transaction by itself. */
     int64_t (*written)(const struct berth_db *db);
     void (*free)(struct berth_db *db);
 };

@@ -20,12 +20,19 @@ static const struct {
 #undef X
 };
 
+/* SQLite numbers $n by first appearance, but ?n by n. */
+static void append_sql(enum berth_dialect dialect, const char *sql, struct berth_buf *out)
+{
+    for (; *sql; sql++)
+        berth_buf_append(out, dialect == BERTH_DIALECT_SQLITE && *sql == '$' ? "?" : sql, 1);
+}
+
 static size_t expand_word(enum berth_dialect dialect, const char *at, struct berth_buf *out)
 {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         size_t len = strlen(words[i].word);
         if (strncmp(at, words[i].word, len) == 0) {
-            berth_buf_puts(out, words[i].text[dialect]);
+            append_sql(dialect, words[i].text[dialect], out);
             return len;
         }
     }
@@ -40,11 +47,10 @@ char *berth_dialect_expand(enum berth_dialect dialect, const char *sql)
         /* "{}" is an empty JSON object, not a word. */
         if (*p == '{' && isalpha((unsigned char)p[1])) {
             p += expand_word(dialect, p, &out);
-            continue;
+        } else {
+            append_sql(dialect, (char[]){*p, '\0'}, &out);
+            p++;
         }
-        /* SQLite numbers $n by first appearance, but ?n by n. */
-        berth_buf_append(&out, dialect == BERTH_DIALECT_SQLITE && *p == '$' ? "?" : p, 1);
-        p++;
     }
     return berth_buf_take(&out);
 }

@@ -11,6 +11,9 @@
     /* A whole transaction has the write lock in SQLite; rows are locked in PostgreSQL. */         \
     X("{for_update}", "", "FOR UPDATE")                                                            \
     X("{for_share}", "", "FOR SHARE")                                                              \
+    X("{skip_locked}", "", "FOR UPDATE SKIP LOCKED")                                               \
+    /* Of the thing $1 names, for those who would otherwise raise a lock that others share. */     \
+    X("{turn_lock}", "$1", "pg_advisory_xact_lock(hashtextextended($1, 0))")                       \
     X("{migration_lock}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505001)")            \
     X("{serial_key}", "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")    \
     X("{bigint}", "INTEGER", "BIGINT")                                                             \

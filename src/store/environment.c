@@ -27,12 +27,13 @@ static int on_environment(void *ctx, const struct berth_value *row, struct berth
     e->company_id = berth_row_text(arena, &row[1]);
     e->name = berth_row_text(arena, &row[2]);
     e->description = berth_row_text(arena, &row[3]);
-    int driver, status;
-    int rc = berth_enum_read(&berth_environment_drivers, &row[4], &driver, err);
+    int driver = 0, status = 0;
+    struct berth_error trouble;
+    int rc = berth_enum_read(&berth_environment_drivers, &row[4], &driver, &trouble);
     if (rc == BERTH_OK)
-        rc = berth_enum_read(&berth_environment_statuses, &row[5], &status, err);
+        rc = berth_enum_read(&berth_environment_statuses, &row[5], &status, &trouble);
     if (rc < 0)
-        return rc;
+        e->trouble = berth_arena_strdup(arena, trouble.message);
     e->driver = (enum berth_environment_driver)driver;
     e->status = (enum berth_environment_status)status;
     e->config_json = berth_row_text(arena, &row[6]);
@@ -72,7 +73,14 @@ int berth_environment_load(struct berth_db *db, struct berth_arena *arena, const
     struct reader reader = {.arena = arena, .out = &list};
     int rc = berth_db_exec(db, sql[lock], on_environment, &reader, err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
+    if (rc == BERTH_OK && *out && (*out)->trouble)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "%s", (*out)->trouble);
     return rc;
+}
+
+int berth_environment_take_turns(struct berth_db *db, const char *id, struct berth_error *err)
+{
+    return berth_db_exec(db, "SELECT {turn_lock}", NULL, NULL, err, berth_text(id));
 }
 
 static const char *name_or_null(const struct berth_enum *type, int value)

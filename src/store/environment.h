@@ -31,6 +31,7 @@ struct berth_environment {
     const char *fingerprint;   /* of driver and config: parked places must match it */
     bool deleting;             /* goes as soon as no lease stands any more */
     int64_t created_at_ms, updated_at_ms;
+    const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
 
 struct berth_environment_filter {
@@ -48,11 +49,14 @@ enum berth_row_lock {
 
 int berth_environment_insert(struct berth_db *db, const struct berth_environment *environment,
                              struct berth_error *err);
-/* *out is NULL when there is none. */
+/* *out is NULL when there is none; an unreadable row is INTERNAL. */
 int berth_environment_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                            enum berth_row_lock lock, struct berth_environment **out,
                            struct berth_error *err);
-/* Lists of struct berth_environment; newest change first. */
+/* Until the commit, transactions that ask for this of one environment take turns. */
+int berth_environment_take_turns(struct berth_db *db, const char *id, struct berth_error *err);
+/* Lists of struct berth_environment; newest change first. One unreadable row does not hide the
+ * others: it carries its trouble along, and ids and name only. */
 int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
                              const struct berth_environment_filter *filter,
                              struct berth_list *out, struct berth_error *err);

@@ -96,8 +96,10 @@ static int on_lease(void *ctx, const struct berth_value *row, struct berth_error
     l->cleanup_error = berth_row_text(arena, &row[29]);
     l->acknowledged_at_ms = row[30].number;
     l->due_at_ms = row[31].number;
-    int rc = read_enums(l, row, err);
-    return rc < 0 ? rc : berth_arena_check(arena, err);
+    struct berth_error trouble;
+    if (read_enums(l, row, &trouble) < 0)
+        l->trouble = berth_arena_strdup(arena, trouble.message);
+    return berth_arena_check(arena, err);
 }
 
 int berth_lease_insert(struct berth_db *db, const struct berth_lease *l, struct berth_error *err)
@@ -131,6 +133,8 @@ int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char 
     int rc = berth_db_exec(db, "SELECT " COLUMNS " FROM leases WHERE id = $1", on_lease, &reader,
                            err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
+    if (rc == BERTH_OK && *out && (*out)->trouble)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "%s", (*out)->trouble);
     return rc;
 }
 
@@ -208,16 +212,25 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
 }
 
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
-                              const char *environment_id, struct berth_list *out,
-                              struct berth_error *err)
+                              const char *environment_id, const char *fingerprint,
+                              struct berth_list *out, struct berth_error *err)
 {
+    static const char *const ours =
+        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
+        " AND place = 'parked' AND owner IS NULL AND fingerprint = $2"
+        " AND status IN ('released', 'expired', 'failed')"
+        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT 1 {skip_locked}";
+    static const char *const of_others =
+        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
+        " AND place = 'parked' AND owner IS NULL AND fingerprint IS NULL"
+        " ORDER BY last_used_at DESC, created_at DESC, id DESC {skip_locked}";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(db,
-                         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
-                         " AND due_at IS NOT NULL AND place = 'parked'"
-                         " ORDER BY last_used_at DESC, created_at DESC, id DESC",
-                         on_lease, &reader, err, berth_text(environment_id));
+    int rc = berth_db_exec(db, ours, on_lease, &reader, err, berth_text(environment_id),
+                           berth_text(fingerprint));
+    if (rc == BERTH_OK && out->count == 0)
+        rc = berth_db_exec(db, of_others, on_lease, &reader, err, berth_text(environment_id));
+    return rc;
 }
 
 int berth_lease_count_standing(struct berth_db *db, const char *environment_id, int64_t *out,

@@ -76,6 +76,7 @@ struct berth_lease {
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
     int64_t due_at_ms; /* when the sweep looks; 0: never again */
+    const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
 
 struct berth_lease_filter {
@@ -88,7 +89,7 @@ struct berth_lease_filter {
 
 int berth_lease_insert(struct berth_db *db, const struct berth_lease *lease,
                        struct berth_error *err);
-/* *out is NULL when there is none. */
+/* *out is NULL when there is none; an unreadable row is INTERNAL. */
 int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_lease **out, struct berth_error *err);
 /* Writes what changes in a lease's life, if nobody else did since it was loaded; *won says whether,
@@ -97,14 +98,17 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *lease, bool *won,
                      struct berth_error *err);
 /* It is in use; no change of state, so the version stays. */
 int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struct berth_error *err);
-/* Lists of struct berth_lease; last used first. */
+/* Lists of struct berth_lease; last used first. One unreadable row does not hide the others: it
+ * carries its trouble along. */
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err);
-/* Parked places of an environment, last used first. */
+/* Parked places of an environment that nobody is at work on, last used first: the first of that
+ * fingerprint, and all that have none. They are locked until the commit; those that another
+ * transaction has locked are left out. */
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
-                              const char *environment_id, struct berth_list *out,
-                              struct berth_error *err);
+                              const char *environment_id, const char *fingerprint,
+                              struct berth_list *out, struct berth_error *err);
 /* How many rows of the environment stand. */
 int berth_lease_count_standing(struct berth_db *db, const char *environment_id, int64_t *out,
                                struct berth_error *err);

@@ -179,7 +179,8 @@ static void postgres_rollback(struct berth_db *base)
 
 static int64_t postgres_written(const struct berth_db *base)
 {
-    return ((const struct postgres_db *)base)->written;
+    const struct postgres_db *db = (const struct postgres_db *)base;
+    return PQtransactionStatus(db->conn) == PQTRANS_INTRANS ? db->written : -1;
 }
 
 static void postgres_free(struct berth_db *base)
@@ -203,6 +204,12 @@ static const struct berth_db_ops postgres_ops = {
     .free = postgres_free,
 };
 
+/* A library has no business on stderr; what matters comes as the result of a statement. */
+static void ignore_notice(void *ctx, const char *text)
+{
+    (void)ctx, (void)text;
+}
+
 static int connect_to(const char *scheme, const char *where, struct berth_db **out,
                       struct berth_error *err)
 {
@@ -223,7 +230,7 @@ static int connect_to(const char *scheme, const char *where, struct berth_db **o
     else if (PQstatus(db->conn) != CONNECTION_OK)
         rc = fail_connection(db, err);
     else
-        rc = simple(db, "SET client_min_messages = warning", err);
+        (void)PQsetNoticeProcessor(db->conn, ignore_notice, NULL);
     if (rc < 0) {
         postgres_free(&db->base);
         return rc;
@@ -249,7 +256,7 @@ static int check_address(const char *scheme, const char *where, struct berth_err
     }
     int rc = BERTH_OK;
     for (const PQconninfoOption *o = options; o->keyword; o++)
-        if (strcmp(o->keyword, "password") == 0 && o->val && o->val[0])
+        if (o->dispchar[0] == '*' && o->val && o->val[0]) /* a password of one kind or another */
             rc = berth_fail(err, BERTH_E_INVALID,
                             "The store's address must not hold a password: put it into the file "
                             "that PGPASSFILE names (~/.pgpass).");

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,9 +45,13 @@ static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
     case SQLITE_NOMEM:
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     case SQLITE_FULL:
+    disk_full:
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The disk that holds the store is full: make room and try again.");
     case SQLITE_IOERR:
+        /* The shared memory of a WAL is a file, too, but says less when it cannot grow. */
+        if (sqlite3_system_errno(db->handle) == ENOSPC || extended == SQLITE_IOERR_SHMSIZE)
+            goto disk_full;
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The store cannot be read or written (%s, code %d).", text, extended);
     case SQLITE_READONLY:
@@ -185,7 +190,8 @@ static void sqlite_rollback(struct berth_db *base)
 
 static int64_t sqlite_written(const struct berth_db *base)
 {
-    return sqlite3_total_changes64(((const struct sqlite_db *)base)->handle);
+    sqlite3 *handle = ((const struct sqlite_db *)base)->handle;
+    return sqlite3_get_autocommit(handle) ? -1 : sqlite3_total_changes64(handle);
 }
 
 static void sqlite_free(struct berth_db *base)
@@ -235,7 +241,12 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     /* A reader must be able to make the -shm file, so it opens for writing too. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int rc = BERTH_OK;
-    if (sqlite3_open_v2(where, &db->handle, flags, NULL) != SQLITE_OK) {
+    /* ":memory:" and "file:" mean something else to SQLite; with a path before them they do not. */
+    auto_free char *path = NULL;
+    if (asprintf(&path, "%s%s", where[0] == '/' ? "" : "./", where) < 0) {
+        path = NULL;
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
+    } else if (sqlite3_open_v2(path, &db->handle, flags, NULL) != SQLITE_OK) {
         rc = db->handle ? fail_sqlite(db, err)
                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     } else {

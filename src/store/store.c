@@ -72,7 +72,8 @@ static void run_alone(struct berth_store *store, struct request *request)
     bool committing;
     request->rc = run_once(store->writer_db, BERTH_WRITE, request->fn, request->ctx, &committing,
                            request->err);
-    atomic_fetch_add(&store->commits, 1);
+    if (request->rc == BERTH_OK)
+        atomic_fetch_add(&store->commits, 1);
 }
 
 /* All requests in one transaction, without savepoints. A request that fails before it wrote
@@ -241,9 +242,9 @@ static void drop_idle(struct berth_store *store)
 
 static void back_off(int tries)
 {
-    unsigned char jitter = 0;
-    (void)getrandom(&jitter, 1, 0);
-    struct timespec wait = {.tv_nsec = (1 + tries) * (long)(jitter + 16) * 4000};
+    uint16_t jitter = 0; /* up to 1 ms after the first try, up to 64 ms after the sixth */
+    (void)getrandom(&jitter, sizeof jitter, 0);
+    struct timespec wait = {.tv_nsec = (INT64_C(16) << (tries < 6 ? tries : 6)) * jitter};
     (void)nanosleep(&wait, NULL);
 }
 

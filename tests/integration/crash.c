@@ -298,7 +298,7 @@ static struct child start(const struct fixture *f, const char *what, const char 
     assert_true(pid >= 0);
     if (pid == 0) {
         (void)dup2(pipe_fds[1], REPORT_FD);
-        char *argv[] = {"crash", (char *)(uintptr_t)what, (char *)(uintptr_t)which,
+        char *argv[] = {(char *)(uintptr_t)"crash", (char *)(uintptr_t)what, (char *)(uintptr_t)which,
                         (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory, NULL};
         (void)execv("/proc/self/exe", argv);
         _exit(127);

@@ -198,10 +198,10 @@ static void bad_configs_are_refused_with_all_that_is_wrong(void **state)
                  "Plugin environment config validation requires a running plugin worker manager.",
                  create(f, named("x", BERTH_DRIVER_PLUGIN),
                         "{\"pluginKey\":\"a.b\",\"driverKey\":\"c\"}", &issues, &e));
-    assert_fails(
-        f, BERTH_E_UNPROCESSABLE, "timeoutMs must be a whole number between 1 and 86400000.",
-        create(f, named("x", BERTH_DRIVER_SANDBOX),
-               "{\"provider\":\"inventory\",\"timeoutMs\":0}", &issues, &e));
+    assert_fails(f, BERTH_E_UNPROCESSABLE,
+                 "timeoutMs must be a whole number between 1 and 86400000.",
+                 create(f, named("x", BERTH_DRIVER_SANDBOX),
+                        "{\"provider\":\"inventory\",\"timeoutMs\":0}", &issues, &e));
     scripted_set(f->world, SCRIPTED_VALIDATE,
                  (struct scripted_act){.mode = SCRIPTED_FAIL,
                                        .code = BERTH_E_UNPROCESSABLE,
@@ -435,8 +435,8 @@ static void changes_of_environments_are_logged_without_values(void **state)
     input.actor = &alice;
     struct berth_issues issues;
     struct berth_environment *e, *changed;
-    assert_ok(f, create(f, input, "{\"provider\":\"inventory\",\"apiKey\":\"hush-hush\"}", &issues,
-                        &e));
+    assert_ok(
+        f, create(f, input, "{\"provider\":\"inventory\",\"apiKey\":\"hush-hush\"}", &issues, &e));
     const struct berth_activity *a = last_activity(f, e->id, "environment.created");
     assert_non_null(a);
     assert_string_equal(a->entity_type, "environment");
@@ -448,8 +448,8 @@ static void changes_of_environments_are_logged_without_values(void **state)
 
     input = (struct berth_environment_input)BERTH_ENVIRONMENT_INPUT_INIT;
     input.actor = &alice;
-    input.fields = BERTH_FIELD_STATUS | BERTH_FIELD_METADATA | BERTH_FIELD_DESCRIPTION |
-                   BERTH_FIELD_NAME;
+    input.fields =
+        BERTH_FIELD_STATUS | BERTH_FIELD_METADATA | BERTH_FIELD_DESCRIPTION | BERTH_FIELD_NAME;
     input.name = "renamed";
     input.description = "hush-hush";
     input.status = BERTH_ENVIRONMENT_ARCHIVED;
@@ -548,8 +548,7 @@ static void probe_of_this_machine(void **state)
                         "Environment driver \"ssh\" is not registered in the environment runtime "
                         "yet.");
     assert_string_equal(
-        json_text(f, last_activity(f, far->id, "environment.probed")->details_json, "ok"),
-        "false");
+        json_text(f, last_activity(f, far->id, "environment.probed")->details_json, "ok"), "false");
 }
 
 /* --- what time does --- */
@@ -579,8 +578,7 @@ static void lease_expires_by_its_ttl(void **state)
     assert_lease(f, local, BERTH_LEASE_EXPIRED, BERTH_PLACE_NONE, BERTH_CLEANUP_NULL);
     assert_lease(f, long_one, BERTH_LEASE_ACTIVE, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
     assert_false(inventory_has(f->inventory, short_one->provider_lease_id));
-    const struct berth_activity *a =
-        last_activity(f, short_one->id, "environment.lease_released");
+    const struct berth_activity *a = last_activity(f, short_one->id, "environment.lease_released");
     assert_string_equal(json_text(f, a->details_json, "status"), "expired");
     assert_string_equal(a->actor_type, "system");
     check_invariants(f);
@@ -588,8 +586,8 @@ static void lease_expires_by_its_ttl(void **state)
     move_clock(f->b->settings.run_lease_ttl_ms);
     struct berth_sweep_options quick = BERTH_SWEEP_OPTIONS_INIT;
     quick.call_providers = false;
-    struct berth_lease *local_again = take(f, request = (struct berth_lease_request){
-                                                  .cancel_fd = -1, .ttl_ms = 1}, here);
+    struct berth_lease *local_again =
+        take(f, request = (struct berth_lease_request){.cancel_fd = -1, .ttl_ms = 1}, here);
     move_clock(MINUTE_MS);
     assert_ok(f, berth_sweep(f->b, &quick, &report, &f->err));
     assert_int_equal(report.expired, 1);
@@ -806,16 +804,13 @@ static void providers_may_shorten_a_lease_only(void **state)
     struct berth_environment *e =
         save(f, "box", BERTH_DRIVER_SANDBOX, "{\"provider\":\"scripted\"}");
     int64_t now = berth_time_wall_ms();
-    scripted_set(f->world, SCRIPTED_ACQUIRE,
-                 (struct scripted_act){.expires_at_ms = now + HOUR_MS});
+    scripted_set(f->world, SCRIPTED_ACQUIRE, (struct scripted_act){.expires_at_ms = now + HOUR_MS});
     struct berth_lease *sooner = take_lease(f, e, make_run(f));
     assert_int_equal(look_at_lease(f, sooner)->expires_at_ms, now + HOUR_MS);
     assert_int_equal(look_at_lease(f, sooner)->due_at_ms, now + HOUR_MS);
-    scripted_set(f->world, SCRIPTED_ACQUIRE,
-                 (struct scripted_act){.expires_at_ms = now + YEAR_MS});
+    scripted_set(f->world, SCRIPTED_ACQUIRE, (struct scripted_act){.expires_at_ms = now + YEAR_MS});
     struct berth_lease *later = take_lease(f, e, make_run(f));
-    assert_int_equal(later->expires_at_ms - later->created_at_ms,
-                     f->b->settings.run_lease_ttl_ms);
+    assert_int_equal(later->expires_at_ms - later->created_at_ms, f->b->settings.run_lease_ttl_ms);
     move_clock(HOUR_MS);
     assert_int_equal(sweep(f).expired, 1);
     assert_lease(f, sooner, BERTH_LEASE_EXPIRED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
@@ -963,9 +958,8 @@ static void try_in_lists(struct fixture *f, const char *id)
 {
     struct berth_list list;
     struct berth_release_request release = {.status = BERTH_LEASE_RELEASED};
-    assert_nothing_listed(
-        f, berth_lease_release_run(f->b, &f->arena, id, &release, &list, &f->err), &list, id,
-        "release run");
+    assert_nothing_listed(f, berth_lease_release_run(f->b, &f->arena, id, &release, &list, &f->err),
+                          &list, id, "release run");
     struct berth_lease_filter leases = BERTH_LEASE_FILTER_INIT;
     leases.environment_id = id;
     assert_nothing_listed(f, berth_lease_list(f->b, &f->arena, &leases, &list, &f->err), &list, id,
@@ -980,9 +974,8 @@ static void try_in_lists(struct fixture *f, const char *id)
                           "leases of a company");
     struct berth_environment_filter environments = BERTH_ENVIRONMENT_FILTER_INIT;
     environments.company_id = id;
-    assert_nothing_listed(
-        f, berth_environment_list(f->b, &f->arena, &environments, &list, &f->err), &list, id,
-        "environments");
+    assert_nothing_listed(f, berth_environment_list(f->b, &f->arena, &environments, &list, &f->err),
+                          &list, id, "environments");
     struct berth_activity_filter activity = {.entity_id = id, .limit = 10};
     assert_nothing_listed(f, berth_activity_list(f->b, &f->arena, &activity, &list, &f->err), &list,
                           id, "activity");
@@ -1032,8 +1025,8 @@ static void ids_that_name_nothing_in_lists(void **state)
     struct fixture *f = *state;
     struct berth_environment *e = make_environment(f, BERTH_DRIVER_LOCAL, "{}");
     (void)take_lease(f, e, make_run(f));
-    const char *const ids[] = {NOBODY, "nonsense", "", "'; DROP TABLE leases; --", "\xff\xfe",
-                               repeated(f, 'a', 100000)};
+    const char *const ids[] = {
+        NOBODY, "nonsense", "", "'; DROP TABLE leases; --", "\xff\xfe", repeated(f, 'a', 100000)};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
         try_in_lists(f, ids[i]);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases"), 1);
@@ -1078,8 +1071,7 @@ static void what_is_too_long_is_refused(void **state)
     assert_fails(f, BERTH_E_INVALID, "An environment needs a name.",
                  create(f, input, NULL, &issues, &e));
     input.name = "\xc3\x28";
-    assert_fails(f, BERTH_E_INVALID, "The name is not UTF-8.",
-                 create(f, input, NULL, &issues, &e));
+    assert_fails(f, BERTH_E_INVALID, "The name is not UTF-8.", create(f, input, NULL, &issues, &e));
     input.name = "fine";
     input.fields = BERTH_FIELD_DESCRIPTION;
     input.description = repeated(f, 'd', BERTH_DESCRIPTION_BYTES_MAX + 1);
@@ -1087,8 +1079,8 @@ static void what_is_too_long_is_refused(void **state)
                  create(f, input, NULL, &issues, &e));
     input.fields = 0;
     input.description = NULL;
-    char *big = berth_arena_printf(&f->arena, "{\"k\":\"%s\"}",
-                                   repeated(f, 'v', BERTH_CONFIG_BYTES_MAX));
+    char *big =
+        berth_arena_printf(&f->arena, "{\"k\":\"%s\"}", repeated(f, 'v', BERTH_CONFIG_BYTES_MAX));
     assert_fails(f, BERTH_E_TOO_LARGE, "The config is longer than 262144 bytes.",
                  create(f, input, big, &issues, &e));
     auto_json *metadata = parse_json(big);
@@ -1159,13 +1151,12 @@ static void unreadable_lease_is_quarantined(void **state)
     struct berth_lease *row;
     int rc = berth_lease_get(f->b, &f->arena, bad->id, &row, &f->err);
     assert_int_equal(rc, BERTH_E_INTERNAL);
-    assert_string_equal(f->err.message,
-                        "Unexpected environment lease status value: hibernating");
+    assert_string_equal(f->err.message, "Unexpected environment lease status value: hibernating");
     struct berth_release_request release = {.lease_id = bad->id, .status = BERTH_LEASE_RELEASED};
     assert_fails(f, BERTH_E_INTERNAL, "Unexpected environment lease status value: hibernating",
                  berth_lease_release(f->b, &f->arena, &release, &row, &f->err));
     assert_true(inventory_has(f->inventory, bad->provider_lease_id)); /* left alone */
-    (void)take_lease(f, e, make_run(f)); /* the environment goes on */
+    (void)take_lease(f, e, make_run(f));                              /* the environment goes on */
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE status = 'hibernating'"), 1);
 
     run_sql(f, "UPDATE leases SET status = 'active', place = 'elsewhere' WHERE id = $1", bad->id);

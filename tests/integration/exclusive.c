@@ -107,7 +107,7 @@ static void start(struct worker *w, const struct fixture *f, const char *environ
     assert_true(w->pid >= 0);
     if (w->pid == 0) {
         (void)dup2(fds[1], REPORT_FD);
-        char *argv[] = {"exclusive", (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory,
+        char *argv[] = {(char *)(uintptr_t)"exclusive", (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory,
                         (char *)(uintptr_t)environment_id, count, NULL};
         (void)execv("/proc/self/exe", argv);
         _exit(127);

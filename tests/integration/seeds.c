@@ -51,8 +51,8 @@ static struct berth_environment *change_environment(struct fixture *f,
     input.use = BERTH_CONFIG_SCHEMA;
     struct berth_issues issues = {.arena = &f->arena};
     struct berth_environment *changed;
-    assert_ok(f, berth_environment_update(f->b, &f->arena, e->id, &input, &issues, &changed,
-                                          &f->err));
+    assert_ok(f,
+              berth_environment_update(f->b, &f->arena, e->id, &input, &issues, &changed, &f->err));
     return changed;
 }
 
@@ -228,8 +228,7 @@ static void P5_fake_config_from_metadata(void **state)
     auto_json *metadata = parse_json("{\"driver\":\"sandbox\",\"executionWorkspaceMode\":null,"
                                      "\"provider\":\"fake\",\"image\":\"paperclip-test\","
                                      "\"reuseLease\":true}");
-    const char *wanted =
-        "{\"provider\":\"fake\",\"image\":\"paperclip-test\",\"reuseLease\":true}";
+    const char *wanted = "{\"provider\":\"fake\",\"image\":\"paperclip-test\",\"reuseLease\":true}";
     auto_json *strict = NULL, *loose = NULL;
     assert_int_equal(berth_reuse_config_strict(registry, &arena, metadata, &strict, &err),
                      BERTH_OK);
@@ -416,8 +415,7 @@ static void R5_unregistered_driver_leaves_no_row(void **state)
 {
     struct fixture *f = *state;
     struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SSH,
-        "{\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
+        f, BERTH_DRIVER_SSH, "{\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
     struct berth_run *run = make_run(f);
     fixture_close(f);
     struct berth_registry *only_local;
@@ -469,9 +467,9 @@ static void R7_fake_sandbox_lease(void **state)
 static void R12_failed_resume_acquires_and_owes_a_destroy(void **state)
 {
     struct fixture *f = *state;
-    struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"fail\"}");
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX,
+                         "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"fail\"}");
     struct berth_lease *stale = take_lease(f, e, make_run(f));
     assert_int_equal(give_lease(f, stale, BERTH_LEASE_RELEASED)->place, BERTH_PLACE_PARKED);
     struct berth_lease *fresh = take_lease(f, e, make_run(f));
@@ -506,9 +504,9 @@ static void R12_failed_resume_acquires_and_owes_a_destroy(void **state)
 static void R12_gone_place_is_acquired_afresh(void **state)
 {
     struct fixture *f = *state;
-    struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX,
+                         "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
     struct berth_lease *old = take_lease(f, e, make_run(f));
     (void)give_lease(f, old, BERTH_LEASE_RELEASED);
     struct berth_lease *fresh = take_lease(f, e, make_run(f));
@@ -627,10 +625,8 @@ static int take_at_once(struct fixture *f, const struct berth_environment *e, co
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, TAKERS);
     for (int i = 0; i < TAKERS; i++) {
-        takers[i] = (struct taker){.b = f->b,
-                                   .environment_id = e->id,
-                                   .run_id = make_run(f)->id,
-                                   .start = &start};
+        takers[i] = (struct taker){
+            .b = f->b, .environment_id = e->id, .run_id = make_run(f)->id, .start = &start};
         assert_int_equal(pthread_create(&threads[i], NULL, taker_main, &takers[i]), 0);
     }
     for (int i = 0; i < TAKERS; i++)
@@ -826,9 +822,9 @@ static void X8_delete_waits_for_a_place_that_will_not_go(void **state)
 static void X9_provider_metadata_overrides_nothing(void **state)
 {
     struct fixture *f = *state;
-    struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"scripted\",\"reuseLease\":true,\"image\":\"asked\"}");
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX,
+                         "{\"provider\":\"scripted\",\"reuseLease\":true,\"image\":\"asked\"}");
     scripted_set(f->world, SCRIPTED_ACQUIRE,
                  (struct scripted_act){
                      .metadata = "{\"driver\":\"evil\",\"pluginId\":\"p\",\"pluginKey\":\"k\","
@@ -860,8 +856,7 @@ static void X10_effective_values_do_not_prevent_reuse(void **state)
 {
     struct fixture *f = *state;
     struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"scripted\",\"reuseLease\":true,\"target\":null}");
+        f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"scripted\",\"reuseLease\":true,\"target\":null}");
     struct scripted_act tells = {.metadata = "{\"target\":\"us\",\"cpu\":4}"};
     scripted_set(f->world, SCRIPTED_ACQUIRE, tells);
     scripted_set(f->world, SCRIPTED_RESUME, tells);
