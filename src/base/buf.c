@@ -19,7 +19,7 @@ static bool reserve(struct berth_buf *buf, size_t more)
     size_t need = buf->len + more + 1;
     if (need <= buf->cap)
         return true;
-    size_t cap = buf->cap ? buf->cap : 64;
+    size_t cap = buf->cap ? buf->cap : 512;
     while (cap < need)
         cap *= 2;
     char *data = realloc(buf->data, cap);

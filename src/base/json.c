@@ -289,11 +289,11 @@ char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json
 
 static void put_quoted(struct berth_buf *buf, const char *text)
 {
-    berth_buf_puts(buf, "\"");
+    berth_buf_append(buf, "\"", 1);
     for (const char *p = text; *p;) {
         size_t plain = 0, step;
         while ((unsigned char)p[plain] >= 0x20 && p[plain] != '"' && p[plain] != '\\' &&
-               (step = berth_utf8_step(p + plain)) > 0)
+               (step = (unsigned char)p[plain] < 0x80 ? 1 : berth_utf8_step(p + plain)) > 0)
             plain += step;
         berth_buf_append(buf, p, plain);
         p += plain;

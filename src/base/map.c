@@ -12,11 +12,19 @@ struct berth_map_entry {
     uint64_t hash;
 };
 
+/* FNV-1a over words of eight bytes: keys may be as long as a statement of SQL. */
 static uint64_t hash_of(const char *key)
 {
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *key; key++)
-        hash = (hash ^ (unsigned char)*key) * UINT64_C(1099511628211);
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t len = strlen(key); len;) {
+        uint64_t word = 0;
+        size_t bytes = len < sizeof word ? len : sizeof word;
+        memcpy(&word, key, bytes);
+        hash = (hash ^ word) * UINT64_C(1099511628211);
+        hash ^= hash >> 32; /* the high bytes count, too */
+        key += bytes;
+        len -= bytes;
+    }
     return hash;
 }
 

@@ -140,7 +140,7 @@ int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char 
 
 int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, struct berth_error *err)
 {
-    int64_t version = 0;
+    int64_t before = db->ops->written(db);
     int rc = berth_db_exec(
         db,
         "UPDATE leases SET status = $3, provider_lease_id = $4, acquired_at = $5,"
@@ -148,8 +148,8 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
         " cleanup_status = $10, metadata = $11, updated_at = $12, place = $13,"
         " provider_metadata = $14, owner = $15, duty = $16, final_status = $17,"
         " cleanup_attempts = $18, cleanup_error = $19, acknowledged_at = $20, due_at = $21,"
-        " version = version + 1 WHERE id = $1 AND version = $2 RETURNING version",
-        berth_row_int, &version, err, berth_text(l->id), berth_int(l->version),
+        " version = version + 1 WHERE id = $1 AND version = $2",
+        NULL, NULL, err, berth_text(l->id), berth_int(l->version),
         berth_text(status_names[l->status]), berth_text(l->provider_lease_id),
         berth_int(l->acquired_at_ms), berth_int(l->last_used_at_ms),
         berth_int_or_null(l->expires_at_ms), berth_int_or_null(l->released_at_ms),
@@ -160,9 +160,9 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
         nullable(status_names, (int)l->final_status), berth_int(l->cleanup_attempts),
         berth_text(l->cleanup_error), berth_int_or_null(l->acknowledged_at_ms),
         berth_int_or_null(l->due_at_ms));
-    *won = version != 0;
+    *won = rc == BERTH_OK && db->ops->written(db) != before;
     if (*won)
-        l->version = version;
+        l->version++;
     return rc;
 }
 

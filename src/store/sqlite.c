@@ -22,6 +22,7 @@
 
 #define COLUMNS_MAX 48
 #define BUSY_STEP_US_MAX 4000
+#define APPLICATION_ID 0x62727468 /* "brth", in the file's header */
 
 struct sqlite_db {
     struct berth_db base;
@@ -50,7 +51,8 @@ static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
                           "The disk that holds the store is full: make room and try again.");
     case SQLITE_IOERR:
         /* The shared memory of a WAL is a file, too, but says less when it cannot grow. */
-        if (sqlite3_system_errno(db->handle) == ENOSPC || extended == SQLITE_IOERR_SHMSIZE)
+        if (sqlite3_system_errno(db->handle) == ENOSPC || extended == SQLITE_IOERR_SHMSIZE ||
+            sqlite3_system_errno(db->handle) == EDQUOT)
             goto disk_full;
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The store cannot be read or written (%s, code %d).", text, extended);
@@ -231,6 +233,35 @@ static int configure(struct sqlite_db *db, struct berth_error *err)
     return rc == SQLITE_OK ? BERTH_OK : fail_sqlite(db, err);
 }
 
+static int64_t ask_number(struct sqlite_db *db, const char *sql)
+{
+    sqlite3_stmt *stmt = NULL;
+    int64_t number = -1;
+    if (sqlite3_prepare_v2(db->handle, sql, -1, &stmt, NULL) == SQLITE_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW)
+        number = sqlite3_column_int64(stmt, 0);
+    (void)sqlite3_finalize(stmt);
+    return number;
+}
+
+/* A database of another program is not ours to put tables into. */
+static int claim_file(struct sqlite_db *db, struct berth_error *err)
+{
+    int64_t id = ask_number(db, "PRAGMA application_id");
+    int64_t tables = ask_number(db, "SELECT count(*) FROM sqlite_master");
+    if (id < 0 || tables < 0)
+        return fail_sqlite(db, err);
+    if (id == APPLICATION_ID)
+        return BERTH_OK;
+    if (id != 0 || tables != 0)
+        return berth_fail(err, BERTH_E_INVALID,
+                          "This SQLite file belongs to another program: name another store.");
+    char sql[64];
+    (void)snprintf(sql, sizeof sql, "PRAGMA application_id = %d", APPLICATION_ID);
+    return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? BERTH_OK
+                                                                        : fail_sqlite(db, err);
+}
+
 static int sqlite_open(const char *where, enum berth_access access, struct berth_db **out,
                        struct berth_error *err)
 {
@@ -252,6 +283,8 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     } else {
         (void)sqlite3_busy_handler(db->handle, on_busy, db);
         rc = configure(db, err);
+        if (rc == BERTH_OK && access == BERTH_WRITE)
+            rc = claim_file(db, err);
         if (rc == BERTH_OK && access == BERTH_READ &&
             sqlite3_exec(db->handle, "PRAGMA query_only = ON", NULL, NULL, NULL) != SQLITE_OK)
             rc = fail_sqlite(db, err);

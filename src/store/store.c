@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/store.c - transactions: one writer thread with batches, or a pool of connections. */
+ * src/store/store.c - transactions: one writer at a time with batches, or a pool of connections. */
 #include "store/store.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,9 +23,17 @@ struct request {
     void *ctx;
     struct berth_error *err;
     int rc;
-    bool done;
-    pthread_cond_t wake;
+    sem_t done;
     struct request *next;
+};
+
+/* One caller that waits for a connection; lives on its stack. First come, first served: without
+ * an order, whoever has just given one back takes it again. */
+struct waiter {
+    pthread_cond_t wake;
+    struct berth_db *db; /* handed over, or NULL: open one */
+    bool served;
+    struct waiter *next;
 };
 
 struct berth_store {
@@ -35,12 +44,14 @@ struct berth_store {
     /* Idle connections: all of a pooled store, the readers of one with a writer thread. */
     struct berth_db *idle[BERTH_STORE_POOL_DEFAULT];
     int idle_count, open_count;
-    pthread_cond_t idle_more;
+    struct waiter *first_waiter, **last_waiter;
 
-    /* The writer thread and its queue. */
+    /* The writer thread and its queue, under a lock of its own. */
+    pthread_mutex_t queue_lock;
     struct berth_db *writer_db;
     pthread_t writer;
     bool writer_runs, stopping;
+    bool busy; /* somebody uses writer_db: the writer, or a caller that found it idle */
     struct request *head, **tail;
     pthread_cond_t work;
 
@@ -87,7 +98,8 @@ static bool run_together(struct berth_store *store, struct request *batch)
     for (struct request *r = batch; r; r = r->next) {
         int64_t before = db->ops->written(db);
         r->rc = r->fn(db, r->ctx, r->err);
-        if (r->rc < 0 && db->ops->written(db) != before) {
+        int64_t after = db->ops->written(db);
+        if (after < 0 || (r->rc < 0 && after != before)) {
             db->ops->rollback(db);
             return false;
         }
@@ -130,38 +142,59 @@ static struct request *take_batch(struct berth_store *store)
 static void *writer_main(void *ctx)
 {
     struct berth_store *store = ctx;
-    pthread_mutex_lock(&store->lock);
+    pthread_mutex_lock(&store->queue_lock);
     for (;;) {
-        while (!store->head && !store->stopping)
-            pthread_cond_wait(&store->work, &store->lock);
+        while ((!store->head || store->busy) && !store->stopping)
+            pthread_cond_wait(&store->work, &store->queue_lock);
         if (!store->head)
             break;
         struct request *batch = take_batch(store);
-        pthread_mutex_unlock(&store->lock);
+        store->busy = true;
+        pthread_mutex_unlock(&store->queue_lock);
         run_batch(store, batch);
-        pthread_mutex_lock(&store->lock);
-        for (struct request *r = batch, *next; r; r = next) {
-            next = r->next; /* r is gone once its caller sees done */
-            r->done = true;
-            pthread_cond_signal(&r->wake);
-        }
+        (void)sem_post(&batch->done); /* each wakes the next, so that we need not */
+        pthread_mutex_lock(&store->queue_lock);
+        store->busy = false;
     }
-    pthread_mutex_unlock(&store->lock);
+    pthread_mutex_unlock(&store->queue_lock);
     return NULL;
+}
+
+/* Nobody is there to share a commit with, so the caller is the writer for once, and no thread has
+ * to be woken. Lock held before and after. */
+static void run_as_writer(struct berth_store *store, struct request *request)
+{
+    store->busy = true;
+    pthread_mutex_unlock(&store->queue_lock);
+    run_alone(store, request);
+    atomic_fetch_add(&store->requests, 1);
+    pthread_mutex_lock(&store->queue_lock);
+    store->busy = false;
+    if (store->head)
+        pthread_cond_signal(&store->work);
 }
 
 static int tx_by_writer(struct berth_store *store, berth_tx_fn *fn, void *ctx,
                         struct berth_error *err)
 {
-    struct request request = {.fn = fn, .ctx = ctx, .err = err, .wake = PTHREAD_COND_INITIALIZER};
-    pthread_mutex_lock(&store->lock);
+    struct request request = {.fn = fn, .ctx = ctx, .err = err};
+    pthread_mutex_lock(&store->queue_lock);
+    if (!store->busy && !store->head) {
+        run_as_writer(store, &request);
+        pthread_mutex_unlock(&store->queue_lock);
+        return request.rc;
+    }
+    (void)sem_init(&request.done, 0, 0);
     *store->tail = &request;
     store->tail = &request.next;
-    pthread_cond_signal(&store->work);
-    while (!request.done)
-        pthread_cond_wait(&request.wake, &store->lock);
-    pthread_mutex_unlock(&store->lock);
-    pthread_cond_destroy(&request.wake);
+    if (store->head == &request && !store->busy)
+        pthread_cond_signal(&store->work);
+    pthread_mutex_unlock(&store->queue_lock);
+    while (sem_wait(&request.done) < 0 && errno == EINTR)
+        ;
+    if (request.next)
+        (void)sem_post(&request.next->done);
+    (void)sem_destroy(&request.done);
     return request.rc;
 }
 
@@ -188,26 +221,51 @@ static int open_db(struct berth_store *store, enum berth_access access, struct b
     return store->database->open(store->where, access, out, err);
 }
 
+/* Gives a connection, or with NULL the right to open one, to whoever waits longest. Lock held. */
+static void hand_on(struct berth_store *store, struct berth_db *db)
+{
+    struct waiter *w = store->first_waiter;
+    if (!w) {
+        if (db)
+            store->idle[store->idle_count++] = db;
+        else
+            store->open_count--;
+        return;
+    }
+    store->first_waiter = w->next;
+    if (!w->next)
+        store->last_waiter = &store->first_waiter;
+    w->db = db;
+    w->served = true;
+    pthread_cond_signal(&w->wake);
+}
+
 /* An idle connection, a new one, or the next that is given back. */
 static int checkout(struct berth_store *store, enum berth_access access, struct berth_db **out,
                     struct berth_error *err)
 {
     pthread_mutex_lock(&store->lock);
-    while (!store->idle_count && store->open_count >= BERTH_STORE_POOL_DEFAULT)
-        pthread_cond_wait(&store->idle_more, &store->lock);
+    *out = NULL;
     if (store->idle_count) {
         *out = store->idle[--store->idle_count];
-        pthread_mutex_unlock(&store->lock);
-        return BERTH_OK;
+    } else if (store->open_count < BERTH_STORE_POOL_DEFAULT) {
+        store->open_count++;
+    } else {
+        struct waiter w = {.wake = PTHREAD_COND_INITIALIZER};
+        *store->last_waiter = &w;
+        store->last_waiter = &w.next;
+        while (!w.served)
+            pthread_cond_wait(&w.wake, &store->lock);
+        *out = w.db;
     }
-    store->open_count++;
     pthread_mutex_unlock(&store->lock);
+    if (*out)
+        return BERTH_OK;
 
     int rc = open_db(store, access, out, err);
     if (rc < 0) {
         pthread_mutex_lock(&store->lock);
-        store->open_count--;
-        pthread_cond_signal(&store->idle_more);
+        hand_on(store, NULL);
         pthread_mutex_unlock(&store->lock);
     }
     return rc;
@@ -219,11 +277,7 @@ static void give_back(struct berth_store *store, struct berth_db *db)
     if (broken)
         db->ops->free(db);
     pthread_mutex_lock(&store->lock);
-    if (broken)
-        store->open_count--;
-    else
-        store->idle[store->idle_count++] = db;
-    pthread_cond_signal(&store->idle_more);
+    hand_on(store, broken ? NULL : db);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -236,7 +290,6 @@ static void drop_idle(struct berth_store *store)
         db->ops->free(db);
         store->open_count--;
     }
-    pthread_cond_broadcast(&store->idle_more);
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -358,7 +411,8 @@ int berth_store_open(const struct berth_database *const *databases, const char *
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     store->database = database;
     pthread_mutex_init(&store->lock, NULL);
-    pthread_cond_init(&store->idle_more, NULL);
+    pthread_mutex_init(&store->queue_lock, NULL);
+    store->last_waiter = &store->first_waiter;
     pthread_cond_init(&store->work, NULL);
     store->tail = &store->head;
     store->where = strdup(strchr(address, ':') + 1);
@@ -377,17 +431,17 @@ void berth_store_close(struct berth_store *store)
     if (!store)
         return;
     if (store->writer_runs) {
-        pthread_mutex_lock(&store->lock);
+        pthread_mutex_lock(&store->queue_lock);
         store->stopping = true;
         pthread_cond_signal(&store->work);
-        pthread_mutex_unlock(&store->lock);
+        pthread_mutex_unlock(&store->queue_lock);
         pthread_join(store->writer, NULL);
     }
     if (store->writer_db)
         store->writer_db->ops->free(store->writer_db);
     drop_idle(store);
     pthread_mutex_destroy(&store->lock);
-    pthread_cond_destroy(&store->idle_more);
+    pthread_mutex_destroy(&store->queue_lock);
     pthread_cond_destroy(&store->work);
     free(store->where);
     free(store);

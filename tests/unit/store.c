@@ -766,6 +766,22 @@ static void a_file_is_no_parent(void **state)
     assert_bytes_are(path, "text", 4);
 }
 
+/* It is told apart by the application id in the file's header. */
+static void a_database_of_another_program_is_left_alone(void **state)
+{
+    struct ground *g = *state;
+    char path[PATH_MAX], address[PATH_MAX + 16], command[PATH_MAX + 128];
+    (void)snprintf(path, sizeof path, "%s/other.db", g->f.directory);
+    (void)snprintf(address, sizeof address, "sqlite:%s", path);
+    (void)snprintf(command, sizeof command,
+                   "python3 -c 'import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\n"
+                   "c.execute(\"CREATE TABLE songs (name TEXT)\")\nc.commit()' %s",
+                   path);
+    assert_int_equal(system(command), 0);
+    assert_no_store(g, address, BERTH_E_INVALID,
+                    "This SQLite file belongs to another program: name another store.");
+}
+
 /* SQLite gives some names a meaning of their own: each connection would then have a database of its
  * own, in memory, and what was acknowledged would be gone. */
 static void a_name_is_a_file_and_nothing_else(void **state)
@@ -1279,6 +1295,7 @@ int main(void)
         ON_GROUND(an_unknown_scheme_is_refused),
         ON_GROUND(a_directory_is_no_store),
         ON_GROUND(a_file_is_no_parent),
+        ON_GROUND(a_database_of_another_program_is_left_alone),
         ON_GROUND(a_name_is_a_file_and_nothing_else),
         ON_GROUND(garbage_is_no_store),
         ON_GROUND(processes_that_start_together_migrate_once),
