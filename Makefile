@@ -17,6 +17,7 @@ check-long:
 	@tools/check long
 
 bench: build
+	@tools/setup check
 	@tests/with-postgres build/bench/bench-lease
 
 fuzz:

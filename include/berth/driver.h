@@ -15,7 +15,7 @@ struct berth_issues;
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
  * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
 struct berth_call {
-    int64_t deadline_ms;       /* CLOCK_MONOTONIC as base/time tells it; INT64_MAX: none */
+    int64_t deadline_ms;       /* by base/time's monotonic clock; INT64_MAX: none */
     int cancel_fd;             /* becomes readable when the caller gives up; -1: never */
     struct berth_arena *arena; /* what the call answers lives here */
 };

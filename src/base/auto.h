@@ -19,14 +19,6 @@
         taken_;                                                                                    \
     }))
 
-/* The same for a descriptor. */
-static inline int take_fd(int *fd)
-{
-    int taken = *fd;
-    *fd = -1;
-    return taken;
-}
-
 static inline void berth_auto_free(void *pp)
 {
     void *p;

@@ -13,7 +13,9 @@
     X(acquire_after_intent)                                                                        \
     X(acquire_after_place)                                                                         \
     X(acquire_after_outcome)                                                                       \
-    X(acquire_failed_before_outcome)                                                               \
+    X(acquire_failed_after_intent)                                                                 \
+    X(acquire_failed_after_place)                                                                  \
+    X(acquire_failed_after_outcome)                                                                \
     X(claim_after_intent)                                                                          \
     X(resume_after_place)                                                                          \
     X(resume_gone_recorded)                                                                        \
@@ -32,6 +34,12 @@
     X(sweep_after_claim)                                                                           \
     X(sweep_after_place)                                                                           \
     X(sweep_after_outcome)                                                                         \
+    X(sweep_after_found)                                                                           \
+    X(run_after_end)                                                                               \
+    X(probe_after_intent)                                                                          \
+    X(probe_after_place)                                                                           \
+    X(probe_failed_after_place)                                                                    \
+    X(probe_after_outcome)                                                                         \
     X(delete_before_intent)                                                                        \
     X(delete_after_intent)                                                                         \
     X(delete_after_drain)                                                                          \
@@ -57,7 +65,7 @@ void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT]);
 
 #define BERTH_FAILPOINT(name) berth_failpoint_pass(BERTH_FP_##name)
 
-/* Makes the n-th query from now fail, once; 0 disarms. Answers whether it has happened. */
+/* Makes the n-th query from now fail, once; 0 disarms. */
 void berth_failpoint_arm_query(int nth);
 bool berth_failpoint_query_fails(void); /* asked by the store before each query */
 bool berth_failpoint_query_armed(void); /* still waiting to happen */

@@ -13,15 +13,14 @@
 #define BERTH_PLACE_ID_BYTES_MAX 1024         /* a providerLeaseId */
 #define BERTH_REASON_BYTES_MAX 1000           /* failureReason, clean-up errors */
 
-#define BERTH_LIST_ROWS_MAX 1000 /* one page of any list */
+#define BERTH_LIST_ROWS_MAX 1000 /* one page of leases or activity */
 #define BERTH_LIST_ROWS_DEFAULT 100
 
 #define BERTH_TTL_MS_MIN 1
 #define BERTH_TTL_MS_MAX (INT64_C(366) * 24 * 60 * 60 * 1000)
 
 #define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
-#define BERTH_STORE_READERS_MAX 8     /* idle SQLite read connections kept */
-#define BERTH_STORE_POOL_DEFAULT 16   /* PostgreSQL connections of one process */
+#define BERTH_STORE_POOL_DEFAULT 16   /* connections of one process: PostgreSQL's, SQLite's readers */
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 

@@ -27,7 +27,7 @@ int64_t berth_time_wall_ms(void)
 
 int64_t berth_time_mono_ms(void)
 {
-    return clock_ms(CLOCK_MONOTONIC) + atomic_load(&mono_shift_ms);
+    return clock_ms(CLOCK_BOOTTIME) + atomic_load(&mono_shift_ms);
 }
 
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms)

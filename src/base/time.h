@@ -10,7 +10,7 @@
 #include <berth/error.h>
 
 int64_t berth_time_wall_ms(void); /* since 1970; for what is stored and shown */
-int64_t berth_time_mono_ms(void); /* CLOCK_MONOTONIC; for deadlines */
+int64_t berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; for deadlines */
 
 /* For tests: moves each clock by so much, for the whole process, and wakes who waits for one. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);

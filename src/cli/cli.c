@@ -22,9 +22,8 @@
 #define OPTIONS_MAX 24
 #define GLOBALS 4
 
-static const char *command_name(const struct cli *cli, char out[64])
+const char *cli_command_name(const struct cli_command *c, char out[64])
 {
-    const struct cli_command *c = cli->command;
     (void)snprintf(out, 64, "%s%s%s", c->noun, c->verb ? " " : "", c->verb ? c->verb : "");
     return out;
 }
@@ -38,7 +37,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     (void)vfprintf(stderr, fmt, args);
     va_end(args);
     if (cli->command)
-        (void)fprintf(stderr, "\nusage: berth %s %s\n", command_name(cli, name),
+        (void)fprintf(stderr, "\nusage: berth %s %s\n", cli_command_name(cli->command, name),
                       cli->command->arguments);
     else
         (void)fputs("\nTry \"berth help\".\n", stderr);
@@ -48,7 +47,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 static void help(const struct cli *cli)
 {
     char name[64];
-    (void)printf("berth %s %s\n\n%s\n\n", command_name(cli, name), cli->command->arguments,
+    (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name), cli->command->arguments,
                  cli->command->summary);
     (void)puts("Everywhere: --store ADDRESS (or BERTH_STORE), --json, --quiet, --help");
 }
@@ -192,6 +191,12 @@ static void say_what_is_owed(const struct cli *cli, const struct berth_sweep_rep
                       r->quarantined == 1 ? "is" : "are");
 }
 
+static void log_to_stderr(void *ctx, enum berth_log_level level, const char *line)
+{
+    (void)ctx, (void)level;
+    (void)fprintf(stderr, "berth: %s\n", line);
+}
+
 int cli_connect(struct cli *cli)
 {
     if (!cli->store)
@@ -204,6 +209,8 @@ int cli_connect(struct cli *cli)
         .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = cli->store;
+    if (!cli->quiet)
+        options.log = (struct berth_log){.write = log_to_stderr, .min_level = BERTH_LOG_WARN};
     return berth_open(&options, &cli->b, &cli->err) < 0 ? cli_fail(cli) : CLI_OK;
 }
 
@@ -268,6 +275,12 @@ int cli_table(struct cli *cli, const char *const *heading, int columns,
         }
     }
     return cli_print(cli, &buf);
+}
+
+void cli_say_cut(const struct cli *cli, int rows, int limit)
+{
+    if (rows >= limit && !cli->quiet)
+        (void)fprintf(stderr, "berth: these are the first %d; --limit shows more\n", limit);
 }
 
 const char *cli_when(struct cli *cli, int64_t wall_ms)

@@ -50,6 +50,8 @@ struct cli_command {
 };
 
 extern const struct cli_command *const cli_groups[]; /* each closed by a NULL noun */
+/* "env create", in `out`. */
+const char *cli_command_name(const struct cli_command *command, char out[64]);
 extern const struct cli_command cli_environment_commands[], cli_lease_commands[],
     cli_other_commands[];
 
@@ -70,6 +72,8 @@ int cli_print(struct cli *cli, struct berth_buf *buf);
 /* Rows of texts under a heading, aligned; the list holds arrays of `columns` texts. */
 int cli_table(struct cli *cli, const char *const *heading, int columns,
               const struct berth_list *rows);
+/* Says on stderr that a list may have been cut. */
+void cli_say_cut(const struct cli *cli, int rows, int limit);
 /* "2m ago", "in 3h", "-". */
 const char *cli_when(struct cli *cli, int64_t wall_ms);
 

@@ -202,6 +202,7 @@ static int list(struct cli *cli, int argc, char **argv)
     struct berth_list found;
     if (berth_lease_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
         return cli_fail(cli);
+    cli_say_cut(cli, found.count, filter.limit);
     return cli->json ? print_json_list(cli, &found) : print_table(cli, &found);
 }
 

@@ -10,15 +10,15 @@
 const struct cli_command *const cli_groups[] = {cli_environment_commands, cli_lease_commands,
                                                 cli_other_commands, NULL};
 
-static void overview(FILE *out)
+/* All commands, or those of one noun. */
+static void overview(FILE *out, const char *noun)
 {
     (void)fputs("berth gives every agent run a place to work, and takes it back.\n\n", out);
     for (const struct cli_command *const *group = cli_groups; *group; group++)
         for (const struct cli_command *c = *group; c->noun; c++) {
             char name[64];
-            (void)snprintf(name, sizeof name, "%s%s%s", c->noun, c->verb ? " " : "",
-                           c->verb ? c->verb : "");
-            (void)fprintf(out, "  berth %-20s %s\n", name, c->summary);
+            if (!noun || strcmp(c->noun, noun) == 0)
+                (void)fprintf(out, "  berth %-20s %s\n", cli_command_name(c, name), c->summary);
         }
     (void)fputs("\nberth COMMAND --help says more. --store ADDRESS or BERTH_STORE names the store:\n"
                 "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE.\n",
@@ -86,15 +86,19 @@ static int run(struct cli *cli, int argc, char **argv)
     argc -= leading;
     argv += leading;
     if (argc < 2) {
-        overview(stderr);
+        overview(stderr, NULL);
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
-        overview(stdout);
+        overview(stdout, NULL);
         return CLI_OK;
     }
     const char *noun = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
     const struct cli_command *command = find(noun, argc > 2 ? argv[2] : NULL);
+    if (!command && knows_noun(noun) && argc > 2 && strcmp(argv[2], "--help") == 0) {
+        overview(stdout, noun);
+        return CLI_OK;
+    }
     if (!command && knows_noun(argv[1]))
         return cli_usage(cli, argc > 2 ? "there is no command \"%s %s\"" : "\"%s\" what?%s",
                          argv[1], argc > 2 ? argv[2] : "");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/other.c - berth activity, sweep and version. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +7,6 @@
 
 #include "base/id.h"
 #include "base/limits.h"
-#include "base/time.h"
 #include "cli/cli.h"
 #include "core/sweep.h"
 #include "store/migrate.h"
@@ -56,6 +54,7 @@ static int activity(struct cli *cli, int argc, char **argv)
     struct berth_list found;
     if (berth_activity_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
         return cli_fail(cli);
+    cli_say_cut(cli, found.count, filter.limit);
     if (!cli->json)
         return print_activity(cli, &found);
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
@@ -97,6 +96,8 @@ static int print_report(struct cli *cli, const struct berth_sweep_report *r)
     return cli_print(cli, &buf);
 }
 
+#define WATCH_WAIT_MS 2000
+
 static volatile sig_atomic_t stopping;
 
 static void on_stop(int signal)
@@ -111,6 +112,7 @@ static int watch(struct cli *cli, int64_t interval_ms)
     (void)sigaction(SIGINT, &stop, NULL);
     (void)sigaction(SIGTERM, &stop, NULL);
     struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    options.wait_ms = WATCH_WAIT_MS; /* a provider that hangs goes on by itself */
     while (!stopping) {
         struct berth_sweep_report report;
         int status = CLI_OK;
@@ -147,7 +149,8 @@ static int sweep(struct cli *cli, int argc, char **argv)
     struct berth_sweep_report report;
     if (berth_sweep(cli->b, &once, &report, &cli->err) < 0)
         return cli_fail(cli);
-    return print_report(cli, &report);
+    status = print_report(cli, &report);
+    return status == CLI_OK && (report.failed || report.quarantined) ? CLI_FAILED : status;
 }
 
 static int version(struct cli *cli, int argc, char **argv)

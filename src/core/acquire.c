@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/id.h"
 #include "base/limits.h"
@@ -345,22 +344,6 @@ static int activate(struct acquisition *a, struct berth_error *err)
     return BERTH_OK;
 }
 
-/* Codes with which a driver says that it made nothing. */
-static bool made_nothing(int code)
-{
-    switch (code) {
-    case BERTH_E_TIMEOUT:
-    case BERTH_E_CANCELLED:
-    case BERTH_E_UNAVAILABLE:
-    case BERTH_E_UPSTREAM:
-    case BERTH_E_INTERNAL:
-    case BERTH_E_NO_MEMORY:
-        return false;
-    default:
-        return true;
-    }
-}
-
 struct failure {
     struct acquisition *a;
     char reason[BERTH_REASON_BYTES_MAX + 1];
@@ -404,11 +387,12 @@ static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
  * and the row waits for the sweep. */
 static void record_failure(struct acquisition *a, const struct berth_error *why)
 {
-    struct failure f = {.a = a, .nothing_made = (!a->called || made_nothing(why->code)) && !a->place.id};
+    struct failure f = {.a = a, .nothing_made = (!a->called || berth_ledger_made_nothing(why->code)) && !a->place.id};
     struct berth_error err;
     (void)snprintf(f.reason, sizeof f.reason, "%.*s", BERTH_REASON_BYTES_MAX, why->message);
     berth_utf8_mend(f.reason);
     int rc = berth_store_tx(a->b->store, tx_fail, &f, &err);
+    BERTH_FAILPOINT(acquire_failed_after_intent);
     if (rc == BERTH_OK && f.row)
         rc = berth_ledger_settle(a->b, a->arena, &f.row, BERTH_OP_ACQUIRE, a->request->actor, &err);
     if (rc < 0)
@@ -491,10 +475,13 @@ static int make_place(struct acquisition *a, struct berth_error *err)
 {
     struct berth_call call =
         berth_ledger_call(a->b, a->arena, a->request->timeout_ms, a->request->cancel_fd);
-    struct berth_place_request who = berth_ledger_who(a->lease);
+    struct berth_place_request who;
+    int rc = berth_ledger_who(a->b, a->arena, a->lease, &who, err);
+    if (rc < 0)
+        return rc;
     who.workspace_mode = a->request->workspace_mode;
     who.sole = a->sole;
-    int rc = berth_node_may_act(a->b->node, err);
+    rc = berth_node_may_act(a->b->node, err);
     if (rc == BERTH_OK)
         rc = berth_call_check(&call, err);
     a->called = rc == BERTH_OK;

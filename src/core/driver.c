@@ -45,11 +45,13 @@ int berth_registry_add(struct berth_registry *registry, const char *driver, cons
                        struct berth_driver *implementation, struct berth_error *err)
 {
     char *driver_copy = strdup(driver), *provider_copy = provider ? strdup(provider) : NULL;
-    if (!driver_copy || (provider && !provider_copy) || registry->count == ROUTES_MAX) {
+    bool full = registry->count == ROUTES_MAX;
+    if (!driver_copy || (provider && !provider_copy) || full) {
         free(driver_copy);
         free(provider_copy);
         free_driver(implementation);
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: drivers.");
+        return berth_fail(err, full ? BERTH_E_INTERNAL : BERTH_E_NO_MEMORY,
+                          full ? "There are too many drivers." : "Out of memory: drivers.");
     }
     registry->routes[registry->count++] = (struct berth_route){
         .driver = driver_copy, .provider = provider_copy, .implementation = implementation};

@@ -4,14 +4,12 @@
 
 #include <string.h>
 
-#include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease.h"
-#include "core/ledger.h"
 #include "store/company.h"
 #include "store/store.h"
 
@@ -611,86 +609,4 @@ int berth_environment_delete(struct berth *b, struct berth_arena *arena, const c
     environment->deleting = false;
     *out = environment;
     return BERTH_OK;
-}
-
-/* --- probing --- */
-
-struct probing {
-    struct berth_environment *environment;
-    const struct berth_probe *probe;
-    const struct berth_actor *actor;
-};
-
-static int tx_probed(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct probing *p = ctx;
-    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '{');
-    berth_json_put_str(&w, "driver", berth_environment_drivers.names[p->environment->driver]);
-    berth_json_put_bool(&w, "ok", p->probe->ok);
-    berth_json_put_str(&w, "summary", p->probe->summary);
-    berth_json_close(&w, '}');
-    int rc = berth_buf_check(&buf, "Activity details", err);
-    if (rc < 0)
-        return rc;
-    return berth_activity_of_environment(db, p->environment, "environment.probed", p->actor,
-                                         berth_buf_str(&buf), err);
-}
-
-/* A place nobody here can reach is an answer, not an error. */
-static int probe_unserved(struct berth_arena *arena, const struct berth_environment *e,
-                          struct berth_probe *out, struct berth_error *err)
-{
-    auto_json *config = NULL;
-    int rc =
-        berth_json_parse(e->config_json, strlen(e->config_json), BERTH_JSON_OURS, &config, err);
-    if (rc < 0)
-        return rc;
-    const char *provider = berth_json_str(berth_json_get(config, "provider"));
-    const char *plugin = berth_json_str(berth_json_get(config, "pluginKey"));
-    const char *driver = berth_json_str(berth_json_get(config, "driverKey"));
-    out->ok = false;
-    if (e->driver == BERTH_DRIVER_SANDBOX)
-        out->summary = berth_arena_printf(
-            arena, "Sandbox provider \"%s\" requires a running provider plugin.",
-            provider ? provider : "");
-    else if (e->driver == BERTH_DRIVER_PLUGIN)
-        out->summary = berth_arena_printf(
-            arena, "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
-            plugin ? plugin : "", driver ? driver : "");
-    else
-        out->summary = berth_arena_printf(
-            arena, "Environment driver \"%s\" is not registered in the environment runtime yet.",
-            berth_environment_drivers.names[e->driver]);
-    return berth_arena_check(arena, err);
-}
-
-int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
-                            const struct berth_actor *actor, struct berth_probe *out,
-                            struct berth_error *err)
-{
-    struct berth_environment *e;
-    int rc = berth_environment_get(b, arena, id, &e, err);
-    if (rc < 0)
-        return rc;
-    const struct berth_route *route;
-    *out = (struct berth_probe){0};
-    rc = berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
-                              e->config_json, &route, err);
-    if (rc == BERTH_E_UNPROCESSABLE) {
-        rc = probe_unserved(arena, e, out, err);
-    } else if (rc == BERTH_OK) {
-        struct berth_call call = berth_ledger_call(b, arena, 0, -1);
-        struct berth_id probe_id = berth_id_new(); /* labels what the probe may leave behind */
-        struct berth_place_request who = {.lease_id = probe_id.text,
-                                          .company_id = e->company_id,
-                                          .environment_id = e->id,
-                                          .config_json = e->config_json};
-        rc = berth_driver_probe(route, &call, &who, out, err);
-    }
-    if (rc < 0)
-        return rc;
-    struct probing probing = {.environment = e, .probe = out, .actor = actor};
-    return berth_store_tx(b->store, tx_probed, &probing, err);
 }

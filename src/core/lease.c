@@ -462,7 +462,10 @@ int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *
     if (rc < 0)
         return rc;
     struct berth_call call = berth_ledger_call(b, arena, 0, -1);
-    struct berth_place_request who = berth_ledger_who(l);
+    struct berth_place_request who;
+    rc = berth_ledger_who(b, arena, l, &who, err);
+    if (rc < 0)
+        return rc;
     struct berth_place place = berth_ledger_place(l);
     rc = berth_driver_realize(route, &call, &who, &place, workspace, out, err);
     if (rc < 0)

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/node.h"
+#include "core/reuse.h"
 #include "store/store.h"
 
 struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
@@ -22,16 +23,43 @@ struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, 
                                .arena = arena};
 }
 
-struct berth_place_request berth_ledger_who(const struct berth_lease *lease)
+/* What the reference would have sent: the metadata, less what is not the provider's business. */
+static int config_from_metadata(struct berth *b, struct berth_arena *arena,
+                                const struct berth_lease *lease, const char **out,
+                                struct berth_error *err)
 {
-    return (struct berth_place_request){
+    static const char *const internal[] = {"driver",   "executionWorkspaceMode", "pluginId",
+                                           "pluginKey", "providerMetadata",      "shellCommand",
+                                           "sandboxProviderPlugin", "workspaceRealization"};
+    const char *text = lease->metadata_json ? lease->metadata_json : "{}";
+    auto_json *metadata = NULL, *config = NULL;
+    int rc = berth_json_parse(text, strlen(text), BERTH_JSON_FOREIGN, &metadata, err);
+    if (rc == BERTH_OK)
+        rc = berth_reuse_config_loose(b->registry, arena, metadata, &config, err);
+    if (rc < 0)
+        return rc;
+    *out = "{}";
+    if (!config)
+        return BERTH_OK;
+    for (size_t i = 0; i < sizeof internal / sizeof internal[0]; i++)
+        berth_json_remove(config, internal[i]);
+    *out = berth_json_canonical_in(arena, config);
+    return berth_arena_check(arena, err);
+}
+
+int berth_ledger_who(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
+                     struct berth_place_request *out, struct berth_error *err)
+{
+    *out = (struct berth_place_request){
         .lease_id = lease->id,
         .company_id = lease->company_id,
         .environment_id = lease->environment_id,
         .run_id = lease->heartbeat_run_id,
         .issue_id = lease->issue_id,
-        .config_json = lease->config_json ? lease->config_json : "{}",
+        .config_json = lease->config_json,
     };
+    return lease->config_json ? BERTH_OK
+                              : config_from_metadata(b, arena, lease, &out->config_json, err);
 }
 
 struct berth_place berth_ledger_place(const struct berth_lease *lease)
@@ -95,6 +123,21 @@ void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status statu
     lease->duty = BERTH_DUTY_NULL;
     lease->final_status = 0;
     lease->due_at_ms = 0;
+}
+
+bool berth_ledger_made_nothing(int code)
+{
+    switch (code) {
+    case BERTH_E_TIMEOUT:
+    case BERTH_E_CANCELLED:
+    case BERTH_E_UNAVAILABLE:
+    case BERTH_E_UPSTREAM:
+    case BERTH_E_INTERNAL:
+    case BERTH_E_NO_MEMORY:
+        return false;
+    default:
+        return true;
+    }
 }
 
 /* --- settling --- */
@@ -194,7 +237,10 @@ static int tell_provider(struct berth *b, struct berth_arena *arena,
                           "by lease id: look there, then acknowledge the lease.",
                           berth_route_provider(route));
     struct berth_call call = berth_ledger_call(b, arena, 0, -1);
-    struct berth_place_request who = berth_ledger_who(lease);
+    struct berth_place_request who;
+    rc = berth_ledger_who(b, arena, lease, &who, err);
+    if (rc < 0)
+        return rc;
     struct berth_place place = berth_ledger_place(lease);
     if (lease->duty == BERTH_DUTY_DESTROY)
         return berth_driver_destroy(route, &call, &who, &place, err);
@@ -211,8 +257,10 @@ static void pass_after_place(enum berth_ledger_op op, enum berth_lease_duty duty
         BERTH_FAILPOINT(destroy_after_place);
     else if (op == BERTH_OP_SWEEP)
         BERTH_FAILPOINT(sweep_after_place);
+    else if (op == BERTH_OP_PROBE)
+        BERTH_FAILPOINT(probe_failed_after_place);
     else
-        BERTH_FAILPOINT(acquire_failed_before_outcome);
+        BERTH_FAILPOINT(acquire_failed_after_place);
 }
 
 static void pass_after_outcome(enum berth_ledger_op op, enum berth_lease_duty duty)
@@ -225,6 +273,10 @@ static void pass_after_outcome(enum berth_ledger_op op, enum berth_lease_duty du
         BERTH_FAILPOINT(destroy_after_outcome);
     else if (op == BERTH_OP_SWEEP)
         BERTH_FAILPOINT(sweep_after_outcome);
+    else if (op == BERTH_OP_PROBE)
+        BERTH_FAILPOINT(probe_after_outcome);
+    else
+        BERTH_FAILPOINT(acquire_failed_after_outcome);
 }
 
 int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth_lease **lease,

@@ -8,7 +8,8 @@
 
 /* Which operation a step belongs to; names its failpoints. */
 enum berth_ledger_op {
-    BERTH_OP_ACQUIRE,
+    BERTH_OP_ACQUIRE, /* of which came nothing */
+    BERTH_OP_PROBE,
     BERTH_OP_RELEASE,
     BERTH_OP_DESTROY,
     BERTH_OP_SWEEP,
@@ -17,7 +18,9 @@ enum berth_ledger_op {
 /* The call of a lease's driver: by the settings unless timeout_ms says otherwise. */
 struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
                                     int cancel_fd);
-struct berth_place_request berth_ledger_who(const struct berth_lease *lease);
+/* With the captured config; a row of others has it rebuilt from its metadata, in the arena. */
+int berth_ledger_who(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
+                     struct berth_place_request *out, struct berth_error *err);
 struct berth_place berth_ledger_place(const struct berth_lease *lease);
 /* The implementation that made the lease's place, whatever its environment says now. */
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
@@ -31,6 +34,9 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
 /* Closes a row that answers for no place. */
 void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
                         enum berth_lease_place place);
+
+/* Is it a code with which a driver says that it made nothing? See driver.h. */
+bool berth_ledger_made_nothing(int code);
 
 /* Tells the provider what `lease->duty` says and stores what came of it. The row is this
  * process's, by berth_ledger_take in a committed transaction. OK also when the provider failed:

@@ -279,14 +279,23 @@ int berth_node_forget_dead(struct berth_node *node, struct berth_error *err)
     return rc;
 }
 
+static int64_t silent_ms(struct berth_node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    int64_t since_ms = berth_time_mono_ms() - node->beat_at_ms;
+    pthread_mutex_unlock(&node->lock);
+    return since_ms;
+}
+
 int berth_node_may_act(struct berth_node *node, struct berth_error *err)
 {
     if (!node->beating)
         return BERTH_OK;
-    pthread_mutex_lock(&node->lock);
-    int64_t since_ms = berth_time_mono_ms() - node->beat_at_ms;
-    pthread_mutex_unlock(&node->lock);
+    int64_t since_ms = silent_ms(node);
     if (since_ms <= node->lapse_ms / 2)
+        return BERTH_OK;
+    struct berth_error ignored; /* the timer may not have come yet; the store may be back */
+    if (beat_once(node, &ignored) == BERTH_OK)
         return BERTH_OK;
     return berth_fail(err, BERTH_E_UNAVAILABLE,
                       "The store has not been reached for %lld ms: no provider is called until it "

@@ -2,8 +2,8 @@
  * src/core/run.c - see run.h. */
 #include "core/run.h"
 
+#include "base/failpoint.h"
 #include "base/id.h"
-#include "base/limits.h"
 #include "base/time.h"
 #include "core/lease.h"
 #include "store/company.h"
@@ -120,6 +120,7 @@ int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
     int rc = berth_store_tx(b->store, tx_finish, &work, err);
     if (rc < 0)
         return rc;
+    BERTH_FAILPOINT(run_after_end);
     struct berth_release_request request = {
         .status = berth_run_lease_status((int)work.run->status), .actor = end->actor};
     return berth_lease_release_run(b, arena, work.run->id, &request, released, err);

@@ -325,6 +325,8 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
         rc = berth_store_tx(b->store, tx_audit, audit, err);
         if (rc == BERTH_OK && audit->counter)
             count(audit->pass, audit->counter);
+        if (rc == BERTH_OK && audit->counter == &audit->pass->report.found)
+            BERTH_FAILPOINT(sweep_after_found);
     }
     return rc;
 }

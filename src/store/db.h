@@ -72,7 +72,7 @@ struct berth_db {
 /* One kind of store; builtin.c lists them. `where` is what follows the scheme. */
 struct berth_database {
     const char *scheme;
-    bool one_writer; /* writes go through one thread in batches, else through a pool */
+    bool one_writer; /* one transaction writes at a time, in batches; else there is a pool */
     /* Checks `where` and makes what must exist first; called once per store. */
     int (*prepare)(const char *where, struct berth_error *err);
     int (*open)(const char *where, enum berth_access access, struct berth_db **out,

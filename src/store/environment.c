@@ -92,16 +92,24 @@ int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
                              const struct berth_environment_filter *filter,
                              struct berth_list *out, struct berth_error *err)
 {
+    /* What the index leads by is compared plainly; the rest is filtered. */
+#define REST                                                                                       \
+    " AND (CAST($3 AS TEXT) IS NULL OR e.driver = $3)"                                             \
+    " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"                                             \
+    " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC"
+    static const char *const by_name =
+        "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1 AND e.name = $2" REST;
+    static const char *const by_company =
+        "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1"
+        " AND CAST($2 AS TEXT) IS NULL" REST;
+    static const char *const all =
+        "SELECT " COLUMNS " FROM environments e WHERE CAST($1 AS TEXT) IS NULL"
+        " AND (CAST($2 AS TEXT) IS NULL OR e.name = $2)" REST;
+#undef REST
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(db,
-                         "SELECT " COLUMNS " FROM environments e"
-                         " WHERE (CAST($1 AS TEXT) IS NULL OR e.company_id = $1)"
-                         " AND (CAST($2 AS TEXT) IS NULL OR e.name = $2)"
-                         " AND (CAST($3 AS TEXT) IS NULL OR e.driver = $3)"
-                         " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"
-                         " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC",
-                         on_environment, &reader, err, berth_text(filter->company_id),
+    const char *sql = !filter->company_id ? all : filter->name ? by_name : by_company;
+    return berth_db_exec(db, sql, on_environment, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->name),
                          berth_text(name_or_null(&berth_environment_drivers, filter->driver)),
                          berth_text(name_or_null(&berth_environment_statuses, filter->status)));

@@ -181,7 +181,12 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR due_at IS NOT NULL)"
+        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
+        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+    static const char *const standing_by_environment =
+        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
+        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
+        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
         " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const by_run =
         "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id = $1"
@@ -200,7 +205,8 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         " ORDER BY id DESC LIMIT $5";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    const char *sql = filter->environment_id  ? by_environment
+    bool stands = filter->standing_only;
+    const char *sql = filter->environment_id  ? (stands ? standing_by_environment : by_environment)
                       : filter->run_id        ? by_run
                       : filter->standing_only ? standing
                                               : newest;

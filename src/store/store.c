@@ -187,8 +187,6 @@ static int tx_by_writer(struct berth_store *store, berth_tx_fn *fn, void *ctx,
     (void)sem_init(&request.done, 0, 0);
     *store->tail = &request;
     store->tail = &request.next;
-    if (store->head == &request && !store->busy)
-        pthread_cond_signal(&store->work);
     pthread_mutex_unlock(&store->queue_lock);
     while (sem_wait(&request.done) < 0 && errno == EINTR)
         ;

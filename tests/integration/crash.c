@@ -174,6 +174,51 @@ static void delete_environment(struct fixture *f)
                                           &f->err));
 }
 
+static void probe_place(struct fixture *f)
+{
+    struct berth_environment *e = sandbox(f, ephemeral);
+    struct berth_probe probe;
+    arm();
+    assert_ok(f, berth_environment_probe(f->b, &f->arena, e->id, NULL, &probe, &f->err));
+    assert_true(probe.ok);
+}
+
+static void probe_fails(struct fixture *f)
+{
+    struct berth_environment *e = sandbox(f, "{\"provider\":\"inventory\",\"acquire\":\"fail\"}");
+    struct berth_probe probe;
+    arm();
+    assert_fails(f, BERTH_E_UPSTREAM, "told to fail",
+                 berth_environment_probe(f->b, &f->arena, e->id, NULL, &probe, &f->err));
+}
+
+static void finish_run(struct fixture *f)
+{
+    struct berth_run *run = make_run(f);
+    struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), run);
+    struct berth_run_end end = {.status = BERTH_RUN_SUCCEEDED};
+    struct berth_list released;
+    report("giving", lease->id);
+    arm();
+    assert_ok(f, berth_run_finish(f->b, &f->arena, run->id, &end, &released, &f->err));
+}
+
+/* A place that carries the label of a closed lease, as a provider that lied leaves it. */
+static void sweep_found_place(struct fixture *f)
+{
+    struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), make_run(f));
+    give_reported(f, lease, BERTH_LEASE_RELEASED);
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", f->inventory, lease->id);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    arm();
+    (void)sweep(f);
+    (void)sweep(f);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static const struct scenario {
     const char *name;
     void (*run)(struct fixture *f);
@@ -183,7 +228,9 @@ static const struct scenario {
     {"park_place", park_place},             {"claim_place", claim_place},
     {"claim_gone_place", claim_gone_place}, {"claim_stale_place", claim_stale_place},
     {"destroy_place", destroy_place},       {"sweep_places", sweep_places},
-    {"delete_environment", delete_environment},
+    {"delete_environment", delete_environment}, {"probe_place", probe_place},
+    {"probe_fails", probe_fails},           {"finish_run", finish_run},
+    {"sweep_found_place", sweep_found_place},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
 

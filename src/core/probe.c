@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/probe.c - touching a real place to see whether it works. A probe may make one, so it is
+ * a lease while it lasts: what a killed probe left behind is swept like any other place. */
+#include <string.h>
+
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "core/environment.h"
+#include "core/ledger.h"
+#include "core/node.h"
+#include "core/reuse.h"
+#include "store/store.h"
+
+struct probing {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_actor *actor;
+    const struct berth_route *route;
+    struct berth_environment *environment;
+    struct berth_probe *probe;
+    struct berth_id id;
+    struct berth_lease *lease; /* NULL: the driver makes nothing */
+    const char *reason;        /* why it failed */
+    bool nothing_made;
+    struct berth_lease *row; /* to be settled, or NULL */
+};
+
+static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    struct berth_environment *e;
+    int rc = berth_environment_load(db, p->arena, p->environment->id, BERTH_LOCK_SHARE, &e, err);
+    if (rc == BERTH_OK && !e)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Environment not found");
+    return rc < 0 ? rc : berth_lease_insert(db, p->lease, err);
+}
+
+static int store_intent(struct probing *p, struct berth_error *err)
+{
+    const struct berth_environment *e = p->environment;
+    const char *driver = berth_environment_drivers.names[e->driver];
+    int64_t now = berth_time_wall_ms();
+    struct berth_lease *l = berth_arena_alloc(p->arena, sizeof *l);
+    auto_json *words = berth_json_new_object();
+    if (!l || !words || !berth_json_set(words, "probe", berth_json_new_bool(true)))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: probe.");
+    *l = (struct berth_lease){
+        .id = p->id.text,
+        .company_id = e->company_id,
+        .environment_id = e->id,
+        .status = BERTH_LEASE_ACQUIRING,
+        .policy = BERTH_POLICY_EPHEMERAL,
+        .provider = berth_route_provider(p->route),
+        .acquired_at_ms = now,
+        .last_used_at_ms = now,
+        .expires_at_ms = now + p->b->settings.lease_ttl_ms,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+        .version = 1,
+        .driver = driver,
+        .config_json = e->config_json,
+        .fingerprint = e->fingerprint,
+        .owner = berth_node_id(p->b->node),
+        .due_at_ms = now,
+    };
+    p->lease = l;
+    int rc = berth_lease_metadata(p->arena, driver, NULL, NULL, words, &l->metadata_json, err);
+    return rc < 0 ? rc : berth_store_tx(p->b->store, tx_intent, p, err);
+}
+
+static int tx_probed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    if (p->lease) {
+        struct berth_lease l = *p->lease;
+        bool won; /* lost: a sweep has it now, and ends what it finds */
+        berth_ledger_close(&l, BERTH_LEASE_RELEASED, BERTH_PLACE_NONE);
+        int rc = berth_lease_save(db, &l, &won, err);
+        if (rc < 0)
+            return rc;
+    }
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "driver", berth_environment_drivers.names[p->environment->driver]);
+    berth_json_put_bool(&w, "ok", p->probe->ok);
+    berth_json_put_str(&w, "summary", p->probe->summary);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    if (rc < 0)
+        return rc;
+    return berth_activity_of_environment(db, p->environment, "environment.probed", p->actor,
+                                         berth_buf_str(&buf), err);
+}
+
+static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    struct berth_lease *l = berth_arena_alloc(p->arena, sizeof *l);
+    p->row = NULL;
+    if (!l)
+        return berth_arena_check(p->arena, err);
+    *l = *p->lease;
+    l->failure_reason = p->reason;
+    if (p->nothing_made) {
+        berth_ledger_close(l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE);
+    } else {
+        l->status = BERTH_LEASE_RELEASING;
+        l->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_take(p->b, l, BERTH_DUTY_DESTROY);
+    }
+    bool won;
+    int rc = berth_lease_save(db, l, &won, err);
+    if (rc == BERTH_OK && won && !p->nothing_made)
+        p->row = l;
+    return rc;
+}
+
+/* The probe's own error is what the caller hears; a row that could not be written is swept. */
+static void record_failure(struct probing *p, bool called, const struct berth_error *why)
+{
+    struct berth_error err;
+    p->reason = why->message;
+    p->nothing_made = !called || berth_ledger_made_nothing(why->code);
+    int rc = berth_store_tx(p->b->store, tx_fail, p, &err);
+    if (rc == BERTH_OK && p->row)
+        rc = berth_ledger_settle(p->b, p->arena, &p->row, BERTH_OP_PROBE, p->actor, &err);
+    if (rc < 0)
+        berth_log_line(&p->b->log, BERTH_LOG_ERROR, "failed probe not recorded", "leaseId",
+                       p->id.text, "error", err.message, NULL);
+}
+
+/* A place nobody here can reach is an answer, not an error. */
+static int probe_unserved(struct berth_arena *arena, const struct berth_environment *e,
+                          struct berth_probe *out, struct berth_error *err)
+{
+    auto_json *config = NULL;
+    int rc =
+        berth_json_parse(e->config_json, strlen(e->config_json), BERTH_JSON_OURS, &config, err);
+    if (rc < 0)
+        return rc;
+    const char *provider = berth_json_str(berth_json_get(config, "provider"));
+    const char *plugin = berth_json_str(berth_json_get(config, "pluginKey"));
+    const char *driver = berth_json_str(berth_json_get(config, "driverKey"));
+    out->ok = false;
+    if (e->driver == BERTH_DRIVER_SANDBOX)
+        out->summary = berth_arena_printf(
+            arena, "Sandbox provider \"%s\" requires a running provider plugin.",
+            provider ? provider : "");
+    else if (e->driver == BERTH_DRIVER_PLUGIN)
+        out->summary = berth_arena_printf(
+            arena, "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
+            plugin ? plugin : "", driver ? driver : "");
+    else
+        out->summary = berth_arena_printf(
+            arena, "Environment driver \"%s\" is not registered in the environment runtime yet.",
+            berth_environment_drivers.names[e->driver]);
+    return berth_arena_check(arena, err);
+}
+
+static int call_driver(struct probing *p, struct berth_error *err)
+{
+    const struct berth_environment *e = p->environment;
+    struct berth_call call = berth_ledger_call(p->b, p->arena, 0, -1);
+    struct berth_place_request who = {.lease_id = p->id.text,
+                                      .company_id = e->company_id,
+                                      .environment_id = e->id,
+                                      .config_json = e->config_json};
+    int rc = berth_node_may_act(p->b->node, err);
+    if (rc == BERTH_OK)
+        rc = berth_call_check(&call, err);
+    bool called = rc == BERTH_OK;
+    if (called)
+        rc = berth_driver_probe(p->route, &call, &who, p->probe, err);
+    if (p->lease)
+        BERTH_FAILPOINT(probe_after_place);
+    if (rc < 0 && p->lease)
+        record_failure(p, called, err);
+    return rc;
+}
+
+static int probe_served(struct probing *p, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    if (!berth_route_ledger_only(p->route)) {
+        rc = store_intent(p, err);
+        BERTH_FAILPOINT(probe_after_intent);
+    }
+    return rc < 0 ? rc : call_driver(p, err);
+}
+
+int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
+                            const struct berth_actor *actor, struct berth_probe *out,
+                            struct berth_error *err)
+{
+    *out = (struct berth_probe){0};
+    struct probing p = {.b = b, .arena = arena, .actor = actor, .probe = out,
+                        .id = berth_id_new()};
+    int rc = berth_environment_get(b, arena, id, &p.environment, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(b->node, p.id.text, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_registry_route(b->registry, berth_environment_drivers.names[p.environment->driver],
+                              p.environment->config_json, &p.route, err);
+    if (rc == BERTH_E_UNPROCESSABLE)
+        rc = probe_unserved(arena, p.environment, out, err);
+    else if (rc == BERTH_OK)
+        rc = probe_served(&p, err);
+    if (rc == BERTH_OK) {
+        rc = berth_store_tx(b->store, tx_probed, &p, err);
+        BERTH_FAILPOINT(probe_after_outcome);
+    }
+    berth_node_end(b->node, p.id.text);
+    return rc;
+}
