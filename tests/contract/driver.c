@@ -27,7 +27,15 @@ struct row {
     const char *reused;            /* for one that is parked; NULL: it parks nothing */
     const char *unknown_place;     /* an id of its shape that names nothing */
     bool makes_nothing;            /* no place is ever gone, because none is ever there */
+    void (*hang)(struct scripted *world); /* lets its provider hang; NULL: it never waits */
 };
+
+static void hang_scripted(struct scripted *world)
+{
+    static const enum scripted_op ops[] = {SCRIPTED_ACQUIRE, SCRIPTED_RELEASE, SCRIPTED_DESTROY};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        scripted_set(world, ops[i], (struct scripted_act){.mode = SCRIPTED_HANG});
+}
 
 static const struct row rows[] = {
     {.name = "local", .driver = "local", .config = "{}", .makes_nothing = true},
@@ -49,7 +57,8 @@ static const struct row rows[] = {
      .provider = "scripted",
      .config = "{\"provider\":\"scripted\",\"reuseLease\":false}",
      .reused = "{\"provider\":\"scripted\",\"reuseLease\":true}",
-     .unknown_place = "scripted://" UNKNOWN_LEASE},
+     .unknown_place = "scripted://" UNKNOWN_LEASE,
+     .hang = hang_scripted},
 };
 
 /* One driver under test, with nothing behind it. */
@@ -392,6 +401,47 @@ static void readable_cancel_fd_cancels(void **state)
     assert_all_refuse(*state, cancelled(*state), BERTH_E_CANCELLED);
 }
 
+/* Past the wrappers, which would refuse a call that is late before it begins: the driver itself
+ * must come back, whatever its provider does, and a driver that never waits may also succeed. */
+static void assert_comes_back(struct bench *bench, struct berth_call call, int code)
+{
+    struct berth_driver *d = bench->route->implementation;
+    struct berth_place held = acquire(bench, OTHER_LEASE, bench->row->config), out = {0};
+    struct berth_place_request who = request_of(LEASE, bench->row->config);
+    struct berth_place_request holder = request_of(OTHER_LEASE, bench->row->config);
+    if (bench->row->hang)
+        bench->row->hang(bench->world);
+    (void)alarm(60); /* or the program is killed */
+    int acquired = d->ops->acquire(d, &call, &who, &out, &bench->err);
+    int released = d->ops->release(d, &call, &holder, &held, &bench->err);
+    int destroyed = d->ops->destroy(d, &call, &holder, &held, &bench->err);
+    (void)alarm(0);
+    if (bench->row->hang) {
+        assert_int_equal(acquired, code);
+        assert_int_equal(released, code);
+        assert_int_equal(destroyed, code);
+        assert_int_equal(bench->err.code, code);
+    } else {
+        assert_true(acquired == BERTH_OK || acquired == code);
+        assert_true(released == BERTH_OK || released == code);
+        assert_true(destroyed == BERTH_OK || destroyed == code);
+    }
+    scripted_go_on(bench->world);
+}
+
+static void driver_keeps_the_deadline(void **state)
+{
+    struct bench *bench = *state;
+    struct berth_call call = no_limit(bench);
+    call.deadline_ms = berth_time_mono_ms() + 20;
+    assert_comes_back(bench, call, BERTH_E_TIMEOUT);
+}
+
+static void driver_hears_the_cancel(void **state)
+{
+    assert_comes_back(*state, cancelled(*state), BERTH_E_CANCELLED);
+}
+
 /* The same for the calls that hold no place of a lease's. */
 static void late_probe_and_realize_do_not_begin(void **state)
 {
@@ -509,6 +559,8 @@ static const struct {
     CLAUSE(resume_of_a_gone_place_is_an_answer, ANY),
     CLAUSE(passed_deadline_is_a_timeout, ANY),
     CLAUSE(readable_cancel_fd_cancels, ANY),
+    CLAUSE(driver_keeps_the_deadline, ANY),
+    CLAUSE(driver_hears_the_cancel, ANY),
     CLAUSE(late_probe_and_realize_do_not_begin, ANY),
     CLAUSE(cancel_fd_that_stays_silent_changes_nothing, ANY),
     CLAUSE(probe_leaves_nothing_behind, ANY),

@@ -1217,9 +1217,42 @@ static void unreadable_run_is_quarantined(void **state)
     check_invariants(f);
 }
 
+/* Rows as the reference writes them: no captured config and no fingerprint, only metadata. */
+static void rows_of_others_are_claimed_and_cleaned_up(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = make_environment(
+        f, BERTH_DRIVER_SANDBOX,
+        "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"a\"}");
+    struct berth_lease *lease = take_lease(f, e, make_run(f));
+    (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+    run_sql(f, "UPDATE leases SET config = NULL, fingerprint = NULL", NULL);
+
+    /* Another template does not match, the same one does. */
+    struct berth_environment *other = make_environment(
+        f, BERTH_DRIVER_SANDBOX,
+        "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"b\"}");
+    run_sql(f, "UPDATE leases SET environment_id = $1", other->id);
+    struct berth_lease *fresh = take_lease(f, other, make_run(f));
+    assert_string_not_equal(fresh->provider_lease_id, lease->provider_lease_id);
+    (void)give_lease(f, fresh, BERTH_LEASE_FAILED);
+    run_sql(f, "UPDATE leases SET environment_id = $1 WHERE config IS NULL", e->id);
+    struct berth_lease *claimed = take_lease(f, e, make_run(f));
+    assert_string_equal(claimed->provider_lease_id, lease->provider_lease_id);
+    (void)give_lease(f, claimed, BERTH_LEASE_RELEASED);
+
+    /* Parked under a row without config, then idle for too long: the sweep still ends it. */
+    run_sql(f, "UPDATE leases SET config = NULL, fingerprint = NULL", NULL);
+    berth_time_shift(INT64_C(25) * 3600 * 1000, 0);
+    assert_int_equal(sweep(f).unparked, 1);
+    assert_int_equal(inventory_count(f->inventory), 0);
+    check_invariants(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(rows_of_others_are_claimed_and_cleaned_up),
         TEST_ON_BOTH(environment_is_created_and_shown),
         TEST_ON_BOTH(bad_configs_are_refused_with_all_that_is_wrong),
         TEST_ON_BOTH(lists_are_filtered_and_ordered),

@@ -22,7 +22,7 @@
 
 #define WORKERS 8
 #define CYCLES_DEFAULT 500
-#define KILLS_MAX 60
+#define CYCLES_A_KILL 8 /* about so many cycles of a worker for each kill of any */
 #define REPORT_FD 3
 #define VIOLATED 4
 
@@ -236,7 +236,7 @@ static void never_two_leases_on_one_place(void **state)
                 hear(w);
             running += w->running;
         }
-        if (kills < KILLS_MAX && running && rand_r(&seed) % 3 == 0) {
+        if (kills < cycles / CYCLES_A_KILL && running && rand_r(&seed) % 3 == 0) {
             struct worker *victim = &workers[rand_r(&seed) % WORKERS];
             if (victim->running && victim->node[0]) {
                 (void)kill(victim->pid, SIGKILL);

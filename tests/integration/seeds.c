@@ -128,16 +128,16 @@ static void P1_fake_is_the_only_builtin_provider(void **state)
     berth_registry_free(registry);
 }
 
-/* The helper that knows built-in providers only has no other way in than the route. */
 static void P2_other_providers_are_not_builtin(void **state)
 {
     struct fixture *f = *state;
     const struct berth_route *route = NULL;
-    assert_fails(f, BERTH_E_UNPROCESSABLE,
-                 "Sandbox provider \"fake-plugin\" is not registered as a built-in provider",
-                 berth_registry_route(f->b->registry, "sandbox", "{\"provider\":\"fake-plugin\"}",
-                                      &route, &f->err));
+    assert_int_equal(berth_registry_builtin(f->b->registry, "fake-plugin", &route, &f->err),
+                     BERTH_E_UNPROCESSABLE);
+    assert_string_equal(f->err.message, "Sandbox provider \"fake-plugin\" is not registered as a "
+                                        "built-in provider.");
     assert_null(route);
+    assert_ok(f, berth_registry_builtin(f->b->registry, "fake", &route, &f->err));
 
     struct berth_environment *e =
         make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"fake-plugin\"}");
