@@ -17,7 +17,10 @@ struct berth_arena {
     bool failed;
 };
 
-#define BERTH_ARENA_INIT {0}
+#define BERTH_ARENA_INIT                                                                           \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 void *berth_arena_alloc(struct berth_arena *arena, size_t size); /* zeroed, aligned for anything */
 char *berth_arena_copy(struct berth_arena *arena, const char *text, size_t len); /* adds a NUL */

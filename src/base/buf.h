@@ -16,7 +16,10 @@ struct berth_buf {
     bool too_long; /* failed because of `max`, not of memory */
 };
 
-#define BERTH_BUF_INIT(limit) {.max = (limit)}
+#define BERTH_BUF_INIT(limit)                                                                      \
+    {                                                                                              \
+        .max = (limit)                                                                             \
+    }
 
 void berth_buf_append(struct berth_buf *buf, const void *bytes, size_t len);
 void berth_buf_puts(struct berth_buf *buf, const char *text);

@@ -49,7 +49,7 @@ enum berth_failpoint {
 #define X(name) BERTH_FP_##name,
     BERTH_FAILPOINT_MAP(X)
 #undef X
-    BERTH_FP_COUNT
+        BERTH_FP_COUNT
 };
 
 const char *berth_failpoint_name(enum berth_failpoint point);

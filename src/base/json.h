@@ -79,12 +79,15 @@ struct berth_json_writer {
     struct berth_buf *buf;
     bool comma;
 };
-void berth_json_open(struct berth_json_writer *w, char bracket);                        /* { or [ */
+void berth_json_open(struct berth_json_writer *w, char bracket); /* { or [ */
 void berth_json_open_in(struct berth_json_writer *w, const char *key, char bracket);
-void berth_json_close(struct berth_json_writer *w, char bracket);                       /* } or ] */
-void berth_json_put_str(struct berth_json_writer *w, const char *key, const char *text); /* NULL: null */
+void berth_json_close(struct berth_json_writer *w, char bracket); /* } or ] */
+void berth_json_put_str(struct berth_json_writer *w, const char *key,
+                        const char *text); /* NULL: null */
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number);
 void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag);
-void berth_json_put_time(struct berth_json_writer *w, const char *key, int64_t wall_ms); /* 0: null */
-void berth_json_put_raw(struct berth_json_writer *w, const char *key, const char *json); /* NULL: null */
+void berth_json_put_time(struct berth_json_writer *w, const char *key,
+                         int64_t wall_ms); /* 0: null */
+void berth_json_put_raw(struct berth_json_writer *w, const char *key,
+                        const char *json); /* NULL: null */
 #endif

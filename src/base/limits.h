@@ -20,9 +20,11 @@
 #define BERTH_TTL_MS_MAX (INT64_C(366) * 24 * 60 * 60 * 1000)
 
 #define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
-#define BERTH_STORE_POOL_DEFAULT 16   /* connections of one process: PostgreSQL's, SQLite's readers */
+#define BERTH_STORE_POOL_DEFAULT 16   /* connections: PostgreSQL's, or SQLite's readers */
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 
 #define BERTH_POOL_THREADS_MAX 16
+#define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */
+#define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider that are swept at once */
 #endif

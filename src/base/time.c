@@ -89,9 +89,8 @@ static bool looks_like(const char *text, const char *pattern)
 bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
 {
     struct tm tm = {0};
-    const char *p = looks_like(text, "0000-00-00T00:00:00")
-                        ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm)
-                        : NULL;
+    const char *p =
+        looks_like(text, "0000-00-00T00:00:00") ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
     if (!p || tm.tm_sec > 59)
         return false;
     int64_t ms = 0;

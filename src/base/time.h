@@ -10,7 +10,8 @@
 #include <berth/error.h>
 
 int64_t berth_time_wall_ms(void); /* since 1970; for what is stored and shown */
-int64_t berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; for deadlines */
+int64_t
+berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; for deadlines */
 
 /* For tests: moves each clock by so much, for the whole process, and wakes who waits for one. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);
@@ -41,7 +42,8 @@ struct berth_deadlines {
 
 int berth_deadlines_add(struct berth_deadlines *all, struct berth_deadline *d,
                         struct berth_error *err);
-void berth_deadlines_remove(struct berth_deadlines *all, struct berth_deadline *d); /* twice: fine */
+void berth_deadlines_remove(struct berth_deadlines *all,
+                            struct berth_deadline *d);                           /* twice: fine */
 struct berth_deadline *berth_deadlines_first(const struct berth_deadlines *all); /* or NULL */
 /* Takes out the first one that is due, or NULL. */
 struct berth_deadline *berth_deadlines_pop_due(struct berth_deadlines *all, int64_t now_ms);

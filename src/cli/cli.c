@@ -47,8 +47,8 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 static void help(const struct cli *cli)
 {
     char name[64];
-    (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name), cli->command->arguments,
-                 cli->command->summary);
+    (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name),
+                 cli->command->arguments, cli->command->summary);
     (void)puts("Everywhere: --store ADDRESS (or BERTH_STORE), --json, --quiet, --help");
 }
 
@@ -85,8 +85,8 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
                                         {"help", no_argument, NULL, 0}};
     int count = GLOBALS;
     for (const struct cli_option *o = options; o && o->name; o++)
-        table[count++] = (struct option){
-            .name = o->name, .has_arg = o->flag ? no_argument : required_argument};
+        table[count++] =
+            (struct option){.name = o->name, .has_arg = o->flag ? no_argument : required_argument};
     opterr = 0;
     optind = 1;
     for (;;) {
@@ -169,8 +169,9 @@ static int default_store(struct cli *cli)
     else if (home)
         cli->store = berth_arena_printf(&cli->arena, "sqlite:%s/.local/share/berth/berth.db", home);
     else
-        return berth_fail(&cli->err, BERTH_E_INVALID,
-                          "There is no home directory to keep the store in: name one with --store.");
+        return berth_fail(
+            &cli->err, BERTH_E_INVALID,
+            "There is no home directory to keep the store in: name one with --store.");
     return berth_arena_check(&cli->arena, &cli->err);
 }
 
@@ -205,8 +206,7 @@ int cli_connect(struct cli *cli)
         return cli_fail(cli);
     const struct passwd *user = getpwuid(getuid());
     cli->actor = (struct berth_actor){
-        .type = "user",
-        .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
+        .type = "user", .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = cli->store;
     if (!cli->quiet)
@@ -291,8 +291,8 @@ const char *cli_when(struct cli *cli, int64_t wall_ms)
     int64_t s = (away < 0 ? -away : away) / 1000;
     const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
     int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
-    const char *text = berth_arena_printf(&cli->arena, away < 0 ? "%lld%s ago" : "in %lld%s",
-                                          (long long)n, unit);
+    const char *text =
+        berth_arena_printf(&cli->arena, away < 0 ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
     return text ? text : "?";
 }
 

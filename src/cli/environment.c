@@ -109,8 +109,8 @@ static int fill(struct cli *cli, struct form *form, struct berth_environment_inp
 }
 
 #define FORM_OPTIONS(form)                                                                         \
-    {"description", &(form).description}, {"driver", &(form).driver},                              \
-        {"status", &(form).status}, {"config", &(form).config}, {"metadata", &(form).metadata},    \
+    {"description", &(form).description}, {"driver", &(form).driver}, {"status", &(form).status},  \
+        {"config", &(form).config}, {"metadata", &(form).metadata},                                \
     {                                                                                              \
         "set", .texts = &(form).set                                                                \
     }
@@ -148,8 +148,8 @@ static int update(struct cli *cli, int argc, char **argv)
         return status;
     struct berth_environment *e;
     if (cli_find_environment(cli, argv[0], &e) < 0 ||
-        berth_environment_update(cli->b, &cli->arena, e->id, &input, &cli->issues, &e,
-                                 &cli->err) < 0)
+        berth_environment_update(cli->b, &cli->arena, e->id, &input, &cli->issues, &e, &cli->err) <
+            0)
         return cli_fail(cli);
     return show(cli, e);
 }

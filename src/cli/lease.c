@@ -32,7 +32,8 @@ static int show(struct cli *cli, const struct berth_lease *l)
             berth_buf_printf(&buf, "\nreason       %s", l->failure_reason);
         if (l->cleanup)
             berth_buf_printf(&buf, "\nclean-up     %s%s%s", berth_lease_cleanups.names[l->cleanup],
-                             l->cleanup_error ? ": " : "", l->cleanup_error ? l->cleanup_error : "");
+                             l->cleanup_error ? ": " : "",
+                             l->cleanup_error ? l->cleanup_error : "");
     }
     return cli_print(cli, &buf);
 }
@@ -75,8 +76,7 @@ static int release(struct cli *cli, int argc, char **argv)
 {
     struct berth_release_request request = {.status = BERTH_LEASE_RELEASED};
     const char *as = NULL;
-    const struct cli_option options[] = {{"status", &as}, {"reason", &request.reason},
-                                         {0}};
+    const struct cli_option options[] = {{"status", &as}, {"reason", &request.reason}, {0}};
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     if (as && strcmp(as, "failed") == 0)
@@ -151,8 +151,8 @@ static int print_json_list(struct cli *cli, const struct berth_list *list)
 
 static int print_table(struct cli *cli, const struct berth_list *list)
 {
-    static const char *const heading[] = {"ID",    "ENVIRONMENT", "STATUS", "PLACE",
-                                          "CLEAN-UP", "USED",      "EXPIRES"};
+    static const char *const heading[] = {"ID",       "ENVIRONMENT", "STATUS", "PLACE",
+                                          "CLEAN-UP", "USED",        "EXPIRES"};
     struct berth_list rows = {0};
     for (int i = 0; i < list->count; i++) {
         const struct berth_lease *l = list->items[i];
@@ -178,7 +178,7 @@ static int list(struct cli *cli, int argc, char **argv)
     bool all = false;
     const struct cli_option options[] = {{"env", &environment}, {"run", &run},
                                          {"status", &as},       {"limit", &limit},
-                                         {"all", .flag = &all},         {0}};
+                                         {"all", .flag = &all}, {0}};
     if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
         return CLI_USAGE;
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;

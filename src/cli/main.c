@@ -20,9 +20,10 @@ static void overview(FILE *out, const char *noun)
             if (!noun || strcmp(c->noun, noun) == 0)
                 (void)fprintf(out, "  berth %-20s %s\n", cli_command_name(c, name), c->summary);
         }
-    (void)fputs("\nberth COMMAND --help says more. --store ADDRESS or BERTH_STORE names the store:\n"
-                "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE.\n",
-                out);
+    (void)fputs(
+        "\nberth COMMAND --help says more. --store ADDRESS or BERTH_STORE names the store:\n"
+        "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE.\n",
+        out);
 }
 
 static bool knows_noun(const char *noun)

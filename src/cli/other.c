@@ -68,8 +68,18 @@ static int activity(struct cli *cli, int argc, char **argv)
 
 /* X(field): the report's numbers, by the names they have everywhere. */
 #define REPORT_FIELDS(X)                                                                           \
-    X(released) X(expired) X(adopted) X(unparked) X(cleaned) X(found) X(foreign) X(deleted)        \
-        X(quarantined) X(failed) X(owed) X(unfinished)
+    X(released)                                                                                    \
+    X(expired)                                                                                     \
+    X(adopted)                                                                                     \
+    X(unparked)                                                                                    \
+    X(cleaned)                                                                                     \
+    X(found)                                                                                       \
+    X(foreign)                                                                                     \
+    X(deleted)                                                                                     \
+    X(quarantined)                                                                                 \
+    X(failed)                                                                                      \
+    X(owed)                                                                                        \
+    X(unfinished)
 
 static int print_report(struct cli *cli, const struct berth_sweep_report *r)
 {

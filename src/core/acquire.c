@@ -12,6 +12,7 @@
 #include "core/lease.h"
 #include "core/node.h"
 #include "core/reuse.h"
+#include "core/sweep.h"
 #include "store/run.h"
 #include "store/store.h"
 
@@ -30,7 +31,7 @@ struct acquisition {
     bool sole;
     bool called; /* the provider was told: a place may exist */
     bool won, in_use;
-    bool stored_outcome; /* the row says what came of it */
+    bool stored_outcome;        /* the row says what came of it */
     struct berth_lease *stored; /* the row after the outcome */
     int64_t version;            /* of the row after a claim was dropped */
     struct berth_place place;
@@ -114,22 +115,22 @@ static int new_row(struct acquisition *a, const struct berth_json *config, struc
     const struct berth_environment *e = a->environment;
     const struct berth_lease_request *r = a->request;
     int64_t now = berth_time_wall_ms();
-    int64_t ttl = r->ttl_ms       ? r->ttl_ms
-                  : r->run_id     ? a->b->settings.run_lease_ttl_ms
-                                  : a->b->settings.lease_ttl_ms;
+    int64_t ttl = r->ttl_ms   ? r->ttl_ms
+                  : r->run_id ? a->b->settings.run_lease_ttl_ms
+                              : a->b->settings.lease_ttl_ms;
     struct berth_lease *l = berth_arena_alloc(a->arena, sizeof *l);
     if (!l)
         return berth_arena_check(a->arena, err);
     *l = (struct berth_lease){
-        .id = a->id.text,
+        .id = berth_arena_strdup(a->arena, a->id.text),
         .company_id = e->company_id,
         .environment_id = e->id,
-        .execution_workspace_id = r->execution_workspace_id,
-        .issue_id = r->issue_id,
-        .heartbeat_run_id = r->run_id,
+        .execution_workspace_id = berth_arena_strdup(a->arena, r->execution_workspace_id),
+        .issue_id = berth_arena_strdup(a->arena, r->issue_id),
+        .heartbeat_run_id = berth_arena_strdup(a->arena, r->run_id),
         .status = BERTH_LEASE_ACQUIRING,
         .policy = policy_of(a, config),
-        .provider = berth_route_provider(a->route),
+        .provider = berth_arena_strdup(a->arena, berth_route_provider(a->route)),
         .acquired_at_ms = now,
         .last_used_at_ms = now,
         .expires_at_ms = now + ttl,
@@ -144,7 +145,8 @@ static int new_row(struct acquisition *a, const struct berth_json *config, struc
         .due_at_ms = now,
     };
     a->lease = l;
-    return set_metadata(a, config, NULL, err);
+    int rc = berth_arena_check(a->arena, err);
+    return rc < 0 ? rc : set_metadata(a, config, NULL, err);
 }
 
 /* Takes over a parked place that fits, in this transaction: the old row answers for it no more.
@@ -230,17 +232,12 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
 
 /* --- outcome --- */
 
-static bool is_usable(const char *place_id)
-{
-    return *place_id && strlen(place_id) <= BERTH_PLACE_ID_BYTES_MAX && berth_utf8_valid(place_id);
-}
-
 /* What a provider answers is checked before it is believed. */
 static int check_place(struct acquisition *a, struct berth_json **words, struct berth_error *err)
 {
     struct berth_place *p = &a->place;
     const char *provider = berth_route_provider(a->route);
-    if (!p->id || !is_usable(p->id)) {
+    if (!p->id || !berth_ledger_is_usable(p->id)) {
         p->id = NULL;
         return berth_fail(err, BERTH_E_UPSTREAM, "Provider \"%s\" answered without a usable id.",
                           provider);
@@ -263,8 +260,8 @@ static int adopt_place(struct acquisition *a, struct berth_error *err)
     auto_json *words = NULL, *config = NULL;
     int rc = check_place(a, &words, err);
     if (rc == BERTH_OK)
-        rc = berth_json_parse(a->lease->config_json, strlen(a->lease->config_json),
-                              BERTH_JSON_OURS, &config, err);
+        rc = berth_json_parse(a->lease->config_json, strlen(a->lease->config_json), BERTH_JSON_OURS,
+                              &config, err);
     if (rc == BERTH_OK)
         rc = set_metadata(a, config, words, err);
     if (rc < 0)
@@ -293,8 +290,8 @@ static int tx_activate(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct acquisition *a = ctx;
     struct berth_lease l = *a->lease;
-    int rc = berth_lease_place_holder(db, l.environment_id, l.provider_lease_id, l.id, &a->in_use,
-                                      err);
+    int rc =
+        berth_lease_place_holder(db, l.environment_id, l.provider_lease_id, l.id, &a->in_use, err);
     if (rc < 0)
         return rc;
     if (a->in_use)
@@ -387,7 +384,9 @@ static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
  * and the row waits for the sweep. */
 static void record_failure(struct acquisition *a, const struct berth_error *why)
 {
-    struct failure f = {.a = a, .nothing_made = (!a->called || berth_ledger_made_nothing(why->code)) && !a->place.id};
+    struct failure f = {.a = a,
+                        .nothing_made =
+                            (!a->called || berth_ledger_made_nothing(why->code)) && !a->place.id};
     struct berth_error err;
     (void)snprintf(f.reason, sizeof f.reason, "%.*s", BERTH_REASON_BYTES_MAX, why->message);
     berth_utf8_mend(f.reason);
@@ -395,6 +394,8 @@ static void record_failure(struct acquisition *a, const struct berth_error *why)
     BERTH_FAILPOINT(acquire_failed_after_intent);
     if (rc == BERTH_OK && f.row)
         rc = berth_ledger_settle(a->b, a->arena, &f.row, BERTH_OP_ACQUIRE, a->request->actor, &err);
+    if (rc < 0)
+        berth_sweep_soon(a->b);
     if (rc < 0)
         berth_log_line(&a->b->log, BERTH_LOG_ERROR, "failed acquire not recorded", "leaseId",
                        a->id.text, "error", err.message, NULL);
@@ -449,7 +450,7 @@ static int resume_place(struct acquisition *a, struct berth_call *call,
     struct berth_error trouble;
     int rc = berth_driver_resume(a->route, call, who, &parked, &a->place, &trouble);
     BERTH_FAILPOINT(resume_after_place);
-    if (rc == BERTH_OK && a->place.id && !is_usable(a->place.id))
+    if (rc == BERTH_OK && a->place.id && !berth_ledger_is_usable(a->place.id))
         rc = berth_fail(&trouble, BERTH_E_UPSTREAM, "It answered without a usable id.");
     if (rc == BERTH_OK && a->place.id) {
         *resumed = true;
@@ -488,6 +489,8 @@ static int make_place(struct acquisition *a, struct berth_error *err)
     bool resumed = false;
     if (rc == BERTH_OK && a->parked_id)
         rc = resume_place(a, &call, &who, &resumed, err);
+    if (rc == BERTH_OK && !resumed && a->parked_id)
+        rc = berth_node_may_act(a->b->node, err); /* the resume may have taken long */
     if (rc < 0 || resumed)
         return rc;
     rc = berth_driver_acquire(a->route, &call, &who, &a->place, err);
@@ -542,13 +545,10 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     a.environment_id = environment_id.text;
     rc = acquire(&a, err);
     berth_node_end(b->node, a.id.text);
+    if (rc == BERTH_E_UNAVAILABLE)
+        berth_sweep_soon(b); /* the intent may be stored all the same */
     if (rc < 0)
         return berth_wrap(err, "acquire %s", request->environment_id);
-    /* Texts of this stack frame and of the request become the arena's. */
-    a.lease->id = berth_arena_strdup(arena, a.lease->id);
-    a.lease->heartbeat_run_id = berth_arena_strdup(arena, a.lease->heartbeat_run_id);
-    a.lease->issue_id = berth_arena_strdup(arena, a.lease->issue_id);
-    a.lease->execution_workspace_id = berth_arena_strdup(arena, a.lease->execution_workspace_id);
     *out = a.lease;
-    return berth_arena_check(arena, err);
+    return BERTH_OK;
 }

@@ -64,7 +64,7 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
     if (rc == BERTH_OK)
-        rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->providers, err);
+        rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
     if (rc == BERTH_OK)
         rc = berth_store_open(berth_builtins.databases, options->store, &b->store, err);
     if (rc == BERTH_OK)
@@ -101,8 +101,13 @@ void berth_close(struct berth *b)
         return;
     if (b->closing_fd >= 0)
         (void)eventfd_write(b->closing_fd, 1);
+    pthread_mutex_lock(&b->sweeping_lock);
+    b->closing = true;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    /* Timers first: they may still use the providers' threads, which set no more of them. The next
+     * heartbeat goes with them. */
+    berth_pool_free(b->pool);
     berth_pool_free(b->providers);
-    berth_pool_free(b->pool); /* before the node: the next heartbeat is dropped with it */
     berth_node_close(b->node);
     berth_store_close(b->store);
     berth_registry_free(b->registry);

@@ -20,13 +20,14 @@ struct berth_database;
 
 /* What is not said otherwise, in milliseconds. */
 struct berth_settings {
-    int64_t lease_ttl_ms;       /* of a lease without a run */
-    int64_t run_lease_ttl_ms;   /* of a lease with one: its run's end comes first */
-    int64_t idle_ttl_ms;        /* of a parked place; the config's idleTtlMs wins */
-    int64_t retain_ttl_ms;      /* of a place kept after a failure */
-    int64_t call_timeout_ms;    /* of one call to a driver, when the config sets none */
-    int64_t node_lapse_ms;      /* without a heartbeat for so long, a node counts as dead */
-    int64_t cleanup_retry_ms;   /* before the first retry of a failed clean-up; doubles */
+    int64_t lease_ttl_ms;     /* of a lease without a run */
+    int64_t run_lease_ttl_ms; /* of a lease with one: its run's end comes first */
+    int64_t idle_ttl_ms;      /* of a parked place; the config's idleTtlMs wins */
+    int64_t retain_ttl_ms;    /* of a place kept after a failure */
+    int64_t call_timeout_ms;  /* of one call to a driver, when the config sets none */
+    int64_t node_lapse_ms;    /* without a heartbeat for so long, a node counts as dead */
+    int64_t self_sweep_ms;    /* after a store error in the middle of something; 0: never */
+    int64_t cleanup_retry_ms; /* before the first retry of a failed clean-up; doubles */
     int64_t cleanup_retry_max_ms;
 };
 #define BERTH_SETTINGS_INIT                                                                        \
@@ -34,7 +35,8 @@ struct berth_settings {
         .lease_ttl_ms = INT64_C(86400000), .run_lease_ttl_ms = INT64_C(604800000),                 \
         .idle_ttl_ms = INT64_C(86400000), .retain_ttl_ms = INT64_C(86400000),                      \
         .call_timeout_ms = INT64_C(300000), .node_lapse_ms = INT64_C(30000),                       \
-        .cleanup_retry_ms = INT64_C(5000), .cleanup_retry_max_ms = INT64_C(3600000)                \
+        .self_sweep_ms = INT64_C(5000), .cleanup_retry_ms = INT64_C(5000),                         \
+        .cleanup_retry_max_ms = INT64_C(3600000)                                                   \
     }
 
 /* Safe to share between threads. */
@@ -47,9 +49,12 @@ struct berth {
     struct berth_log log;
     struct berth_settings settings;
     pthread_mutex_t sweeping_lock;
-    struct berth_map sweeping; /* ids of environments that a sweep is at work on */
+    struct berth_map sweeping; /* environments that a sweep is at work on; jobs per provider */
+    _Atomic unsigned sweeps;   /* passes so far */
+    bool sweep_set;            /* one is to come by itself */
+    bool closing;              /* none is, any more */
     char *company_id;          /* of the company `default` */
-    int closing_fd;   /* readable when the runtime closes: the cancel_fd of its own calls */
+    int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */
 };
 
 struct berth_options {
@@ -58,7 +63,10 @@ struct berth_options {
     struct berth_settings settings;
     struct berth_log log;
 };
-#define BERTH_OPTIONS_INIT {.settings = BERTH_SETTINGS_INIT}
+#define BERTH_OPTIONS_INIT                                                                         \
+    {                                                                                              \
+        .settings = BERTH_SETTINGS_INIT                                                            \
+    }
 
 int berth_open(const struct berth_options *options, struct berth **out, struct berth_error *err);
 void berth_close(struct berth *b); /* NULL is fine */

@@ -53,8 +53,7 @@ static const char *text_at(struct form *f, const char *key)
     if (!value)
         return NULL;
     if (!berth_json_is(value, BERTH_JSON_STRING)) {
-        berth_issues_add(f->issues, key, "%s: expected string, received %s", key,
-                         type_name(value));
+        berth_issues_add(f->issues, key, "%s: expected string, received %s", key, type_name(value));
         return "";
     }
     const char *text = trimmed(f->arena, berth_json_str(value));
@@ -78,8 +77,7 @@ static const char *required_text(struct form *f, const char *key, const char *me
 static void optional_text(struct form *f, const char *key)
 {
     const struct berth_json *value = berth_json_get(f->in, key);
-    const char *text =
-        berth_json_type(value) == BERTH_JSON_NULL ? NULL : text_at(f, key);
+    const char *text = berth_json_type(value) == BERTH_JSON_NULL ? NULL : text_at(f, key);
     put(f, key, berth_json_new_str(text && *text ? text : NULL));
 }
 
@@ -125,8 +123,7 @@ static bool integer(struct form *f, const char *key, int64_t min, int64_t max, i
     const struct berth_json *value = berth_json_get(f->in, key);
     double number;
     if (!as_number(value, &number) || isnan(number)) {
-        berth_issues_add(f->issues, key, "%s: expected number, received %s", key,
-                         type_name(value));
+        berth_issues_add(f->issues, key, "%s: expected number, received %s", key, type_name(value));
         return false;
     }
     if (number != trunc(number) || number < (double)min || number > (double)max) {
@@ -141,8 +138,7 @@ static bool integer(struct form *f, const char *key, int64_t min, int64_t max, i
 static void refuse_unknown(struct form *f, const struct berth_json *object, const char *prefix,
                            const char *const *known)
 {
-    berth_json_each(object, iter)
-    {
+    berth_json_each (object, iter) {
         const char *key = berth_json_iter_key(iter);
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0)
@@ -156,15 +152,17 @@ static void refuse_unknown(struct form *f, const struct berth_json *object, cons
 
 static void local_form(struct form *f)
 {
-    berth_json_each(f->in, iter)
+    berth_json_each (f->in, iter)
         put(f, berth_json_iter_key(iter), berth_json_copy(berth_json_iter_value(iter)));
 }
 
 /* --- ssh --- */
 
-static const char *const ssh_keys[] = {
-    "host",       "port",       "username", "remoteWorkspacePath", "privateKey", "privateKeySecretRef",
-    "knownHosts", "strictHostKeyChecking", NULL};
+static const char *const ssh_keys[] = {"host",       "port",
+                                       "username",   "remoteWorkspacePath",
+                                       "privateKey", "privateKeySecretRef",
+                                       "knownHosts", "strictHostKeyChecking",
+                                       NULL};
 
 /* A version is "latest" or a positive integer. */
 static struct berth_json *secret_version(struct form *f, const struct berth_json *version)
@@ -277,7 +275,7 @@ static void fake_form(struct form *f)
 
 static void provider_form(struct form *f, const char *provider)
 {
-    berth_json_each(f->in, iter)
+    berth_json_each (f->in, iter)
         put(f, berth_json_iter_key(iter), berth_json_copy(berth_json_iter_value(iter)));
     put(f, "provider", berth_json_new_str(provider));
     if (!*provider)
@@ -313,8 +311,7 @@ static void plugin_form(struct form *f)
 {
     static const char *const known[] = {"pluginKey", "driverKey", "driverConfig", NULL};
     (void)required_text(f, "pluginKey", "Plugin environments require a plugin key.");
-    const char *driver =
-        required_text(f, "driverKey", "Plugin environments require a driver key.");
+    const char *driver = required_text(f, "driverKey", "Plugin environments require a driver key.");
     if (driver && !key_shape(driver))
         berth_issues_add(f->issues, "driverKey",
                          "Environment driver key must start with a lowercase alphanumeric and "
@@ -418,9 +415,8 @@ int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_d
                              const char *canonical_config, const char **out,
                              struct berth_error *err)
 {
-    const char *text =
-        berth_arena_printf(arena, "%s\n%s", berth_environment_drivers.names[driver],
-                           canonical_config);
+    const char *text = berth_arena_printf(arena, "%s\n%s", berth_environment_drivers.names[driver],
+                                          canonical_config);
     char hex[BERTH_SHA256_HEX_SIZE];
     if (!text)
         return berth_arena_check(arena, err);

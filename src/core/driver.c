@@ -45,6 +45,8 @@ int berth_registry_add(struct berth_registry *registry, const char *driver, cons
                        struct berth_driver *implementation, struct berth_error *err)
 {
     char *driver_copy = strdup(driver), *provider_copy = provider ? strdup(provider) : NULL;
+    /* What release parks, only destroy can end. */
+    assert(implementation->ops->destroy || !implementation->ops->resume);
     bool full = registry->count == ROUTES_MAX;
     if (!driver_copy || (provider && !provider_copy) || full) {
         free(driver_copy);
@@ -97,7 +99,8 @@ int berth_registry_builtin(const struct berth_registry *registry, const char *pr
     if (*out)
         return BERTH_OK;
     return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                      "Sandbox provider \"%s\" is not registered as a built-in provider.", provider);
+                      "Sandbox provider \"%s\" is not registered as a built-in provider.",
+                      provider);
 }
 
 static bool serves(const struct berth_registry *registry, const char *driver)
@@ -188,8 +191,8 @@ int berth_driver_validate(const struct berth_route *route, struct berth_call *ca
     *normalised = config_json;
     if (!d->ops->validate)
         return BERTH_OK;
-    return wrap(route, "validate",
-                d->ops->validate(d, call, config_json, issues, normalised, err), err);
+    return wrap(route, "validate", d->ops->validate(d, call, config_json, issues, normalised, err),
+                err);
 }
 
 int berth_driver_probe(const struct berth_route *route, struct berth_call *call,

@@ -289,7 +289,8 @@ int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
             return BERTH_OK;
         }
         auto_json *metadata = berth_json_new_object();
-        if (!metadata || !berth_json_set(metadata, "managedByPaperclip", berth_json_new_bool(true)) ||
+        if (!metadata ||
+            !berth_json_set(metadata, "managedByPaperclip", berth_json_new_bool(true)) ||
             !berth_json_set(metadata, "defaultForCompany", berth_json_new_bool(true)))
             return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
         struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
@@ -322,8 +323,7 @@ static int next_config(const struct change *c, struct berth_json **out, struct b
     if (rc < 0)
         return rc;
     if (in->fields & BERTH_FIELD_CONFIG)
-        berth_json_each(in->config, iter)
-        {
+        berth_json_each (in->config, iter) {
             if (!berth_json_set(base, berth_json_iter_key(iter),
                                 berth_json_copy(berth_json_iter_value(iter)))) {
                 berth_json_free(base);
@@ -367,8 +367,7 @@ static int update_details(struct change *c, struct berth_error *err)
     }
     if (in->fields & BERTH_FIELD_METADATA) {
         berth_json_put_bool(&w, "metadataChanged", true);
-        berth_json_put_int(&w, "metadataTopLevelKeyCount",
-                           (int64_t)berth_json_count(in->metadata));
+        berth_json_put_int(&w, "metadataTopLevelKeyCount", (int64_t)berth_json_count(in->metadata));
     }
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "Activity details", err);
@@ -499,10 +498,11 @@ static int refuse_in_use(const struct deletion *d, struct berth_error *err)
                           "with --drain.",
                           d->environment->name, open, open == 1 ? "" : "s");
     if (owing && !d->drain)
-        return berth_fail(err, BERTH_E_CONFLICT,
-                          "Environment \"%s\" owes the clean-up of %d place%s: run \"berth sweep\", "
-                          "or delete with --drain.",
-                          d->environment->name, owing, owing == 1 ? "" : "s");
+        return berth_fail(
+            err, BERTH_E_CONFLICT,
+            "Environment \"%s\" owes the clean-up of %d place%s: run \"berth sweep\", "
+            "or delete with --drain.",
+            d->environment->name, owing, owing == 1 ? "" : "s");
     return BERTH_OK;
 }
 
@@ -511,8 +511,7 @@ static int tx_delete_intent(struct berth_db *db, void *ctx, struct berth_error *
 {
     struct deletion *d = ctx;
     d->deleted = false;
-    int rc =
-        berth_environment_load(db, d->arena, d->id, BERTH_LOCK_UPDATE, &d->environment, err);
+    int rc = berth_environment_load(db, d->arena, d->id, BERTH_LOCK_UPDATE, &d->environment, err);
     if (rc == BERTH_OK && !d->environment)
         rc = not_found(err);
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;

@@ -21,16 +21,19 @@ enum berth_environment_field {
 
 /* What create sets and update changes; `fields` says which were given. */
 struct berth_environment_input {
-    unsigned fields; /* of enum berth_environment_field */
+    unsigned fields;        /* of enum berth_environment_field */
     const char *company_id; /* create: NULL is the company `default` */
     const char *name, *description;
     enum berth_environment_driver driver;
     enum berth_environment_status status;
     const struct berth_json *config, *metadata; /* borrowed */
-    enum berth_config_use use; /* PERSIST for what comes from outside */
+    enum berth_config_use use;                  /* PERSIST for what comes from outside */
     const struct berth_actor *actor;
 };
-#define BERTH_ENVIRONMENT_INPUT_INIT {.use = BERTH_CONFIG_PERSIST}
+#define BERTH_ENVIRONMENT_INPUT_INIT                                                               \
+    {                                                                                              \
+        .use = BERTH_CONFIG_PERSIST                                                                \
+    }
 
 /* `issues` gets all that is wrong with the config. CONFLICT: a second local environment. */
 int berth_environment_create(struct berth *b, struct berth_arena *arena,

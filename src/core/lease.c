@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "core/ledger.h"
 #include "core/node.h"
+#include "core/sweep.h"
 #include "store/store.h"
 
 #define RUN_LEASES_MAX 100000
@@ -119,7 +120,7 @@ struct giving {
     struct berth_arena *arena;
     const struct berth_release_request *request;
     enum berth_ledger_op op;
-    bool adopts; /* what was being acquired has no owner any more */
+    bool adopts;     /* what was being acquired has no owner any more */
     int64_t version; /* of the row when that was found out */
 
     struct berth_lease *lease;
@@ -136,7 +137,7 @@ static bool is_closed(const struct berth_lease *l)
 static const char *failure_reason(const struct giving *g)
 {
     if (g->request->reason)
-        return g->request->reason;
+        return berth_arena_strdup(g->arena, g->request->reason);
     if (g->request->status == BERTH_LEASE_FAILED && strcmp(g->lease->driver, "sandbox") == 0)
         return "adapter_or_run_failure";
     return g->lease->failure_reason;
@@ -279,7 +280,7 @@ static int look_at_owner(struct giving *g, struct berth_error *err)
     if (rc < 0 || l->status != BERTH_LEASE_ACQUIRING)
         return rc;
     bool at_work;
-    rc = berth_node_at_work(g->b->node, l->owner, l->id, &at_work, err);
+    rc = berth_node_at_work(g->b->node, l->owner, l->id, 1, &at_work, err);
     if (rc == BERTH_OK && at_work)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Lease %s is still being acquired: wait for it, or cancel the acquire.",
@@ -327,6 +328,8 @@ static int give(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         return rc;
     rc = give_back(&g, op == BERTH_OP_RELEASE ? tx_release : tx_destroy, err);
+    if (rc == BERTH_E_UNAVAILABLE)
+        berth_sweep_soon(b); /* the intent may be stored all the same */
     berth_node_end(b->node, id.text);
     if (rc == BERTH_OK && out)
         *out = g.lease;
@@ -341,8 +344,8 @@ int berth_lease_release(struct berth *b, struct berth_arena *arena,
         request->status != BERTH_LEASE_EXPIRED)
         return berth_fail(err, BERTH_E_INVALID,
                           "A lease is released as released, failed or expired.");
-    if (request->reason && (strlen(request->reason) > BERTH_REASON_BYTES_MAX ||
-                            !berth_utf8_valid(request->reason)))
+    if (request->reason &&
+        (strlen(request->reason) > BERTH_REASON_BYTES_MAX || !berth_utf8_valid(request->reason)))
         return berth_fail(err, BERTH_E_INVALID, "The reason is longer than %d bytes or not UTF-8.",
                           BERTH_REASON_BYTES_MAX);
     BERTH_FAILPOINT(release_before_intent);
@@ -365,8 +368,11 @@ int berth_lease_release_run(struct berth *b, struct berth_arena *arena, const ch
 {
     *out = (struct berth_list){0};
     struct berth_list open = {0};
+    struct berth_id id;
+    if (berth_id_parse(run_id, "Run", &id, err) < 0)
+        return BERTH_OK; /* it names nothing, so it has no leases */
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
-    filter.run_id = run_id;
+    filter.run_id = id.text;
     filter.standing_only = true;
     filter.limit = RUN_LEASES_MAX;
     int first = berth_lease_list(b, arena, &filter, &open, err);
@@ -406,7 +412,8 @@ static int tx_acknowledge(struct berth_db *db, void *ctx, struct berth_error *er
         return berth_fail(err, BERTH_E_CONFLICT,
                           "Only a closed lease whose place is unknown can be acknowledged; this "
                           "one is %s with place %s.",
-                          berth_lease_statuses.names[l->status], berth_lease_places.names[l->place]);
+                          berth_lease_statuses.names[l->status],
+                          berth_lease_places.names[l->place]);
     int64_t now = berth_time_wall_ms();
     l->acknowledged_at_ms = l->updated_at_ms = now;
     l->owner = NULL;
@@ -455,6 +462,8 @@ int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *
     if (rc == BERTH_OK && l->status != BERTH_LEASE_ACTIVE)
         rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", l->id,
                         berth_lease_statuses.names[l->status]);
+    if (rc == BERTH_OK && l->expires_at_ms <= berth_time_wall_ms())
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", l->id);
     if (rc == BERTH_OK)
         rc = berth_ledger_route(b, l, &route, err);
     if (rc == BERTH_OK)

@@ -9,18 +9,21 @@
 #include "store/lease.h"
 
 struct berth_lease_request {
-    const char *company_id;     /* NULL: whichever the environment belongs to */
-    const char *environment_id; /* required */
-    const char *run_id;         /* NULL: ad hoc, never reused */
+    const char *company_id;                        /* NULL: whichever the environment belongs to */
+    const char *environment_id;                    /* required */
+    const char *run_id;                            /* NULL: ad hoc, never reused */
     const char *issue_id, *execution_workspace_id; /* opaque; or NULL */
     const char *workspace_mode;                    /* or NULL */
     int64_t ttl_ms;                                /* 0: by the settings */
-    int64_t timeout_ms;     /* for the provider; 0: by the settings */
-    int cancel_fd;          /* -1: cannot be cancelled */
+    int64_t timeout_ms;                            /* for the provider; 0: by the settings */
+    int cancel_fd;                                 /* -1: cannot be cancelled */
     bool retain_on_failure; /* released as failed, the place is kept for a look */
     const struct berth_actor *actor;
 };
-#define BERTH_LEASE_REQUEST_INIT {.cancel_fd = -1}
+#define BERTH_LEASE_REQUEST_INIT                                                                   \
+    {                                                                                              \
+        .cancel_fd = -1                                                                            \
+    }
 
 /* Answers after the commit that says "active".
  * NOT_FOUND: no such environment or run. UNPROCESSABLE: it cannot serve this. */

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "core/node.h"
 #include "core/reuse.h"
+#include "core/sweep.h"
 #include "store/store.h"
 
 struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
@@ -18,7 +19,10 @@ struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, 
 {
     if (timeout_ms <= 0)
         timeout_ms = b->settings.call_timeout_ms;
-    return (struct berth_call){.deadline_ms = berth_time_mono_ms() + timeout_ms,
+    int64_t deadline_ms;
+    if (__builtin_add_overflow(berth_time_mono_ms(), timeout_ms, &deadline_ms))
+        deadline_ms = INT64_MAX;
+    return (struct berth_call){.deadline_ms = deadline_ms,
                                .cancel_fd = cancel_fd >= 0 ? cancel_fd : b->closing_fd,
                                .arena = arena};
 }
@@ -28,9 +32,14 @@ static int config_from_metadata(struct berth *b, struct berth_arena *arena,
                                 const struct berth_lease *lease, const char **out,
                                 struct berth_error *err)
 {
-    static const char *const internal[] = {"driver",   "executionWorkspaceMode", "pluginId",
-                                           "pluginKey", "providerMetadata",      "shellCommand",
-                                           "sandboxProviderPlugin", "workspaceRealization"};
+    static const char *const internal[] = {"driver",
+                                           "executionWorkspaceMode",
+                                           "pluginId",
+                                           "pluginKey",
+                                           "providerMetadata",
+                                           "shellCommand",
+                                           "sandboxProviderPlugin",
+                                           "workspaceRealization"};
     const char *text = lease->metadata_json ? lease->metadata_json : "{}";
     auto_json *metadata = NULL, *config = NULL;
     int rc = berth_json_parse(text, strlen(text), BERTH_JSON_FOREIGN, &metadata, err);
@@ -72,7 +81,8 @@ struct berth_place berth_ledger_place(const struct berth_lease *lease)
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
                        const struct berth_route **out, struct berth_error *err)
 {
-    *out = lease->provider ? berth_registry_find(b->registry, lease->driver, lease->provider) : NULL;
+    *out =
+        lease->provider ? berth_registry_find(b->registry, lease->driver, lease->provider) : NULL;
     if (*out)
         return BERTH_OK;
     return berth_registry_route(b->registry, lease->driver,
@@ -123,6 +133,11 @@ void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status statu
     lease->duty = BERTH_DUTY_NULL;
     lease->final_status = 0;
     lease->due_at_ms = 0;
+}
+
+bool berth_ledger_is_usable(const char *place_id)
+{
+    return *place_id && strlen(place_id) <= BERTH_PLACE_ID_BYTES_MAX && berth_utf8_valid(place_id);
 }
 
 bool berth_ledger_made_nothing(int code)
@@ -297,6 +312,8 @@ int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth
     }
     pass_after_place(op, duty);
     int rc = berth_store_tx(b->store, tx_settle, &s, err);
+    if (rc < 0)
+        berth_sweep_soon(b);
     pass_after_outcome(op, duty);
     if (rc == BERTH_OK && s.stored)
         *lease = s.stored;
@@ -307,7 +324,7 @@ int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, cons
                             const struct berth_place *place, struct berth_error *err)
 {
     struct berth_lease *row;
-    int rc = berth_lease_load(db, arena, lease_id, &row, err);
+    int rc = berth_lease_load_locked(db, arena, lease_id, &row, err); /* so the save cannot lose */
     if (rc < 0 || !row)
         return rc;
     bool held, won;
@@ -324,7 +341,7 @@ int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, cons
     row->updated_at_ms = row->due_at_ms = now;
     rc = berth_lease_save(db, row, &won, err);
     if (rc == BERTH_OK && !won)
-        return berth_fail(err, BERTH_E_CONFLICT, "Lease %s changed at the same moment.", lease_id);
+        return berth_fail(err, BERTH_E_INTERNAL, "Lease %s changed while it was locked.", lease_id);
     if (rc == BERTH_OK)
         rc = berth_activity_of_lease(db, row, "environment.lease_place_found", NULL, err);
     return rc;

@@ -35,6 +35,8 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
 void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
                         enum berth_lease_place place);
 
+/* Can a provider's id be kept? Not empty, not too long, UTF-8. */
+bool berth_ledger_is_usable(const char *place_id);
 /* Is it a code with which a driver says that it made nothing? See driver.h. */
 bool berth_ledger_made_nothing(int code);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -81,7 +82,13 @@ static int file_alive(struct berth_node *node, const char *id, bool *alive, stru
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open %s", path);
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        (void)unlink(path);
+        struct stat st;
+        if (fstat(fd, &st) < 0)
+            return berth_fail_errno(err, "Cannot look at %s", path);
+        if (st.st_nlink == 0)
+            *alive = true; /* its owner may have made another by now: the next look tells */
+        else
+            (void)unlink(path);
         return BERTH_OK;
     }
     if (errno != EWOULDBLOCK)
@@ -164,7 +171,9 @@ static void beat_job(void *ctx)
     struct berth_node *node = ctx;
     struct berth_error ignored; /* may_act tells, by the time of the last beat that arrived */
     (void)beat_once(node, &ignored);
-    (void)berth_pool_after(node->pool, node->lapse_ms / 5, beat_job, node, &ignored);
+    struct timespec wait = {.tv_nsec = 100 * 1000000};
+    while (berth_pool_after(node->pool, node->lapse_ms / 5, beat_job, node, &ignored) < 0)
+        (void)nanosleep(&wait, NULL); /* out of memory for now; a node that falls silent is dead */
 }
 
 static int start_beating(struct berth_node *node, struct berth_error *err)
@@ -240,15 +249,15 @@ void berth_node_end(struct berth_node *node, const char *lease_id)
     pthread_mutex_unlock(&node->lock);
 }
 
-int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, bool *out,
-                       struct berth_error *err)
+int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, int own,
+                       bool *out, struct berth_error *err)
 {
     *out = false;
     if (!owner)
         return BERTH_OK;
     if (strcmp(owner, node->id.text) == 0) {
         pthread_mutex_lock(&node->lock);
-        *out = berth_map_get(&node->working, lease_id) != NULL;
+        *out = (uintptr_t)berth_map_get(&node->working, lease_id) > (uintptr_t)own;
         pthread_mutex_unlock(&node->lock);
         return BERTH_OK;
     }
@@ -294,8 +303,10 @@ int berth_node_may_act(struct berth_node *node, struct berth_error *err)
     int64_t since_ms = silent_ms(node);
     if (since_ms <= node->lapse_ms / 2)
         return BERTH_OK;
-    struct berth_error ignored; /* the timer may not have come yet; the store may be back */
-    if (beat_once(node, &ignored) == BERTH_OK)
+    /* The timer may be late, or the store back; but after a whole lapse others have taken over
+     * what this node was at, and only what begins afterwards may act. */
+    struct berth_error ignored;
+    if (beat_once(node, &ignored) == BERTH_OK && since_ms < node->lapse_ms)
         return BERTH_OK;
     return berth_fail(err, BERTH_E_UNAVAILABLE,
                       "The store has not been reached for %lld ms: no provider is called until it "

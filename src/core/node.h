@@ -25,9 +25,10 @@ const char *berth_node_id(const struct berth_node *node);
 int berth_node_begin(struct berth_node *node, const char *lease_id, struct berth_error *err);
 void berth_node_end(struct berth_node *node, const char *lease_id);
 
-/* Is somebody at work on that lease? `owner` is what its row says, NULL: nobody. */
-int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, bool *out,
-                       struct berth_error *err);
+/* Is somebody at work on that lease? `owner` is what its row says, NULL: nobody. `own` is how often
+ * the caller itself has begun. */
+int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, int own,
+                       bool *out, struct berth_error *err);
 
 /* Tidies up after nodes that are dead; what they owned is not touched. */
 int berth_node_forget_dead(struct berth_node *node, struct berth_error *err);

@@ -146,9 +146,9 @@ static int probe_unserved(struct berth_arena *arena, const struct berth_environm
     const char *driver = berth_json_str(berth_json_get(config, "driverKey"));
     out->ok = false;
     if (e->driver == BERTH_DRIVER_SANDBOX)
-        out->summary = berth_arena_printf(
-            arena, "Sandbox provider \"%s\" requires a running provider plugin.",
-            provider ? provider : "");
+        out->summary =
+            berth_arena_printf(arena, "Sandbox provider \"%s\" requires a running provider plugin.",
+                               provider ? provider : "");
     else if (e->driver == BERTH_DRIVER_PLUGIN)
         out->summary = berth_arena_printf(
             arena, "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
@@ -196,8 +196,7 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
                             struct berth_error *err)
 {
     *out = (struct berth_probe){0};
-    struct probing p = {.b = b, .arena = arena, .actor = actor, .probe = out,
-                        .id = berth_id_new()};
+    struct probing p = {.b = b, .arena = arena, .actor = actor, .probe = out, .id = berth_id_new()};
     int rc = berth_environment_get(b, arena, id, &p.environment, err);
     if (rc == BERTH_OK)
         rc = berth_node_begin(b->node, p.id.text, err);

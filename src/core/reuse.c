@@ -8,10 +8,17 @@
 #include "core/driver.h"
 
 /* Keys the ledger speaks for; a provider's value under one of them is dropped. */
-static const char *const reserved[] = {
-    "driver",    "executionWorkspaceMode", "pluginId",   "pluginKey",
-    "driverKey", "sandboxProviderPlugin",  "provider",   "reuseLease",
-    "workspaceRealization", "providerMetadata", NULL};
+static const char *const reserved[] = {"driver",
+                                       "executionWorkspaceMode",
+                                       "pluginId",
+                                       "pluginKey",
+                                       "driverKey",
+                                       "sandboxProviderPlugin",
+                                       "provider",
+                                       "reuseLease",
+                                       "workspaceRealization",
+                                       "providerMetadata",
+                                       NULL};
 
 static bool is_one_of(const char *key, const char *const *names)
 {
@@ -32,8 +39,7 @@ static bool metadata_matches(const struct berth_json *config, const struct berth
     if (!same_text(berth_json_get(metadata, "provider"), berth_json_get(config, "provider")) ||
         !berth_json_true(berth_json_get(metadata, "reuseLease")))
         return false;
-    berth_json_each(config, iter)
-    {
+    berth_json_each (config, iter) {
         const char *key = berth_json_iter_key(iter);
         if (is_one_of(key, envelope))
             continue;
@@ -118,8 +124,7 @@ int berth_reuse_config_loose(const struct berth_registry *registry, struct berth
 static bool merge(struct berth_json *to, const struct berth_json *from,
                   bool (*take)(const char *key, const struct berth_json *value))
 {
-    berth_json_each(from, iter)
-    {
+    berth_json_each (from, iter) {
         const char *key = berth_json_iter_key(iter);
         const struct berth_json *value = berth_json_iter_value(iter);
         if (take(key, value) && !berth_json_set(to, key, berth_json_copy(value)))

@@ -121,7 +121,7 @@ int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(run_after_end);
-    struct berth_release_request request = {
-        .status = berth_run_lease_status((int)work.run->status), .actor = end->actor};
+    struct berth_release_request request = {.status = berth_run_lease_status((int)work.run->status),
+                                            .actor = end->actor};
     return berth_lease_release_run(b, arena, work.run->id, &request, released, err);
 }

@@ -3,13 +3,17 @@
  * one job per environment: a provider that hangs holds up its own environment only. */
 #include "core/sweep.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/map.h"
 #include "base/time.h"
 #include "core/environment.h"
@@ -37,7 +41,7 @@ struct pass {
 /* One environment with its standing rows: one job. */
 struct group {
     struct pass *pass;
-    const char *environment_id;
+    const char *environment_id, *provider;
     const struct berth_environment *environment; /* NULL: gone, or of no interest in this pass */
     struct berth_list rows;                      /* of struct berth_standing */
 };
@@ -97,7 +101,7 @@ static int judge(struct pass *pass, const struct berth_standing *s, struct judge
     struct berth_sweep_report *r = &pass->report;
     *out = (struct judgement){LEAVE};
     bool at_work = false;
-    int rc = berth_node_at_work(pass->b->node, s->owner, s->id, &at_work, err);
+    int rc = berth_node_at_work(pass->b->node, s->owner, s->id, 0, &at_work, err);
     if (rc < 0 || at_work)
         return rc;
     bool due = s->due_at_ms <= pass->now_ms || s->owner; /* an owner died in the middle of it */
@@ -195,11 +199,19 @@ static bool ledger_only(struct pass *pass, const struct berth_standing *s)
     return route && berth_route_ledger_only(route);
 }
 
+static bool is_closing(const struct berth *b)
+{
+    struct pollfd closing = {.fd = b->closing_fd, .events = POLLIN};
+    return poll(&closing, 1, 0) > 0;
+}
+
 static void work_off(struct pass *pass, const struct berth_standing *s)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct judgement j;
     struct berth_error err;
+    if (is_closing(pass->b))
+        return; /* a call that is cancelled at once would only count as failed */
     int rc = judge(pass, s, &j, &err);
     if (rc == BERTH_OK && j.verdict == LEAVE)
         return;
@@ -242,6 +254,8 @@ struct audit {
 static int on_found(void *ctx, const char *lease_id, const char *place_id, struct berth_error *err)
 {
     struct audit *audit = ctx;
+    if (!lease_id || !place_id || !berth_ledger_is_usable(place_id))
+        return BERTH_OK; /* neither a label nor an id of ours */
     struct found *found = berth_arena_alloc(audit->arena, sizeof *found);
     if (!found || !berth_list_add(&audit->list, audit->arena, found))
         return berth_arena_check(audit->arena, err);
@@ -263,6 +277,9 @@ static int add_row(struct berth_db *db, struct audit *audit, const struct berth_
     l.failure_reason = "found_by_sweep";
     l.provider_lease_id = audit->at->place_id;
     l.provider_metadata_json = NULL;
+    l.cleanup_attempts = 0;
+    l.cleanup_error = NULL;
+    l.acknowledged_at_ms = 0;
     l.place = BERTH_PLACE_LIVE;
     l.cleanup = BERTH_CLEANUP_PENDING;
     l.duty = BERTH_DUTY_DESTROY;
@@ -316,9 +333,8 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
     if (rc < 0)
         return rc;
     struct berth_call call = berth_ledger_call(b, audit->arena, 0, -1);
-    struct berth_place_request who = {.company_id = e->company_id,
-                                      .environment_id = e->id,
-                                      .config_json = e->config_json};
+    struct berth_place_request who = {
+        .company_id = e->company_id, .environment_id = e->id, .config_json = e->config_json};
     rc = berth_driver_find(route, &call, &who, on_found, audit, err);
     for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
         audit->at = audit->list.items[i];
@@ -361,20 +377,31 @@ static bool audits(const struct pass *pass)
 }
 
 /* One job per environment at a time, over all passes: one whose provider hangs must not take a
- * thread more with every pass. */
-static bool enter(struct berth *b, const char *environment_id)
+ * thread more with every pass. And no more jobs per provider than leave threads for the others. */
+static bool enter(struct berth *b, const struct group *group)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    bool entered = !berth_map_get(&b->sweeping, environment_id) &&
-                   berth_map_put(&b->sweeping, environment_id, b);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, group->provider);
+    bool entered = jobs < BERTH_PROVIDER_SWEEPS_MAX &&
+                   !berth_map_get(&b->sweeping, group->environment_id) &&
+                   berth_map_put(&b->sweeping, group->environment_id, b);
+    if (entered && !berth_map_put(&b->sweeping, group->provider, (void *)(jobs + 1))) {
+        (void)berth_map_remove(&b->sweeping, group->environment_id);
+        entered = false;
+    }
     pthread_mutex_unlock(&b->sweeping_lock);
     return entered;
 }
 
-static void leave(struct berth *b, const char *environment_id)
+static void leave(struct berth *b, const struct group *group)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    (void)berth_map_remove(&b->sweeping, environment_id);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, group->provider);
+    if (jobs > 1)
+        (void)berth_map_put(&b->sweeping, group->provider, (void *)(jobs - 1));
+    else
+        (void)berth_map_remove(&b->sweeping, group->provider);
+    (void)berth_map_remove(&b->sweeping, group->environment_id);
     pthread_mutex_unlock(&b->sweeping_lock);
 }
 
@@ -388,7 +415,7 @@ static void run_job(void *ctx)
         audit_environment(pass, group->environment);
     if (group->environment && group->environment->deleting)
         finish_delete(pass, group->environment);
-    leave(pass->b, group->environment_id);
+    leave(pass->b, group);
     pthread_mutex_lock(&pass->lock);
     pass->running--;
     pthread_cond_signal(&pass->done);
@@ -456,9 +483,26 @@ static int make_groups(struct pass *pass, struct berth_error *err)
     return berth_arena_check(&pass->arena, err);
 }
 
+/* Whose threads the job will use. */
+static const char *provider_of(struct berth *b, const struct group *group)
+{
+    const struct berth_environment *e = group->environment;
+    const struct berth_route *route;
+    struct berth_error ignored;
+    if (group->rows.count) {
+        const struct berth_standing *first = group->rows.items[0];
+        return first->provider ? first->provider : first->driver;
+    }
+    if (e && berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
+                                  e->config_json, &route, &ignored) == BERTH_OK)
+        return berth_route_provider(route);
+    return "none";
+}
+
 static int start_job(struct pass *pass, struct group *group, struct berth_error *err)
 {
-    if (!enter(pass->b, group->environment_id)) {
+    group->provider = provider_of(pass->b, group);
+    if (!enter(pass->b, group)) {
         count(pass, &pass->report.unfinished);
         return BERTH_OK;
     }
@@ -472,7 +516,7 @@ static int start_job(struct pass *pass, struct group *group, struct berth_error 
     }
     int rc = berth_pool_submit(pass->b->providers, run_job, group, err);
     if (rc < 0) {
-        leave(pass->b, group->environment_id);
+        leave(pass->b, group);
         pthread_mutex_lock(&pass->lock);
         pass->holders--;
         pass->running--;
@@ -483,9 +527,12 @@ static int start_job(struct pass *pass, struct group *group, struct berth_error 
 
 static int start_jobs(struct pass *pass, struct berth_error *err)
 {
+    /* Each pass starts elsewhere, so that those who had no turn come first some time. */
+    int count = pass->groups.count;
+    unsigned first = atomic_fetch_add(&pass->b->sweeps, 1);
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < pass->groups.count; i++)
-        rc = start_job(pass, pass->groups.items[i], err);
+    for (int i = 0; rc == BERTH_OK && i < count; i++)
+        rc = start_job(pass, pass->groups.items[(first + (unsigned)i) % (unsigned)count], err);
     return rc;
 }
 
@@ -552,4 +599,31 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
     int rc = run_pass(pass, report, err);
     let_go(pass);
     return rc;
+}
+
+/* --- by itself --- */
+
+static void sweep_job(void *ctx)
+{
+    struct berth *b = ctx;
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    struct berth_error err;
+    options.audit = false;
+    options.wait_ms = 0; /* the providers' threads do the rest */
+    pthread_mutex_lock(&b->sweeping_lock);
+    b->sweep_set = false;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    if (berth_sweep(b, &options, &report, &err) < 0)
+        berth_sweep_soon(b);
+}
+
+void berth_sweep_soon(struct berth *b)
+{
+    struct berth_error ignored; /* then the next sweep anybody asks for comes too late, but comes */
+    int64_t delay_ms = b->settings.self_sweep_ms;
+    pthread_mutex_lock(&b->sweeping_lock);
+    if (delay_ms > 0 && !b->closing && !b->sweep_set)
+        b->sweep_set = berth_pool_after(b->pool, delay_ms, sweep_job, b, &ignored) == BERTH_OK;
+    pthread_mutex_unlock(&b->sweeping_lock);
 }

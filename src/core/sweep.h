@@ -10,7 +10,10 @@ struct berth_sweep_options {
     bool audit;          /* ask the providers that can tell for places nobody answers for */
     int64_t wait_ms;     /* how long to wait for slow providers; they go on afterwards */
 };
-#define BERTH_SWEEP_OPTIONS_INIT {.call_providers = true, .audit = true, .wait_ms = 330000}
+#define BERTH_SWEEP_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        .call_providers = true, .audit = true, .wait_ms = 330000                                   \
+    }
 
 struct berth_sweep_report {
     int released;    /* their run has ended or is gone */
@@ -30,4 +33,8 @@ struct berth_sweep_report {
 
 int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
                 struct berth_sweep_report *report, struct berth_error *err);
+
+/* This process has a row that it could not bring to an end, because the store failed. Others leave
+ * it alone while we live, so we sweep after a while (settings.self_sweep_ms), until it works. */
+void berth_sweep_soon(struct berth *b);
 #endif

@@ -72,9 +72,8 @@ static int fake_probe(struct berth_driver *d, struct berth_call *call,
     if (rc < 0)
         return rc;
     out->ok = true;
-    out->summary =
-        berth_arena_printf(call->arena, "Fake sandbox provider is ready for image %s.",
-                           berth_json_str(berth_json_get(config, "image")));
+    out->summary = berth_arena_printf(call->arena, "Fake sandbox provider is ready for image %s.",
+                                      berth_json_str(berth_json_get(config, "image")));
     out->details_json = berth_json_canonical_in(call->arena, config);
     return berth_arena_check(call->arena, err);
 }
@@ -88,10 +87,10 @@ static int fake_acquire(struct berth_driver *d, struct berth_call *call,
     int rc = own_config(who->config_json, &config, err);
     if (rc < 0)
         return rc;
-    const char *id =
-        who->sole ? berth_arena_printf(call->arena, "sandbox://fake/%s", who->environment_id)
-                  : berth_arena_printf(call->arena, "sandbox://fake/%s/%s", who->environment_id,
-                                       who->lease_id);
+    const char *id = who->sole
+                         ? berth_arena_printf(call->arena, "sandbox://fake/%s", who->environment_id)
+                         : berth_arena_printf(call->arena, "sandbox://fake/%s/%s",
+                                              who->environment_id, who->lease_id);
     return answer(call, id, config, out, err);
 }
 

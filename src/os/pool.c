@@ -12,6 +12,8 @@
 #include "base/auto.h"
 #include "base/time.h"
 
+#define RETRY_MS 1000 /* of a timer that no thread could be started for */
+
 struct job {
     struct berth_deadline deadline; /* first: the heap hands back its address */
     berth_job_fn *fn;
@@ -69,7 +71,8 @@ static void *worker_main(void *ctx)
     return NULL;
 }
 
-/* Takes the job over; a thread more is started when none is idle. Called with the lock held. */
+/* Takes the job over, unless it fails; a thread more is started when none is idle. Called with the
+ * lock held. */
 static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error *err)
 {
     /* An idle thread that was signalled still counts as idle until it wakes. */
@@ -78,7 +81,6 @@ static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error 
         if (rc == 0) {
             pool->count++;
         } else if (pool->count == 0) {
-            free(job);
             errno = rc;
             return berth_fail_errno(err, "Cannot start a thread");
         }
@@ -107,8 +109,10 @@ static void *timer_main(void *ctx)
         int64_t now = berth_time_mono_ms();
         struct berth_deadline *due = berth_deadlines_pop_due(&pool->timed, now);
         if (due) {
-            struct berth_error ignored; /* without one thread there is nobody to tell */
-            (void)enqueue(pool, (struct job *)due, &ignored);
+            struct berth_error err;
+            due->at_ms = now + RETRY_MS;
+            if (enqueue(pool, (struct job *)due, &err) < 0)
+                (void)berth_deadlines_add(&pool->timed, due, &err); /* it has just left the heap */
             continue;
         }
         struct berth_deadline *first = berth_deadlines_first(&pool->timed);
@@ -173,6 +177,8 @@ int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, stru
     pthread_mutex_lock(&pool->lock);
     int rc = enqueue(pool, job, err);
     pthread_mutex_unlock(&pool->lock);
+    if (rc < 0)
+        free(job);
     return rc;
 }
 

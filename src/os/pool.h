@@ -13,7 +13,8 @@ typedef void berth_job_fn(void *ctx);
 
 int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error *err);
 /* Queues fn(ctx). On failure it will not run. */
-int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, struct berth_error *err);
+int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx,
+                      struct berth_error *err);
 /* Queues fn(ctx) once `delay_ms` have passed on the movable clock. */
 int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn, void *ctx,
                      struct berth_error *err);

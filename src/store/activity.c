@@ -40,9 +40,8 @@ int berth_activity_insert(struct berth_db *db, const struct berth_activity *a,
                          " entity_type, entity_id, agent_id, run_id, details, created_at)"
                          " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
                          NULL, NULL, err, berth_text(a->company_id), berth_text(a->actor_type),
-                         berth_text(a->actor_id), berth_text(a->action),
-                         berth_text(a->entity_type), berth_text(a->entity_id),
-                         berth_text(a->agent_id), berth_text(a->run_id),
+                         berth_text(a->actor_id), berth_text(a->action), berth_text(a->entity_type),
+                         berth_text(a->entity_id), berth_text(a->agent_id), berth_text(a->run_id),
                          berth_text(a->details_json), berth_int(a->created_at_ms));
 }
 
@@ -58,8 +57,7 @@ int berth_activity_select(struct berth_db *db, struct berth_arena *arena,
               " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) ORDER BY id DESC LIMIT $4"
             : "SELECT " COLUMNS " FROM activity WHERE id < $1 AND CAST($2 AS TEXT) IS NULL"
               " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) ORDER BY id DESC LIMIT $4";
-    return berth_db_exec(db, sql, on_activity, &reader, err,
-                         berth_int(filter->before ? filter->before : INT64_MAX),
-                         berth_text(filter->entity_id), berth_text(filter->company_id),
-                         berth_int(filter->limit));
+    return berth_db_exec(
+        db, sql, on_activity, &reader, err, berth_int(filter->before ? filter->before : INT64_MAX),
+        berth_text(filter->entity_id), berth_text(filter->company_id), berth_int(filter->limit));
 }

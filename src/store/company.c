@@ -43,9 +43,8 @@ static int find(struct berth_db *db, struct berth_arena *arena, const char *sql,
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,
                           struct berth_company **out, struct berth_error *err)
 {
-    return find(db, arena,
-                "SELECT id, name, created_at, updated_at FROM companies WHERE name = $1", name, out,
-                err);
+    return find(db, arena, "SELECT id, name, created_at, updated_at FROM companies WHERE name = $1",
+                name, out, err);
 }
 
 int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,

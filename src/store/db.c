@@ -11,7 +11,8 @@ int berth_db_run(struct berth_db *db, const char *sql, const struct berth_value 
 {
     assert(nargs <= BERTH_DB_ARGS_MAX);
     if (berth_failpoint_query_fails())
-        return berth_fail(err, BERTH_E_UNAVAILABLE, "The store failed because a test asked for it.");
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "The store failed because a test asked for it.");
     return db->ops->run(db, sql, args, nargs, on_row, ctx, err);
 }
 

@@ -65,7 +65,7 @@ struct berth_db_ops {
 
 struct berth_db {
     const struct berth_db_ops *ops; /* an implementation embeds this as its first member */
-    bool broken;   /* the connection is of no more use */
+    bool broken;                    /* the connection is of no more use */
     bool conflict; /* the last failure was a serialisation conflict or deadlock: run it again */
 };
 
@@ -73,8 +73,9 @@ struct berth_db {
 struct berth_database {
     const char *scheme;
     bool one_writer; /* one transaction writes at a time, in batches; else there is a pool */
-    /* Checks `where` and makes what must exist first; called once per store. */
-    int (*prepare)(const char *where, struct berth_error *err);
+    /* Checks `where`, makes what must exist first, and answers the name by which the store is
+     * opened from then on, the caller's; called once per store. */
+    int (*prepare)(const char *where, char **canonical, struct berth_error *err);
     int (*open)(const char *where, enum berth_access access, struct berth_db **out,
                 struct berth_error *err);
 };

@@ -89,8 +89,8 @@ static const char *name_or_null(const struct berth_enum *type, int value)
 }
 
 int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
-                             const struct berth_environment_filter *filter,
-                             struct berth_list *out, struct berth_error *err)
+                             const struct berth_environment_filter *filter, struct berth_list *out,
+                             struct berth_error *err)
 {
     /* What the index leads by is compared plainly; the rest is filtered. */
 #define REST                                                                                       \

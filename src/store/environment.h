@@ -39,7 +39,10 @@ struct berth_environment_filter {
     const char *name;
     int driver, status; /* -1: any */
 };
-#define BERTH_ENVIRONMENT_FILTER_INIT {.driver = -1, .status = -1}
+#define BERTH_ENVIRONMENT_FILTER_INIT                                                              \
+    {                                                                                              \
+        .driver = -1, .status = -1                                                                 \
+    }
 
 enum berth_row_lock {
     BERTH_LOCK_NONE,
@@ -58,8 +61,8 @@ int berth_environment_take_turns(struct berth_db *db, const char *id, struct ber
 /* Lists of struct berth_environment; newest change first. One unreadable row does not hide the
  * others: it carries its trouble along, and ids and name only. */
 int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
-                             const struct berth_environment_filter *filter,
-                             struct berth_list *out, struct berth_error *err);
+                             const struct berth_environment_filter *filter, struct berth_list *out,
+                             struct berth_error *err);
 /* Those marked `deleting` of which no lease stands. */
 int berth_environment_select_drained(struct berth_db *db, struct berth_arena *arena,
                                      struct berth_list *out, struct berth_error *err);

@@ -6,9 +6,8 @@
 
 static const char *const status_names[] = {"acquiring", "active", "releasing", "released",
                                            "expired",   "failed", "retained",  NULL};
-static const char *const policy_names[] = {"ephemeral", "reuse_by_environment",
-                                           "reuse_by_execution_workspace", "retain_on_failure",
-                                           NULL};
+static const char *const policy_names[] = {
+    "ephemeral", "reuse_by_environment", "reuse_by_execution_workspace", "retain_on_failure", NULL};
 static const char *const place_names[] = {"none", "live", "parked", "gone", "unknown", NULL};
 static const char *const cleanup_names[] = {"null", "pending", "success", "failed", NULL};
 static const char *const duty_names[] = {"null", "park", "release", "destroy", NULL};
@@ -42,8 +41,8 @@ static int read_enums(struct berth_lease *l, const struct berth_value *row, stru
         const struct berth_enum *type;
         int column;
     } columns[] = {
-        {&berth_lease_statuses, 6},  {&berth_lease_policies, 7},  {&berth_lease_cleanups, 15},
-        {&berth_lease_places, 20},   {&berth_lease_duties, 26},   {&berth_lease_statuses, 27},
+        {&berth_lease_statuses, 6}, {&berth_lease_policies, 7}, {&berth_lease_cleanups, 15},
+        {&berth_lease_places, 20},  {&berth_lease_duties, 26},  {&berth_lease_statuses, 27},
     };
     int values[sizeof columns / sizeof columns[0]] = {0};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
@@ -125,17 +124,29 @@ int berth_lease_insert(struct berth_db *db, const struct berth_lease *l, struct 
         berth_int_or_null(l->acknowledged_at_ms), berth_int_or_null(l->due_at_ms));
 }
 
-int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
-                     struct berth_lease **out, struct berth_error *err)
+static int load(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *id,
+                struct berth_lease **out, struct berth_error *err)
 {
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
-    int rc = berth_db_exec(db, "SELECT " COLUMNS " FROM leases WHERE id = $1", on_lease, &reader,
-                           err, berth_text(id));
+    int rc = berth_db_exec(db, sql, on_lease, &reader, err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
     if (rc == BERTH_OK && *out && (*out)->trouble)
         rc = berth_fail(err, BERTH_E_INTERNAL, "%s", (*out)->trouble);
     return rc;
+}
+
+int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                     struct berth_lease **out, struct berth_error *err)
+{
+    return load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1", id, out, err);
+}
+
+int berth_lease_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
+                            struct berth_lease **out, struct berth_error *err)
+{
+    return load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1 {for_update}", id, out,
+                err);
 }
 
 int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, struct berth_error *err)
@@ -287,6 +298,7 @@ static int on_standing(void *ctx, const struct berth_value *row, struct berth_er
     s->due_at_ms = row[6].number;
     s->outdated = row[9].number != 0;
     s->version = row[10].number;
+    s->provider = berth_row_text(arena, &row[11]);
     s->run_status = row[7].type == BERTH_VALUE_NULL ? -1 : -2;
     int status = 0, place = 0;
     struct berth_error trouble;
@@ -307,13 +319,14 @@ int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_run(db,
-                        "SELECT l.id, l.environment_id, l.owner, l.driver, l.status, l.place,"
-                        " l.due_at, l.heartbeat_run_id, r.status,"
-                        " CASE WHEN e.id IS NULL OR e.status <> 'active'"
-                        "  OR l.fingerprint <> e.fingerprint THEN 1 ELSE 0 END, l.version"
-                        " FROM leases l LEFT JOIN runs r ON r.id = l.heartbeat_run_id"
-                        " LEFT JOIN environments e ON e.id = l.environment_id"
-                        " WHERE l.due_at IS NOT NULL ORDER BY l.due_at",
-                        NULL, 0, on_standing, &reader, err);
+    return berth_db_run(
+        db,
+        "SELECT l.id, l.environment_id, l.owner, l.driver, l.status, l.place,"
+        " l.due_at, l.heartbeat_run_id, r.status,"
+        " CASE WHEN e.id IS NULL OR e.status <> 'active'"
+        "  OR l.fingerprint <> e.fingerprint THEN 1 ELSE 0 END, l.version, l.provider"
+        " FROM leases l LEFT JOIN runs r ON r.id = l.heartbeat_run_id"
+        " LEFT JOIN environments e ON e.id = l.environment_id"
+        " WHERE l.due_at IS NOT NULL ORDER BY l.due_at",
+        NULL, 0, on_standing, &reader, err);
 }

@@ -75,7 +75,7 @@ struct berth_lease {
     int64_t cleanup_attempts;
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
-    int64_t due_at_ms; /* when the sweep looks; 0: never again */
+    int64_t due_at_ms;   /* when the sweep looks; 0: never again */
     const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
 
@@ -85,13 +85,19 @@ struct berth_lease_filter {
     bool standing_only; /* open, parked or owing clean-up */
     int limit;
 };
-#define BERTH_LEASE_FILTER_INIT {.status = -1, .limit = 100}
+#define BERTH_LEASE_FILTER_INIT                                                                    \
+    {                                                                                              \
+        .status = -1, .limit = 100                                                                 \
+    }
 
 int berth_lease_insert(struct berth_db *db, const struct berth_lease *lease,
                        struct berth_error *err);
 /* *out is NULL when there is none; an unreadable row is INTERNAL. */
 int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_lease **out, struct berth_error *err);
+/* The same, and nobody else changes the row until the commit. */
+int berth_lease_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
+                            struct berth_lease **out, struct berth_error *err);
 /* Writes what changes in a lease's life, if nobody else did since it was loaded; *won says whether,
  * and then lease->version is the new one. */
 int berth_lease_save(struct berth_db *db, struct berth_lease *lease, bool *won,
@@ -121,12 +127,12 @@ int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
 
 /* A standing row as the sweep sees it: with what has become of its run and environment. */
 struct berth_standing {
-    const char *id, *environment_id, *owner, *driver;
+    const char *id, *environment_id, *owner, *driver, *provider;
     enum berth_lease_status status;
     enum berth_lease_place place;
     int64_t due_at_ms, version;
-    int run_status; /* enum berth_run_status, -1: the lease has no run, -2: the run is gone */
-    bool outdated;  /* its environment is gone, archived or configured otherwise */
+    int run_status;      /* enum berth_run_status, -1: the lease has no run, -2: the run is gone */
+    bool outdated;       /* its environment is gone, archived or configured otherwise */
     const char *trouble; /* what makes the row unreadable, or NULL */
 };
 int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,

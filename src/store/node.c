@@ -16,8 +16,7 @@ int berth_node_alive(struct berth_db *db, const char *id, int64_t lapse_ms, bool
                      struct berth_error *err)
 {
     int rows = 0;
-    int rc = berth_db_exec(db,
-                           "SELECT 1 FROM nodes WHERE id = $1 AND beat_at > {db_now_ms} - $2",
+    int rc = berth_db_exec(db, "SELECT 1 FROM nodes WHERE id = $1 AND beat_at > {db_now_ms} - $2",
                            berth_row_count, &rows, err, berth_text(id), berth_int(lapse_ms));
     *alive = rows > 0;
     return rc;

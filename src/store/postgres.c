@@ -66,9 +66,8 @@ static int fail_result(struct postgres_db *db, const PGresult *result, struct be
 static int finish(struct postgres_db *db, PGresult *result, struct berth_error *err)
 {
     ExecStatusType status = PQresultStatus(result);
-    int rc = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK
-                 ? BERTH_OK
-                 : fail_result(db, result, err);
+    int rc = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK ? BERTH_OK
+                                                                     : fail_result(db, result, err);
     PQclear(result);
     return rc;
 }
@@ -150,7 +149,8 @@ static int postgres_begin(struct berth_db *base, enum berth_access access, struc
     struct postgres_db *db = (struct postgres_db *)base;
     db->base.conflict = false;
     return simple(db,
-                  access == BERTH_WRITE ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                  access == BERTH_WRITE ? "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+                                        : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
                   err);
 }
 
@@ -210,19 +210,23 @@ static void ignore_notice(void *ctx, const char *text)
     (void)ctx, (void)text;
 }
 
-static int connect_to(const char *scheme, const char *where, struct berth_db **out,
-                      struct berth_error *err)
+static int postgres_open(const char *where, enum berth_access access, struct berth_db **out,
+                         struct berth_error *err)
 {
+    (void)access;
     struct postgres_db *db = calloc(1, sizeof *db);
     auto_free char *url = NULL;
-    if (!db || asprintf(&url, "%s:%s", scheme, where) < 0) {
+    if (!db || asprintf(&url, "postgres:%s", where) < 0) {
         free(db);
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     }
     db->base.ops = &postgres_ops;
-    const char *const names[] = {"dbname", "application_name", "connect_timeout",
-                                 "client_encoding", NULL};
-    const char *const values[] = {url, "berth", CONNECT_TIMEOUT_S, "UTF8", NULL};
+    /* A host that vanished is noticed in seconds, not in the kernel's quarter of an hour. */
+    const char *const names[] = {"dbname",           "application_name", "connect_timeout",
+                                 "client_encoding",  "keepalives_idle",  "keepalives_interval",
+                                 "keepalives_count", "tcp_user_timeout", NULL};
+    const char *const values[] = {url, "berth", CONNECT_TIMEOUT_S, "UTF8", "10",
+                                  "5", "3",     "30000",           NULL};
     db->conn = PQconnectdbParams(names, values, 1);
     int rc = BERTH_OK;
     if (!db->conn)
@@ -240,10 +244,10 @@ static int connect_to(const char *scheme, const char *where, struct berth_db **o
 }
 
 /* A password in the address would stand in argv, in shell histories and in process lists. */
-static int check_address(const char *scheme, const char *where, struct berth_error *err)
+static int check_address(const char *where, struct berth_error *err)
 {
     auto_free char *url = NULL;
-    if (asprintf(&url, "%s:%s", scheme, where) < 0)
+    if (asprintf(&url, "postgres:%s", where) < 0)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     char *why = NULL;
     PQconninfoOption *options = PQconninfoParse(url, &why);
@@ -264,16 +268,13 @@ static int check_address(const char *scheme, const char *where, struct berth_err
     return rc;
 }
 
-static int postgres_prepare(const char *where, struct berth_error *err)
+static int postgres_prepare(const char *where, char **canonical, struct berth_error *err)
 {
-    return check_address("postgres", where, err);
-}
-
-static int postgres_open(const char *where, enum berth_access access, struct berth_db **out,
-                         struct berth_error *err)
-{
-    (void)access;
-    return connect_to("postgres", where, out, err);
+    int rc = check_address(where, err);
+    if (rc < 0)
+        return rc;
+    *canonical = strdup(where);
+    return *canonical ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
 }
 
 const struct berth_database berth_database_postgres = {

@@ -2,8 +2,8 @@
  * src/store/run.c - SQL of runs. */
 #include "store/run.h"
 
-static const char *const status_names[] = {
-    "queued", "running", "scheduled_retry", "succeeded", "failed", "cancelled", "timed_out", NULL};
+static const char *const status_names[] = {"queued", "running",   "scheduled_retry", "succeeded",
+                                           "failed", "cancelled", "timed_out",       NULL};
 const struct berth_enum berth_run_statuses = {"run status", status_names};
 
 struct reader {

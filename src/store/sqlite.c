@@ -247,8 +247,9 @@ static int64_t ask_number(struct sqlite_db *db, const char *sql)
 /* A database of another program is not ours to put tables into. */
 static int claim_file(struct sqlite_db *db, struct berth_error *err)
 {
-    int64_t id = ask_number(db, "PRAGMA application_id");
+    /* In this order: another process may just be making its tables, after it set the id. */
     int64_t tables = ask_number(db, "SELECT count(*) FROM sqlite_master");
+    int64_t id = ask_number(db, "PRAGMA application_id");
     if (id < 0 || tables < 0)
         return fail_sqlite(db, err);
     if (id == APPLICATION_ID)
@@ -272,12 +273,7 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     /* A reader must be able to make the -shm file, so it opens for writing too. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int rc = BERTH_OK;
-    /* ":memory:" and "file:" mean something else to SQLite; with a path before them they do not. */
-    auto_free char *path = NULL;
-    if (asprintf(&path, "%s%s", where[0] == '/' ? "" : "./", where) < 0) {
-        path = NULL;
-        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
-    } else if (sqlite3_open_v2(path, &db->handle, flags, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(where, &db->handle, flags, NULL) != SQLITE_OK) {
         rc = db->handle ? fail_sqlite(db, err)
                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     } else {
@@ -299,7 +295,7 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
 
 /* Makes the file 0600 and its directory 0700 when they are not there; SQLite gives its companions
  * the mode of the file. */
-static int sqlite_prepare(const char *where, struct berth_error *err)
+static int sqlite_prepare(const char *where, char **canonical, struct berth_error *err)
 {
     auto_free char *copy = strdup(where);
     if (!copy)
@@ -313,10 +309,14 @@ static int sqlite_prepare(const char *where, struct berth_error *err)
                           "The store %s is not a file: name the database file itself, for example "
                           "sqlite:%s/berth.db",
                           where, where);
-    auto_close int fd = open(where, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
+    /* Only a file that is new: closing a descriptor of a database that this process has open would
+     * drop the locks SQLite holds on it. */
+    auto_close int fd = open(where, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && (errno != EEXIST || access(where, R_OK | W_OK) < 0))
         return berth_fail_errno(err, "Cannot open the store %s", where);
-    return BERTH_OK;
+    /* One name for one store, whatever way leads to it and wherever the process goes. */
+    *canonical = realpath(where, NULL);
+    return *canonical ? BERTH_OK : berth_fail_errno(err, "Cannot open the store %s", where);
 }
 
 const struct berth_database berth_database_sqlite = {

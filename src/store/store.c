@@ -93,8 +93,13 @@ static bool run_together(struct berth_store *store, struct request *batch)
 {
     struct berth_db *db = store->writer_db;
     struct berth_error err;
-    if (db->ops->begin(db, BERTH_WRITE, &err) < 0)
-        return false;
+    if (db->ops->begin(db, BERTH_WRITE, &err) < 0) {
+        for (struct request *r = batch; r; r = r->next) { /* one by one they would wait as long */
+            r->rc = err.code;
+            *r->err = err;
+        }
+        return true;
+    }
     for (struct request *r = batch; r; r = r->next) {
         int64_t before = db->ops->written(db);
         r->rc = r->fn(db, r->ctx, r->err);
@@ -337,8 +342,7 @@ int berth_store_tx(struct berth_store *store, berth_tx_fn *fn, void *ctx, struct
     return tx_by_pool(store, BERTH_WRITE, fn, ctx, err);
 }
 
-int berth_store_read(struct berth_store *store, berth_tx_fn *fn, void *ctx,
-                     struct berth_error *err)
+int berth_store_read(struct berth_store *store, berth_tx_fn *fn, void *ctx, struct berth_error *err)
 {
     return tx_by_pool(store, BERTH_READ, fn, ctx, err);
 }
@@ -383,7 +387,12 @@ static int find_database(const struct berth_database *const *databases, const ch
 
 static int start(struct berth_store *store, struct berth_error *err)
 {
-    int rc = store->database->prepare(store->where, err);
+    char *canonical = NULL;
+    int rc = store->database->prepare(store->where, &canonical, err);
+    if (rc == BERTH_OK) {
+        free(store->where);
+        store->where = canonical;
+    }
     if (rc == BERTH_OK)
         rc = open_db(store, BERTH_WRITE, &store->writer_db, err);
     if (rc == BERTH_OK)

@@ -21,12 +21,12 @@
 #define ENVIRONMENT "01890000-0000-7000-8000-00000000e001"
 
 struct row {
-    const char *name;              /* of the driver, as its ops say */
-    const char *driver, *provider; /* how the registry finds it */
-    const char *config;            /* that asks for a place for one use */
-    const char *reused;            /* for one that is parked; NULL: it parks nothing */
-    const char *unknown_place;     /* an id of its shape that names nothing */
-    bool makes_nothing;            /* no place is ever gone, because none is ever there */
+    const char *name;                     /* of the driver, as its ops say */
+    const char *driver, *provider;        /* how the registry finds it */
+    const char *config;                   /* that asks for a place for one use */
+    const char *reused;                   /* for one that is parked; NULL: it parks nothing */
+    const char *unknown_place;            /* an id of its shape that names nothing */
+    bool makes_nothing;                   /* no place is ever gone, because none is ever there */
     void (*hang)(struct scripted *world); /* lets its provider hang; NULL: it never waits */
 };
 

@@ -90,8 +90,7 @@ static void acquire_place(struct fixture *f)
 
 static void acquire_fails(struct fixture *f)
 {
-    struct berth_environment *e =
-        sandbox(f, "{\"provider\":\"inventory\",\"acquire\":\"fail\"}");
+    struct berth_environment *e = sandbox(f, "{\"provider\":\"inventory\",\"acquire\":\"fail\"}");
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
     request.environment_id = e->id;
     struct berth_lease *lease;
@@ -223,13 +222,20 @@ static const struct scenario {
     const char *name;
     void (*run)(struct fixture *f);
 } scenarios[] = {
-    {"acquire_local", acquire_local},       {"acquire_place", acquire_place},
-    {"acquire_fails", acquire_fails},       {"release_place", release_place},
-    {"park_place", park_place},             {"claim_place", claim_place},
-    {"claim_gone_place", claim_gone_place}, {"claim_stale_place", claim_stale_place},
-    {"destroy_place", destroy_place},       {"sweep_places", sweep_places},
-    {"delete_environment", delete_environment}, {"probe_place", probe_place},
-    {"probe_fails", probe_fails},           {"finish_run", finish_run},
+    {"acquire_local", acquire_local},
+    {"acquire_place", acquire_place},
+    {"acquire_fails", acquire_fails},
+    {"release_place", release_place},
+    {"park_place", park_place},
+    {"claim_place", claim_place},
+    {"claim_gone_place", claim_gone_place},
+    {"claim_stale_place", claim_stale_place},
+    {"destroy_place", destroy_place},
+    {"sweep_places", sweep_places},
+    {"delete_environment", delete_environment},
+    {"probe_place", probe_place},
+    {"probe_fails", probe_fails},
+    {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
@@ -345,8 +351,9 @@ static struct child start(const struct fixture *f, const char *what, const char 
     assert_true(pid >= 0);
     if (pid == 0) {
         (void)dup2(pipe_fds[1], REPORT_FD);
-        char *argv[] = {(char *)(uintptr_t)"crash", (char *)(uintptr_t)what, (char *)(uintptr_t)which,
-                        (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory, NULL};
+        char *argv[] = {(char *)(uintptr_t) "crash",     (char *)(uintptr_t)what,
+                        (char *)(uintptr_t)which,        (char *)(uintptr_t)f->store,
+                        (char *)(uintptr_t)f->directory, NULL};
         (void)execv("/proc/self/exe", argv);
         _exit(127);
     }
@@ -483,11 +490,27 @@ static void crash_matrix_beside_a_second_process(void **state)
     run_matrix(*state, true);
 }
 
+/* Closing one runtime must not loosen SQLite's hold on the file another one has open here: the next
+ * process to leave would take the log away from under it, and what it acknowledged. */
+static void a_second_runtime_in_the_process_loses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture again = *f;
+    fixture_open(&again);
+    fixture_close(&again);
+    run_helper(f, "recover", "alone"); /* comes and goes */
+    struct berth_lease *lease = take_lease(f, sandbox(f, ephemeral), NULL);
+    run_helper(f, "look", lease->id);
+    fixture_close(f);
+    run_helper(f, "look", lease->id);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 5)
         return child_main(argv);
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(a_second_runtime_in_the_process_loses_nothing),
         TEST_ON_BOTH(crash_matrix),
         TEST_ON_BOTH(crash_matrix_beside_a_second_process),
     };

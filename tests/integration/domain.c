@@ -3,11 +3,16 @@
  * leases. Time is moved, never waited for. */
 #include "fixture.h"
 
+#include <unistd.h>
+
+#include <sys/stat.h>
+
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "core/node.h"
 #include "inventory.h"
 #include "scripted.h"
 #include "store/company.h"
@@ -1221,17 +1226,17 @@ static void unreadable_run_is_quarantined(void **state)
 static void rows_of_others_are_claimed_and_cleaned_up(void **state)
 {
     struct fixture *f = *state;
-    struct berth_environment *e = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"a\"}");
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX,
+                         "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"a\"}");
     struct berth_lease *lease = take_lease(f, e, make_run(f));
     (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
     run_sql(f, "UPDATE leases SET config = NULL, fingerprint = NULL", NULL);
 
     /* Another template does not match, the same one does. */
-    struct berth_environment *other = make_environment(
-        f, BERTH_DRIVER_SANDBOX,
-        "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"b\"}");
+    struct berth_environment *other =
+        make_environment(f, BERTH_DRIVER_SANDBOX,
+                         "{\"provider\":\"inventory\",\"reuseLease\":true,\"template\":\"b\"}");
     run_sql(f, "UPDATE leases SET environment_id = $1", other->id);
     struct berth_lease *fresh = take_lease(f, other, make_run(f));
     assert_string_not_equal(fresh->provider_lease_id, lease->provider_lease_id);
@@ -1249,9 +1254,45 @@ static void rows_of_others_are_claimed_and_cleaned_up(void **state)
     check_invariants(f);
 }
 
+/* A lease that this very process gave up on is nobody's: it can be ended by hand. */
+static void own_abandoned_acquire_is_destroyed(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"inventory\"}");
+    struct berth_lease *lease = take_lease(f, e, NULL), *ended;
+    run_sql(f, "UPDATE leases SET status = 'acquiring', owner = $1", berth_node_id(f->b->node));
+    assert_ok(f, berth_lease_destroy(f->b, &f->arena, lease->id, NULL, &ended, &f->err));
+    assert_int_equal(ended->status, BERTH_LEASE_FAILED);
+    assert_int_equal(ended->place, BERTH_PLACE_GONE);
+    check_invariants(f);
+}
+
+/* Whoever comes to the same file by another name sees the same nodes alive. */
+static void store_by_another_name_knows_who_lives(void **state)
+{
+    struct fixture *f = *state;
+    char other[256], link[400], file[512];
+    (void)snprintf(other, sizeof other, "%s/elsewhere", f->directory);
+    assert_int_equal(mkdir(other, 0700), 0);
+    (void)snprintf(file, sizeof file, "%s", f->store + strlen("sqlite:"));
+    (void)snprintf(link, sizeof link, "%s/linked.db", other);
+    assert_int_equal(symlink(file, link), 0);
+    struct fixture second = *f;
+    (void)snprintf(second.store, sizeof second.store, "sqlite:%s", link);
+    fixture_open(&second);
+    bool at_work = false;
+    assert_ok(f, berth_node_at_work(second.b->node, berth_node_id(f->b->node),
+                                    "01890000-0000-7000-8000-000000000001", 0, &at_work, &f->err));
+    assert_true(at_work);
+    fixture_close(&second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(own_abandoned_acquire_is_destroyed),
+        TEST_ON_SQLITE(store_by_another_name_knows_who_lives),
         TEST_ON_BOTH(rows_of_others_are_claimed_and_cleaned_up),
         TEST_ON_BOTH(environment_is_created_and_shown),
         TEST_ON_BOTH(bad_configs_are_refused_with_all_that_is_wrong),

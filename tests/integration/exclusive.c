@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/exclusive.c - eight processes share one reusable environment, and are killed at
- * random: never do two open leases hold one place. Seen live by a lock on each place, and afterwards
- * in the activity log.
+ * random: never do two open leases hold one place. Seen live by a lock on each place, and
+ * afterwards in the activity log.
  *
- * The program starts itself again for the workers: "exclusive STORE DIRECTORY ENVIRONMENT CYCLES". */
+ * The program starts itself again for the workers: "exclusive STORE DIRECTORY ENVIRONMENT CYCLES".
+ */
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -107,8 +108,12 @@ static void start(struct worker *w, const struct fixture *f, const char *environ
     assert_true(w->pid >= 0);
     if (w->pid == 0) {
         (void)dup2(fds[1], REPORT_FD);
-        char *argv[] = {(char *)(uintptr_t)"exclusive", (char *)(uintptr_t)f->store, (char *)(uintptr_t)f->directory,
-                        (char *)(uintptr_t)environment_id, count, NULL};
+        char *argv[] = {(char *)(uintptr_t) "exclusive",
+                        (char *)(uintptr_t)f->store,
+                        (char *)(uintptr_t)f->directory,
+                        (char *)(uintptr_t)environment_id,
+                        count,
+                        NULL};
         (void)execv("/proc/self/exe", argv);
         _exit(127);
     }

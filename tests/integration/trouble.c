@@ -3,6 +3,8 @@
  * wrong moment. Nothing is lost, and nobody else is held up. */
 #include "fixture.h"
 
+#include <time.h>
+
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -1162,9 +1164,34 @@ static void store_fails_after_the_acquire_of_a_blind_provider(void **state)
     assert_int_equal(newest(f, e)->status, BERTH_LEASE_FAILED);
 }
 
+/* Nobody else may touch what a living process holds, so it takes it up again by itself. */
+static void what_the_store_interrupted_is_swept_by_itself(void **state)
+{
+    struct fixture *f = *state;
+    fixture_close(f);
+    struct berth_options options = BERTH_OPTIONS_INIT;
+    options.store = f->store;
+    options.registry = fixture_registry(f);
+    options.settings.self_sweep_ms = 20;
+    assert_ok(f, berth_open(&options, &f->b, &f->err));
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    struct berth_lease *lease = take_lease(f, e, make_run(f)), *out;
+    struct berth_release_request request = {.lease_id = lease->id, .status = BERTH_LEASE_RELEASED};
+    arm(f, SCRIPTED_RELEASE, 1);
+    assert_fails(f, BERTH_E_UNAVAILABLE, STORE_FAILED,
+                 berth_lease_release(f->b, &f->arena, &request, &out, &f->err));
+    assert_true(was_hit());
+    scripted_go_on(f->world);
+    const struct timespec pause = {.tv_nsec = 10 * 1000000};
+    for (int i = 0; i < 3000 && look_at_lease(f, lease)->due_at_ms; i++)
+        (void)nanosleep(&pause, NULL); /* until the timer has come */
+    assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(what_the_store_interrupted_is_swept_by_itself),
         TEST_ON_BOTH(hanging_release_holds_up_nobody_else),
         TEST_ON_BOTH(hanging_sweep_holds_up_nobody_else),
         TEST_ON_BOTH(hanging_find_uses_up_no_threads),

@@ -60,8 +60,7 @@ struct berth_registry *fixture_registry(const struct fixture *f)
     struct berth_error err;
     struct berth_registry *registry;
     struct berth_driver *inventory, *scripted, *blind;
-    if (berth_registry_new(&registry, &err) < 0 ||
-        berth_builtins.add_drivers(registry, &err) < 0 ||
+    if (berth_registry_new(&registry, &err) < 0 || berth_builtins.add_drivers(registry, &err) < 0 ||
         inventory_new(f->inventory, &inventory, &err) < 0 ||
         berth_registry_add(registry, "sandbox", "inventory", inventory, &err) < 0 ||
         scripted_driver(f->world, true, &scripted, &err) < 0 ||
@@ -82,6 +81,7 @@ void fixture_open_with(struct fixture *f, struct berth_registry *registry)
 {
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = f->store;
+    options.settings.self_sweep_ms = 0; /* tests sweep when they want to */
     options.registry = registry;
     if (getenv("BERTH_TEST_LOG"))
         options.log = (struct berth_log){.write = log_to_stderr};

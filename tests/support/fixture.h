@@ -29,9 +29,9 @@ enum fixture_store {
 
 struct fixture {
     enum fixture_store kind;
-    char directory[128];  /* temporary; gone with the fixture */
-    char inventory[160];  /* where the inventory's places are */
-    char store[512];      /* address */
+    char directory[128];    /* temporary; gone with the fixture */
+    char inventory[160];    /* where the inventory's places are */
+    char store[512];        /* address */
     struct scripted *world; /* behind the providers `scripted` and `blind`; fake/scripted.h */
     struct berth *b;
     struct berth_arena arena;
@@ -59,9 +59,14 @@ void fixture_let_nodes_lapse(struct fixture *f, const char *but);
 
 /* Both stores, the number of the seed in the name: TEST_ON_BOTH(R3_local_lease). */
 #define TEST_ON_SQLITE(test)                                                                       \
-    {#test " (sqlite)", test, fixture_setup, fixture_teardown, &on_sqlite}
+    {                                                                                              \
+#test " (sqlite)", test, fixture_setup, fixture_teardown, &on_sqlite                       \
+    }
 #define TEST_ON_BOTH(test)                                                                         \
-    TEST_ON_SQLITE(test), {#test " (postgres)", test, fixture_setup, fixture_teardown, &on_postgres}
+    TEST_ON_SQLITE(test),                                                                          \
+    {                                                                                              \
+#test " (postgres)", test, fixture_setup, fixture_teardown, &on_postgres                   \
+    }
 
 /* Each fails the test with the error's text. */
 #define assert_ok(f, call) assert_ok_at((call), &(f)->err, #call, __FILE__, __LINE__)
@@ -87,7 +92,7 @@ struct berth_lease *give_lease(struct fixture *f, const struct berth_lease *leas
                                enum berth_lease_status status);
 struct berth_lease *look_at_lease(struct fixture *f, const struct berth_lease *lease);
 struct berth_sweep_report sweep(struct fixture *f);
-int count_rows(struct fixture *f, const char *sql); /* of a SELECT count(*) */
+int count_rows(struct fixture *f, const char *sql);                /* of a SELECT count(*) */
 void run_sql(struct fixture *f, const char *sql, const char *arg); /* behind the ledger's back */
 /* The newest activity of that name about the entity, or NULL; and how many there are. */
 const struct berth_activity *last_activity(struct fixture *f, const char *entity_id,
