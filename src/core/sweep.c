@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/sweep.c - see sweep.h. Reads all standing rows, judges each, and works the verdicts off,
- * one job per environment: a provider that hangs holds up its own environment only. */
+ * environments beside each other: one that hangs holds up itself only. */
 #include "core/sweep.h"
 
 #include <poll.h>
@@ -29,21 +29,33 @@ struct pass {
     struct berth_sweep_options options;
     struct berth_arena arena; /* what was read; not written once the jobs run */
     struct berth_list standing, environments;
-    struct berth_list groups; /* of struct group */
+    struct berth_list groups, lanes;
     int64_t now_ms;
 
     pthread_mutex_t lock;
     pthread_cond_t done;
-    int holders, running;
+    int holders;
+    int running; /* jobs */
+    int left;    /* groups nobody has finished yet */
     struct berth_sweep_report report;
 };
 
-/* One environment with its standing rows: one job. */
+/* One environment with its standing rows. */
 struct group {
     struct pass *pass;
-    const char *environment_id, *provider;
+    const char *environment_id;
     const struct berth_environment *environment; /* NULL: gone, or of no interest in this pass */
     struct berth_list rows;                      /* of struct berth_standing */
+};
+
+/* The environments of one provider. A bounded number of jobs takes them one after the other, so
+ * that a provider that hangs leaves threads to the others. */
+struct lane {
+    struct pass *pass;
+    const char *provider;
+    struct berth_list groups;
+    unsigned first; /* each pass starts elsewhere, so that nobody is always last */
+    int next;
 };
 
 static void count(struct pass *pass, int *field)
@@ -377,45 +389,81 @@ static bool audits(const struct pass *pass)
 }
 
 /* One job per environment at a time, over all passes: one whose provider hangs must not take a
- * thread more with every pass. And no more jobs per provider than leave threads for the others. */
-static bool enter(struct berth *b, const struct group *group)
+ * thread more with every pass. */
+static bool enter(struct berth *b, const char *environment_id)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, group->provider);
-    bool entered = jobs < BERTH_PROVIDER_SWEEPS_MAX &&
-                   !berth_map_get(&b->sweeping, group->environment_id) &&
-                   berth_map_put(&b->sweeping, group->environment_id, b);
-    if (entered && !berth_map_put(&b->sweeping, group->provider, (void *)(jobs + 1))) {
-        (void)berth_map_remove(&b->sweeping, group->environment_id);
-        entered = false;
-    }
+    bool entered = !berth_map_get(&b->sweeping, environment_id) &&
+                   berth_map_put(&b->sweeping, environment_id, b);
     pthread_mutex_unlock(&b->sweeping_lock);
     return entered;
 }
 
-static void leave(struct berth *b, const struct group *group)
+static void leave(struct berth *b, const char *environment_id)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, group->provider);
-    if (jobs > 1)
-        (void)berth_map_put(&b->sweeping, group->provider, (void *)(jobs - 1));
-    else
-        (void)berth_map_remove(&b->sweeping, group->provider);
-    (void)berth_map_remove(&b->sweeping, group->environment_id);
+    (void)berth_map_remove(&b->sweeping, environment_id);
     pthread_mutex_unlock(&b->sweeping_lock);
 }
 
-static void run_job(void *ctx)
+/* The same for the jobs of a provider, of which there may be some. */
+static bool enter_lane(struct berth *b, const char *provider)
 {
-    struct group *group = ctx;
+    pthread_mutex_lock(&b->sweeping_lock);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, provider);
+    bool entered = jobs < BERTH_PROVIDER_SWEEPS_MAX &&
+                   berth_map_put(&b->sweeping, provider, (void *)(jobs + 1));
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return entered;
+}
+
+static void leave_lane(struct berth *b, const char *provider)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, provider);
+    if (jobs > 1)
+        (void)berth_map_put(&b->sweeping, provider, (void *)(jobs - 1)); /* it is there: fits */
+    else
+        (void)berth_map_remove(&b->sweeping, provider);
+    pthread_mutex_unlock(&b->sweeping_lock);
+}
+
+static void sweep_group(const struct group *group)
+{
     struct pass *pass = group->pass;
+    if (!enter(pass->b, group->environment_id)) {
+        count(pass, &pass->report.unfinished);
+        return;
+    }
     for (int i = 0; i < group->rows.count; i++)
         work_off(pass, group->rows.items[i]);
     if (group->environment && audits(pass))
         audit_environment(pass, group->environment);
     if (group->environment && group->environment->deleting)
         finish_delete(pass, group->environment);
-    leave(pass->b, group);
+    leave(pass->b, group->environment_id);
+}
+
+static const struct group *next_group(struct lane *lane)
+{
+    unsigned groups = (unsigned)lane->groups.count;
+    pthread_mutex_lock(&lane->pass->lock);
+    int at = lane->next < lane->groups.count ? lane->next++ : -1;
+    pthread_mutex_unlock(&lane->pass->lock);
+    return at < 0 ? NULL : lane->groups.items[(lane->first + (unsigned)at) % groups];
+}
+
+static void run_job(void *ctx)
+{
+    struct lane *lane = ctx;
+    struct pass *pass = lane->pass;
+    for (const struct group *group; (group = next_group(lane));) {
+        sweep_group(group);
+        pthread_mutex_lock(&pass->lock);
+        pass->left--;
+        pthread_mutex_unlock(&pass->lock);
+    }
+    leave_lane(pass->b, lane->provider);
     pthread_mutex_lock(&pass->lock);
     pass->running--;
     pthread_cond_signal(&pass->done);
@@ -499,40 +547,56 @@ static const char *provider_of(struct berth *b, const struct group *group)
     return "none";
 }
 
-static int start_job(struct pass *pass, struct group *group, struct berth_error *err)
+static int make_lanes(struct pass *pass, struct berth_error *err)
 {
-    group->provider = provider_of(pass->b, group);
-    if (!enter(pass->b, group)) {
-        count(pass, &pass->report.unfinished);
-        return BERTH_OK;
+    struct berth_map by_provider = BERTH_MAP_INIT;
+    unsigned first = atomic_fetch_add(&pass->b->sweeps, 1);
+    for (int i = 0; i < pass->groups.count; i++) {
+        struct group *group = pass->groups.items[i];
+        const char *provider = provider_of(pass->b, group);
+        struct lane *lane = berth_map_get(&by_provider, provider);
+        if (!lane) {
+            lane = berth_arena_alloc(&pass->arena, sizeof *lane);
+            if (!lane || !berth_list_add(&pass->lanes, &pass->arena, lane) ||
+                !berth_map_put(&by_provider, provider, lane)) {
+                pass->arena.failed = true;
+                break;
+            }
+            *lane = (struct lane){.pass = pass, .provider = provider, .first = first};
+        }
+        (void)berth_list_add(&lane->groups, &pass->arena, group);
     }
-    pthread_mutex_lock(&pass->lock);
-    pass->holders++;
-    pass->running++;
-    pthread_mutex_unlock(&pass->lock);
-    if (!pass->options.call_providers) {
-        run_job(group); /* short, and no thread is worth it */
-        return BERTH_OK;
-    }
-    int rc = berth_pool_submit(pass->b->providers, run_job, group, err);
-    if (rc < 0) {
-        leave(pass->b, group);
-        pthread_mutex_lock(&pass->lock);
-        pass->holders--;
-        pass->running--;
-        pthread_mutex_unlock(&pass->lock);
-    }
-    return rc;
+    berth_map_clear(&by_provider);
+    pass->left = pass->groups.count;
+    return berth_arena_check(&pass->arena, err);
 }
 
-static int start_jobs(struct pass *pass, struct berth_error *err)
+static void count_job(struct pass *pass, int more)
 {
-    /* Each pass starts elsewhere, so that those who had no turn come first some time. */
-    int count = pass->groups.count;
-    unsigned first = atomic_fetch_add(&pass->b->sweeps, 1);
+    pthread_mutex_lock(&pass->lock);
+    pass->holders += more;
+    pass->running += more;
+    pthread_mutex_unlock(&pass->lock);
+}
+
+/* As many jobs as the lane has groups and its provider may have; what earlier passes left hanging
+ * counts. */
+static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *err)
+{
+    int jobs = pass->options.call_providers ? lane->groups.count : 1;
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < count; i++)
-        rc = start_job(pass, pass->groups.items[(first + (unsigned)i) % (unsigned)count], err);
+    for (int i = 0; rc == BERTH_OK && i < jobs && enter_lane(pass->b, lane->provider); i++) {
+        count_job(pass, 1);
+        if (!pass->options.call_providers) {
+            run_job(lane); /* short, and no thread is worth it */
+            continue;
+        }
+        rc = berth_pool_submit(pass->b->providers, run_job, lane, err);
+        if (rc < 0) {
+            leave_lane(pass->b, lane->provider);
+            count_job(pass, -1);
+        }
+    }
     return rc;
 }
 
@@ -563,12 +627,15 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     int rc = berth_store_read(b->store, tx_read, pass, err);
     if (rc == BERTH_OK)
         rc = make_groups(pass, err);
+    if (rc == BERTH_OK)
+        rc = make_lanes(pass, err);
     if (rc < 0)
         return rc;
-    rc = start_jobs(pass, err);
+    for (int i = 0; rc == BERTH_OK && i < pass->lanes.count; i++)
+        rc = start_jobs(pass, pass->lanes.items[i], err);
     pthread_mutex_lock(&pass->lock);
     wait_for_jobs(pass);
-    pass->report.unfinished += pass->running;
+    pass->report.unfinished += pass->left;
     *report = pass->report;
     pthread_mutex_unlock(&pass->lock);
     int64_t owed = 0;

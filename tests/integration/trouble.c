@@ -1188,9 +1188,41 @@ static void what_the_store_interrupted_is_swept_by_itself(void **state)
     assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
 }
 
+/* More hanging environments than a provider has jobs: the others still have theirs. */
+static void hanging_provider_leaves_threads_to_others(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.ttl_ms = 1000;
+    struct berth_lease *lease;
+    for (int i = 0; i < 40; i++) {
+        request.environment_id = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED)->id;
+        assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+    }
+    request.environment_id =
+        make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"inventory\"}")->id;
+    assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+    scripted_set(f->world, SCRIPTED_RELEASE, (struct scripted_act){.mode = SCRIPTED_STALL});
+    berth_time_shift(2000, 0);
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    options.wait_ms = 1000;
+    options.audit = false;
+    for (int i = 0; i < 3; i++)
+        assert_ok(f, berth_sweep(f->b, &options, &report, &f->err));
+    assert_int_equal(report.unfinished, 40);
+    assert_done(f, lease, BERTH_LEASE_EXPIRED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    scripted_go_on(f->world);
+    for (int i = 0; i < 100 && scripted_count(f->world); i++)
+        (void)sweep(f);
+    assert_int_equal(scripted_count(f->world), 0);
+    check_invariants(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(hanging_provider_leaves_threads_to_others),
         TEST_ON_BOTH(what_the_store_interrupted_is_swept_by_itself),
         TEST_ON_BOTH(hanging_release_holds_up_nobody_else),
         TEST_ON_BOTH(hanging_sweep_holds_up_nobody_else),
