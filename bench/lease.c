@@ -336,6 +336,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
+    berth_builtins.tune_process(); /* as the programs do */
     static const struct option options[] = {{"quick", no_argument, NULL, 'q'},
                                             {"dir", required_argument, NULL, 'd'},
                                             {"seconds", required_argument, NULL, 's'},

@@ -38,4 +38,8 @@ static int add_drivers(struct berth_registry *registry, struct berth_error *err)
     return BERTH_OK;
 }
 
-const struct berth_builtins berth_builtins = {.databases = databases, .add_drivers = add_drivers};
+const struct berth_builtins berth_builtins = {
+    .databases = databases,
+    .add_drivers = add_drivers,
+    .tune_process = berth_sqlite_tune_process,
+};

@@ -112,6 +112,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    berth_builtins.tune_process();
     struct cli cli = {0};
     cli.issues.arena = &cli.arena;
     int status = run(&cli, argc, argv);

@@ -213,13 +213,15 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = find_route(db, a, err);
     if (rc < 0)
         return rc;
+    if (berth_route_ledger_only(a->route)) {
+        rc = new_row(a, NULL, err);
+        return rc < 0 ? rc : activate_at_once(db, a, err);
+    }
     auto_json *config = NULL;
     const char *text = a->environment->config_json;
     rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
     if (rc == BERTH_OK)
         rc = new_row(a, config, err);
-    if (rc == BERTH_OK && berth_route_ledger_only(a->route))
-        return activate_at_once(db, a, err);
     if (rc == BERTH_OK && berth_route_wants_sole(a->route)) {
         int64_t standing;
         rc = berth_lease_count_standing(db, a->environment->id, &standing, err);

@@ -75,6 +75,7 @@ void berth_close(struct berth *b); /* NULL is fine */
 struct berth_builtins {
     const struct berth_database *const *databases; /* closed by NULL */
     int (*add_drivers)(struct berth_registry *registry, struct berth_error *err);
+    void (*tune_process)(void); /* for programs, before their first berth_open */
 };
 extern const struct berth_builtins berth_builtins;
 #endif

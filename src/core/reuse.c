@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/issues.h"
+#include "base/limits.h"
 #include "core/driver.h"
 
 /* Keys the ledger speaks for; a provider's value under one of them is dropped. */
@@ -146,10 +148,29 @@ static bool is_set(const char *key, const struct berth_json *value)
     return berth_json_type(value) != BERTH_JSON_NULL;
 }
 
+/* The ledger's own keys alone: the way of every lease that makes nothing, so without a tree. */
+static int own_metadata(struct berth_arena *arena, const char *driver, const char *workspace_mode,
+                        const char **out, struct berth_error *err)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "driver", driver);
+    berth_json_put_str(&w, "executionWorkspaceMode", workspace_mode);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Metadata", err);
+    if (rc < 0)
+        return rc;
+    *out = berth_arena_copy(arena, berth_buf_str(&buf), buf.len);
+    return berth_arena_check(arena, err);
+}
+
 int berth_lease_metadata(struct berth_arena *arena, const char *driver, const char *workspace_mode,
                          const struct berth_json *config, const struct berth_json *provider_words,
                          const char **out, struct berth_error *err)
 {
+    if (!config && !provider_words)
+        return own_metadata(arena, driver, workspace_mode, out, err);
     auto_json *merged = berth_json_new_object();
     bool ok = merged && merge(merged, provider_words, not_reserved) &&
               merge(merged, config, is_set) &&

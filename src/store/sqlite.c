@@ -319,6 +319,11 @@ static int sqlite_prepare(const char *where, char **canonical, struct berth_erro
     return *canonical ? BERTH_OK : berth_fail_errno(err, "Cannot open the store %s", where);
 }
 
+void berth_sqlite_tune_process(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 const struct berth_database berth_database_sqlite = {
     .scheme = "sqlite",
     .one_writer = true,
