@@ -66,7 +66,11 @@ static int work(struct fixture *f, const char *environment_id, int cycles)
         struct berth_run_end end = {.status = i % 7 ? BERTH_RUN_SUCCEEDED : BERTH_RUN_FAILED};
         struct berth_list released;
         assert_ok(f, berth_run_finish(f->b, &f->arena, run->id, &end, &released, &f->err));
-        assert_int_equal(released.count, 1);
+        /* By us, or by a sweep of the parent's that came between the run's end and the release. */
+        assert_true(released.count <= 1);
+        enum berth_lease_status status = look_at_lease(f, lease)->status;
+        assert_true(status == BERTH_LEASE_RELEASING || status == BERTH_LEASE_RELEASED ||
+                    status == BERTH_LEASE_FAILED);
         report('c', run->id);
         berth_arena_clear(&f->arena);
     }
