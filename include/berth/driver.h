@@ -63,7 +63,8 @@ struct berth_driver_ops {
     bool ledger_only;
     /* acquire reads who->sole; acquires of one environment then take turns. */
     bool wants_sole;
-    /* Collects all that is wrong with the config, or answers the normalised one. */
+    /* Collects all that is wrong with the config, or answers the normalised one; *normalised is
+     * the given one before, and NULL without an issue refuses it without a reason. */
     int (*validate)(struct berth_driver *d, struct berth_call *call, const char *config_json,
                     struct berth_issues *issues, const char **normalised, struct berth_error *err);
     /* Touches the real place and leaves nothing behind; what fails is an answer. */

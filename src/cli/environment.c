@@ -38,15 +38,18 @@ static int show(struct cli *cli, const struct berth_environment *e)
     return cli_print(cli, &buf);
 }
 
-static int bad_choice(const struct cli *cli, const char *option, const char *given,
+static const char *choices(struct cli *cli, const struct berth_enum *type)
+{
+    const char *all = type->names[0];
+    for (int i = 1; type->names[i] && all; i++)
+        all = berth_arena_printf(&cli->arena, "%s, %s", all, type->names[i]);
+    return all ? all : "";
+}
+
+static int bad_choice(struct cli *cli, const char *option, const char *given,
                       const struct berth_enum *type)
 {
-    char choices[128] = "";
-    for (int i = 0; type->names[i]; i++) {
-        (void)strncat(choices, i ? ", " : "", sizeof choices - strlen(choices) - 1);
-        (void)strncat(choices, type->names[i], sizeof choices - strlen(choices) - 1);
-    }
-    return cli_usage(cli, "--%s \"%s\" is none of: %s", option, given, choices);
+    return cli_usage(cli, "--%s \"%s\" is none of: %s", option, given, choices(cli, type));
 }
 
 /* key=value; a value that is JSON counts as such, anything else is text. */
@@ -74,10 +77,9 @@ static int set_pair(struct cli *cli, struct form *form, const char *pair)
 static int fill(struct cli *cli, struct form *form, struct berth_environment_input *input)
 {
     if (form->driver) {
-        int driver = berth_enum_find(&berth_environment_drivers, form->driver);
-        if (driver < 0)
-            return bad_choice(cli, "driver", form->driver, &berth_environment_drivers);
-        input->driver = (enum berth_environment_driver)driver;
+        if (berth_config_driver(form->driver, &input->driver, &cli->err) < 0)
+            return cli_usage(cli, "%s It is one of: %s", cli->err.message,
+                             choices(cli, &berth_environment_drivers));
         input->fields |= BERTH_FIELD_DRIVER;
     }
     if (form->status) {

@@ -411,6 +411,17 @@ int berth_config_normalise(const struct berth_registry *registry,
     return rc;
 }
 
+int berth_config_driver(const char *name, enum berth_environment_driver *out,
+                        struct berth_error *err)
+{
+    int driver = berth_enum_find(&berth_environment_drivers, name);
+    if (driver < 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Unsupported environment driver \"%s\".",
+                          name);
+    *out = (enum berth_environment_driver)driver;
+    return BERTH_OK;
+}
+
 int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_driver driver,
                              const char *canonical_config, const char **out,
                              struct berth_error *err)

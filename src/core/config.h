@@ -22,6 +22,10 @@ int berth_config_normalise(const struct berth_registry *registry,
                            enum berth_config_use use, struct berth_issues *issues,
                            struct berth_json **out, struct berth_error *err);
 
+/* Drivers by name; UNPROCESSABLE for one that nobody knows. */
+int berth_config_driver(const char *name, enum berth_environment_driver *out,
+                        struct berth_error *err);
+
 /* SHA-256 over driver and config with sorted keys: parked places are matched by it. */
 int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_driver driver,
                              const char *canonical_config, const char **out,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/issues.h"
 #include "base/json.h"
 #include "base/time.h"
 
@@ -191,8 +192,10 @@ int berth_driver_validate(const struct berth_route *route, struct berth_call *ca
     *normalised = config_json;
     if (!d->ops->validate)
         return BERTH_OK;
-    return wrap(route, "validate", d->ops->validate(d, call, config_json, issues, normalised, err),
-                err);
+    int rc = d->ops->validate(d, call, config_json, issues, normalised, err);
+    if (rc == BERTH_OK && !*normalised && issues->list.count == 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Invalid environment config.");
+    return wrap(route, "validate", rc, err);
 }
 
 int berth_driver_probe(const struct berth_route *route, struct berth_call *call,

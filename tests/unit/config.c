@@ -43,7 +43,9 @@ static int picky_validate(struct berth_driver *d, struct berth_call *call, const
     }
     if (strcmp(mood, "away") == 0)
         return berth_fail(err, BERTH_E_UNAVAILABLE, "The provider is away.");
-    if (strcmp(mood, "bare") == 0)
+    if (strcmp(mood, "silent") == 0)
+        *normalised = NULL;
+    else if (strcmp(mood, "bare") == 0)
         *normalised = "{\"region\":\"eu\",\"reuseLease\":false}";
     else
         *normalised = berth_arena_strdup(
@@ -704,6 +706,24 @@ static void plugin_needs_a_worker_manager_to_be_saved(void **state)
                   "Plugin environment config validation requires a running plugin worker manager.");
 }
 
+static void a_refusal_without_a_reason_has_one_text(void **state)
+{
+    (void)state;
+    assert_denied(BERTH_DRIVER_SANDBOX, "{\"provider\":\"picky\",\"mood\":\"silent\"}",
+                  BERTH_E_UNPROCESSABLE, "Invalid environment config.");
+}
+
+static void drivers_are_found_by_name(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    enum berth_environment_driver driver;
+    assert_int_equal(berth_config_driver("plugin", &driver, &err), BERTH_OK);
+    assert_int_equal(driver, BERTH_DRIVER_PLUGIN);
+    assert_int_equal(berth_config_driver("Local", &driver, &err), BERTH_E_UNPROCESSABLE);
+    assert_string_equal(err.message, "Unsupported environment driver \"Local\".");
+}
+
 /* --- normalised once, normalised for ever --- */
 
 static void a_normalised_config_stays_as_it_is(void **state)
@@ -811,6 +831,8 @@ int main(void)
         cmocka_unit_test(plugin_faults),
         cmocka_unit_test(plugin_refuses_unknown_keys),
         cmocka_unit_test(plugin_needs_a_worker_manager_to_be_saved),
+        cmocka_unit_test(a_refusal_without_a_reason_has_one_text),
+        cmocka_unit_test(drivers_are_found_by_name),
         cmocka_unit_test(a_normalised_config_stays_as_it_is),
         cmocka_unit_test(the_fingerprint_tells_configs_apart),
         cmocka_unit_test(the_fingerprint_tells_drivers_apart),
