@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 
 #define CLIENTS_MAX 64
 #define HISTORIES 3
+#define ROUNDS 10 /* of bare commits and cycles in turn, so that noise meets both alike */
 #define MS INT64_C(1000000)
 
 static const char *const store_names[] = {[ON_SQLITE] = "SQLite", [ON_POSTGRES] = "PostgreSQL"};
@@ -27,7 +29,7 @@ static const char *const driver_names[] = {
 
 struct bench {
     const char *under;  /* where directories are made */
-    const char *only;   /* of the cells, those whose name has this in it; NULL: all */
+    const char *only;   /* of the cells, those whose name starts with this; NULL: all */
     const char *server; /* PostgreSQL, or NULL */
     char directory[256];
     int64_t floor_ns, warm_ns, cell_ns;
@@ -89,11 +91,25 @@ static void *client_main(void *ctx)
 
 struct figures {
     struct samples cycles;
-    int64_t ns;
-    struct berth_store_stats before, after;
+    int64_t ns, commits, requests;
 };
 
-/* The clients run until the cell is over, or until `count` cycles are done when there is one. */
+static void measure_round(const struct bench *bench, const struct ground *g, struct crowd *crowd,
+                          struct figures *out)
+{
+    sleep_ns(bench->warm_ns / ROUNDS);
+    int64_t start = now_ns();
+    struct berth_store_stats before = berth_store_stats(g->b->store);
+    atomic_store(&crowd->phase, MEASURING);
+    sleep_ns(bench->cell_ns / ROUNDS);
+    atomic_store(&crowd->phase, OVER);
+    out->ns += now_ns() - start;
+    struct berth_store_stats after = berth_store_stats(g->b->store);
+    out->commits += after.commits - before.commits;
+    out->requests += after.requests - before.requests;
+}
+
+/* The clients run until the round is over, or until `count` cycles are done when there is one. */
 static int run_crowd(const struct bench *bench, const struct ground *g, int count, int clients,
                      struct figures *out, struct berth_error *err)
 {
@@ -110,16 +126,8 @@ static int run_crowd(const struct bench *bench, const struct ground *g, int coun
     }
     if (rc < 0)
         started--;
-    else if (!count) {
-        sleep_ns(bench->warm_ns);
-        int64_t start = now_ns();
-        out->before = berth_store_stats(g->b->store);
-        atomic_store(&crowd.phase, MEASURING);
-        sleep_ns(bench->cell_ns);
-        atomic_store(&crowd.phase, OVER);
-        out->ns = now_ns() - start;
-        out->after = berth_store_stats(g->b->store);
-    }
+    else if (!count)
+        measure_round(bench, g, &crowd, out);
     if (rc < 0)
         atomic_store(&crowd.phase, OVER);
     for (int i = 0; i < started; i++) {
@@ -151,35 +159,38 @@ static void print_aim(enum ground_store store, enum berth_environment_driver dri
         printf(">= 20,000 cycles/s: %s", met(per_second >= 20000));
 }
 
+/* "sqlite/local" is three cells, "sqlite/local/1" one of them. */
+static bool chosen(const char *only, const char *name)
+{
+    size_t len = strlen(only);
+    return strncasecmp(name, only, len) == 0 && (name[len] == '/' || name[len] == '\0');
+}
+
 static int measure_cell(struct bench *bench, enum ground_store store,
                         enum berth_environment_driver driver, int clients, struct berth_error *err)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "%s/%s/%d", store_names[store], driver_names[driver],
                    clients);
-    if (bench->only && !strcasestr(name, bench->only))
+    if (bench->only && !chosen(bench->only, name))
         return BERTH_OK;
     struct ground ground;
     struct figures f = {0};
-    auto_samples commits_bare = {0}; /* on both sides of the cell, for the noise of this moment */
-    int rc = floor_run(bench->floors[store], bench->floor_ns, &commits_bare, err);
-    if (rc < 0)
-        return rc;
-    rc = ground_open(&ground, store, bench->directory, bench->server, driver, err);
-    if (rc == BERTH_OK)
-        rc = run_crowd(bench, &ground, 0, clients, &f, err);
+    auto_samples commits_bare = {0};
+    int rc = ground_open(&ground, store, bench->directory, bench->server, driver, err);
+    for (int round = 0; rc == BERTH_OK && round < ROUNDS; round++) {
+        rc = floor_run(bench->floors[store], bench->floor_ns / ROUNDS, &commits_bare, err);
+        if (rc == BERTH_OK)
+            rc = run_crowd(bench, &ground, 0, clients, &f, err);
+    }
     ground_close(&ground);
-    if (rc == BERTH_OK)
-        rc = floor_run(bench->floors[store], bench->floor_ns, &commits_bare, err);
     if (rc == BERTH_OK) {
         double commit_us = samples_us(&commits_bare, 50);
         double p50 = samples_us(&f.cycles, 50), p99 = samples_us(&f.cycles, 99);
         double per_second = (double)f.cycles.count * 1e9 / (double)f.ns;
-        int64_t commits = f.after.commits - f.before.commits;
         printf("| %-10s | %-9s | %7d | %8.0f | %8.0f | %8.0f | %9.0f | %6.2fx | %9.1f | ",
                store_names[store], driver_names[driver], clients, per_second, p50, p99, commit_us,
-               p50 / commit_us,
-               commits ? (double)(f.after.requests - f.before.requests) / (double)commits : 0);
+               p50 / commit_us, f.commits ? (double)f.requests / (double)f.commits : 0);
         print_aim(store, driver, clients, per_second, p50 / commit_us);
         printf(" |\n");
         (void)fflush(stdout);
@@ -275,7 +286,8 @@ static int measure_histories(struct bench *bench, struct berth_error *err)
 
 static void print_floors(struct bench *bench)
 {
-    printf("\none bare durable commit, one connection (us), in slices around the cells\n\n"
+    printf("\none bare durable commit, one connection (us), in slices between the rounds of the "
+           "cells\n\n"
            "| store      | commits/s |      p50 |      p99 |\n"
            "| ---------- | --------: | -------: | -------: |\n");
     for (int s = ON_SQLITE; s <= ON_POSTGRES; s++)
@@ -345,13 +357,13 @@ int main(int argc, char **argv)
     const char *tmp = getenv("TMPDIR"), *server = getenv("BERTH_TEST_POSTGRES");
     struct bench bench = {.under = tmp && *tmp ? tmp : "/tmp",
                           .server = server && *server ? server : NULL,
-                          .floor_ns = 250 * MS,
+                          .floor_ns = 500 * MS,
                           .warm_ns = 300 * MS,
                           .cell_ns = 2500 * MS,
                           .history_rounds = 500};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'q') {
-            bench.floor_ns = 50 * MS;
+            bench.floor_ns = 100 * MS;
             bench.warm_ns = 100 * MS;
             bench.cell_ns = 300 * MS;
             bench.history_rounds = 100;

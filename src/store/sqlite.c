@@ -19,6 +19,7 @@
 #include "os/fs.h"
 #include "store/db.h"
 #include "store/dialect.h"
+#include "store/walfs.h"
 
 #define COLUMNS_MAX 48
 #define BUSY_STEP_US_MAX 4000
@@ -222,7 +223,10 @@ static int configure(struct sqlite_db *db, struct berth_error *err)
     /* Two processes that switch a new file to WAL meet without the busy handler being asked. */
     int rc = SQLITE_BUSY;
     for (int tries = 0; rc == SQLITE_BUSY && on_busy(db, tries); tries++)
-        rc = sqlite3_exec(db->handle, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+        rc = sqlite3_exec(db->handle,
+                          "PRAGMA page_size = 2048;" /* of a new file: a commit touches few rows */
+                          "PRAGMA journal_mode = WAL",
+                          NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db->handle,
                           "PRAGMA synchronous = FULL;"
@@ -273,7 +277,7 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     /* A reader must be able to make the -shm file, so it opens for writing too. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int rc = BERTH_OK;
-    if (sqlite3_open_v2(where, &db->handle, flags, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(where, &db->handle, flags, berth_walfs()) != SQLITE_OK) {
         rc = db->handle ? fail_sqlite(db, err)
                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     } else {
