@@ -62,11 +62,14 @@ static bool grow(struct berth_map *map)
 
 bool berth_map_put(struct berth_map *map, const char *key, void *value)
 {
-    if (map->count * 4 >= map->cap * 3 && !grow(map))
-        return false;
     uint64_t hash = hash_of(key);
-    struct berth_map_entry *entry = slot(map, key, hash);
-    if (!entry->key) {
+    struct berth_map_entry *entry = map->cap ? slot(map, key, hash) : NULL;
+    if (!entry || !entry->key) {
+        if (map->count * 4 >= map->cap * 3) {
+            if (!grow(map))
+                return false;
+            entry = slot(map, key, hash);
+        }
         char *copy = strdup(key);
         if (!copy)
             return false;

@@ -113,6 +113,7 @@ void berth_close(struct berth *b)
     berth_registry_free(b->registry);
     pthread_mutex_destroy(&b->sweeping_lock);
     berth_map_clear(&b->sweeping);
+    berth_map_clear(&b->lanes);
     free(b->company_id);
     if (b->closing_fd >= 0)
         (void)close(b->closing_fd);

@@ -49,7 +49,8 @@ struct berth {
     struct berth_log log;
     struct berth_settings settings;
     pthread_mutex_t sweeping_lock;
-    struct berth_map sweeping; /* environments that a sweep is at work on; jobs per provider */
+    struct berth_map sweeping; /* environments that a sweep is at work on */
+    struct berth_map lanes;    /* provider -> how many jobs sweep its environments */
     _Atomic unsigned sweeps;   /* passes so far */
     bool sweep_set;            /* one is to come by itself */
     bool closing;              /* none is, any more */

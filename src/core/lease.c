@@ -235,6 +235,8 @@ static int tx_release(struct berth_db *db, void *ctx, struct berth_error *err)
     enum berth_lease_status wanted = g->request->status;
     if (is_closed(l) || l->status == BERTH_LEASE_RELEASING)
         return BERTH_OK; /* done, or being done */
+    if (g->request->if_version && l->version != g->request->if_version)
+        return BERTH_OK; /* somebody has decided otherwise meanwhile */
     if (l->status == BERTH_LEASE_RETAINED && wanted == BERTH_LEASE_FAILED)
         return BERTH_OK;
     l->failure_reason = failure_reason(g);

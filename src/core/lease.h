@@ -33,6 +33,7 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
 
 struct berth_release_request {
     const char *lease_id;
+    int64_t if_version;             /* only this version of the row; 0: any */
     enum berth_lease_status status; /* released, failed or expired */
     const char *reason;             /* what failureReason says; NULL: by the reference's rule */
     const struct berth_actor *actor;

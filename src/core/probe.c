@@ -11,6 +11,7 @@
 #include "core/ledger.h"
 #include "core/node.h"
 #include "core/reuse.h"
+#include "core/sweep.h"
 #include "store/store.h"
 
 struct probing {
@@ -127,9 +128,11 @@ static void record_failure(struct probing *p, bool called, const struct berth_er
     int rc = berth_store_tx(p->b->store, tx_fail, p, &err);
     if (rc == BERTH_OK && p->row)
         rc = berth_ledger_settle(p->b, p->arena, &p->row, BERTH_OP_PROBE, p->actor, &err);
-    if (rc < 0)
+    if (rc < 0) {
+        berth_sweep_soon(p->b);
         berth_log_line(&p->b->log, BERTH_LOG_ERROR, "failed probe not recorded", "leaseId",
                        p->id.text, "error", err.message, NULL);
+    }
 }
 
 /* A place nobody here can reach is an answer, not an error. */
@@ -213,5 +216,7 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
         BERTH_FAILPOINT(probe_after_outcome);
     }
     berth_node_end(b->node, p.id.text);
+    if (rc < 0 && p.lease)
+        berth_sweep_soon(b); /* the row may not be at its end */
     return rc;
 }

@@ -23,6 +23,8 @@
 #include "os/pool.h"
 #include "store/store.h"
 
+#define SELF_SWEEP_WAIT_MS 1000
+
 /* One pass; lives until its caller and all of its jobs have let go. */
 struct pass {
     struct berth *b;
@@ -198,7 +200,7 @@ static int release(struct pass *pass, struct berth_arena *arena, const struct be
                    const struct judgement *j, bool *done, struct berth_error *err)
 {
     struct berth_release_request request = {
-        .lease_id = s->id, .status = j->status, .reason = j->reason};
+        .lease_id = s->id, .if_version = s->version, .status = j->status, .reason = j->reason};
     struct berth_lease *l;
     int rc = berth_lease_release(pass->b, arena, &request, &l, err);
     *done = rc == BERTH_OK && l->cleanup != BERTH_CLEANUP_FAILED;
@@ -239,9 +241,11 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
                                   : take_and_settle(pass, &arena, s, &taken, &done, &err);
         berth_node_end(pass->b->node, s->id);
     }
-    if (rc < 0)
+    if (rc < 0) {
+        berth_sweep_soon(pass->b); /* the row may be ours, and not at its end */
         berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "sweep of a lease failed", "leaseId", s->id,
                        "environmentId", s->environment_id, "error", err.message, NULL);
+    }
     if (rc < 0 || (taken && !done))
         count(pass, &pass->report.failed);
     else if (taken)
@@ -410,9 +414,9 @@ static void leave(struct berth *b, const char *environment_id)
 static bool enter_lane(struct berth *b, const char *provider)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, provider);
-    bool entered = jobs < BERTH_PROVIDER_SWEEPS_MAX &&
-                   berth_map_put(&b->sweeping, provider, (void *)(jobs + 1));
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
+    bool entered =
+        jobs < BERTH_PROVIDER_SWEEPS_MAX && berth_map_put(&b->lanes, provider, (void *)(jobs + 1));
     pthread_mutex_unlock(&b->sweeping_lock);
     return entered;
 }
@@ -420,11 +424,11 @@ static bool enter_lane(struct berth *b, const char *provider)
 static void leave_lane(struct berth *b, const char *provider)
 {
     pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->sweeping, provider);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
     if (jobs > 1)
-        (void)berth_map_put(&b->sweeping, provider, (void *)(jobs - 1)); /* it is there: fits */
+        (void)berth_map_put(&b->lanes, provider, (void *)(jobs - 1)); /* it is there: fits */
     else
-        (void)berth_map_remove(&b->sweeping, provider);
+        (void)berth_map_remove(&b->lanes, provider);
     pthread_mutex_unlock(&b->sweeping_lock);
 }
 
@@ -448,7 +452,7 @@ static const struct group *next_group(struct lane *lane)
 {
     unsigned groups = (unsigned)lane->groups.count;
     pthread_mutex_lock(&lane->pass->lock);
-    int at = lane->next < lane->groups.count ? lane->next++ : -1;
+    int at = lane->next < lane->groups.count && !is_closing(lane->pass->b) ? lane->next++ : -1;
     pthread_mutex_unlock(&lane->pass->lock);
     return at < 0 ? NULL : lane->groups.items[(lane->first + (unsigned)at) % groups];
 }
@@ -521,6 +525,9 @@ static int make_groups(struct pass *pass, struct berth_error *err)
             quarantine(pass, "unreadable lease left alone", s->id, s->trouble);
             continue;
         }
+        if (pass->options.own_only &&
+            (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
+            continue;
         struct group *group = berth_map_get(&by_id, s->environment_id);
         if (!group)
             group = add_group(pass, &by_id, s->environment_id, NULL);
@@ -677,17 +684,18 @@ static void sweep_job(void *ctx)
     struct berth_sweep_report report;
     struct berth_error err;
     options.audit = false;
-    options.wait_ms = 0; /* the providers' threads do the rest */
+    options.own_only = true;
+    options.wait_ms = SELF_SWEEP_WAIT_MS;
     pthread_mutex_lock(&b->sweeping_lock);
     b->sweep_set = false;
     pthread_mutex_unlock(&b->sweeping_lock);
-    if (berth_sweep(b, &options, &report, &err) < 0)
+    if (berth_sweep(b, &options, &report, &err) < 0 || report.unfinished)
         berth_sweep_soon(b);
 }
 
 void berth_sweep_soon(struct berth *b)
 {
-    struct berth_error ignored; /* then the next sweep anybody asks for comes too late, but comes */
+    struct berth_error ignored; /* then a sweep that this process is asked for takes it up */
     int64_t delay_ms = b->settings.self_sweep_ms;
     pthread_mutex_lock(&b->sweeping_lock);
     if (delay_ms > 0 && !b->closing && !b->sweep_set)

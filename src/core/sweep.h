@@ -8,6 +8,7 @@
 struct berth_sweep_options {
     bool call_providers; /* false: only what the ledger can settle by itself */
     bool audit;          /* ask the providers that can tell for places nobody answers for */
+    bool own_only;       /* only rows that this process began and could not end */
     int64_t wait_ms;     /* how long to wait for slow providers; they go on afterwards */
 };
 #define BERTH_SWEEP_OPTIONS_INIT                                                                   \

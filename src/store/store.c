@@ -58,6 +58,12 @@ struct berth_store {
     _Atomic int64_t commits, requests, retries;
 };
 
+static int open_db(struct berth_store *store, enum berth_access access, struct berth_db **out,
+                   struct berth_error *err)
+{
+    return store->database->open(store->where, access, out, err);
+}
+
 /* Runs fn in a transaction of its own. *committing tells whether a failure came from the commit. */
 static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *fn, void *ctx,
                     bool *committing, struct berth_error *err)
@@ -78,22 +84,39 @@ static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *
 
 /* --- one writer thread --- */
 
+/* A rollback that failed leaves its transaction, and with it the lock of the file, to the
+ * connection: only another connection helps. */
+static int mend_writer(struct berth_store *store, struct berth_error *err)
+{
+    if (store->writer_db && store->writer_db->broken) {
+        store->writer_db->ops->free(store->writer_db);
+        store->writer_db = NULL;
+    }
+    return store->writer_db ? BERTH_OK : open_db(store, BERTH_WRITE, &store->writer_db, err);
+}
+
 static void run_alone(struct berth_store *store, struct request *request)
 {
     bool committing;
+    request->rc = mend_writer(store, request->err);
+    if (request->rc < 0)
+        return;
     request->rc = run_once(store->writer_db, BERTH_WRITE, request->fn, request->ctx, &committing,
                            request->err);
-    if (request->rc == BERTH_OK)
+    if (request->rc == BERTH_OK) {
         atomic_fetch_add(&store->commits, 1);
+        atomic_fetch_add(&store->requests, 1);
+    }
 }
 
 /* All requests in one transaction, without savepoints. A request that fails before it wrote
  * anything simply takes its error home; one that fails later spoils the batch. */
 static bool run_together(struct berth_store *store, struct request *batch)
 {
-    struct berth_db *db = store->writer_db;
     struct berth_error err;
-    if (db->ops->begin(db, BERTH_WRITE, &err) < 0) {
+    int rc = mend_writer(store, &err);
+    struct berth_db *db = store->writer_db;
+    if (rc < 0 || db->ops->begin(db, BERTH_WRITE, &err) < 0) {
         for (struct request *r = batch; r; r = r->next) { /* one by one they would wait as long */
             r->rc = err.code;
             *r->err = err;
@@ -114,6 +137,8 @@ static bool run_together(struct berth_store *store, struct request *batch)
         return false;
     }
     atomic_fetch_add(&store->commits, 1);
+    for (struct request *r = batch; r; r = r->next)
+        atomic_fetch_add(&store->requests, r->rc == BERTH_OK);
     return true;
 }
 
@@ -140,7 +165,6 @@ static struct request *take_batch(struct berth_store *store)
     if (!store->head)
         store->tail = &store->head;
     last->next = NULL;
-    atomic_fetch_add(&store->requests, count);
     return batch;
 }
 
@@ -172,7 +196,6 @@ static void run_as_writer(struct berth_store *store, struct request *request)
     store->busy = true;
     pthread_mutex_unlock(&store->queue_lock);
     run_alone(store, request);
-    atomic_fetch_add(&store->requests, 1);
     pthread_mutex_lock(&store->queue_lock);
     store->busy = false;
     if (store->head)
@@ -217,12 +240,6 @@ static int start_writer(struct berth_store *store, struct berth_error *err)
 }
 
 /* --- a pool of connections --- */
-
-static int open_db(struct berth_store *store, enum berth_access access, struct berth_db **out,
-                   struct berth_error *err)
-{
-    return store->database->open(store->where, access, out, err);
-}
 
 /* Gives a connection, or with NULL the right to open one, to whoever waits longest. Lock held. */
 static void hand_on(struct berth_store *store, struct berth_db *db)

@@ -30,11 +30,6 @@
 
 /* --- help --- */
 
-static void move_clock(int64_t ms)
-{
-    berth_time_shift(ms, 0); /* never the monotonic one: heartbeats go by it */
-}
-
 static int create(struct fixture *f, struct berth_environment_input input, const char *config,
                   struct berth_issues *issues, struct berth_environment **out)
 {
@@ -127,11 +122,7 @@ static void assert_lease(struct fixture *f, const struct berth_lease *lease,
                          enum berth_lease_cleanup cleanup)
 {
     const struct berth_lease *row = look_at_lease(f, lease);
-    assert_string_equal(berth_lease_statuses.names[row->status],
-                        berth_lease_statuses.names[status]);
-    assert_string_equal(berth_lease_places.names[row->place], berth_lease_places.names[place]);
-    assert_string_equal(berth_lease_cleanups.names[row->cleanup],
-                        berth_lease_cleanups.names[cleanup]);
+    assert_row(f, lease, status, place, cleanup);
     assert_int_equal(row->due_at_ms != 0, status == BERTH_LEASE_ACTIVE ||
                                               status == BERTH_LEASE_RETAINED ||
                                               place == BERTH_PLACE_PARKED);

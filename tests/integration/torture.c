@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/integration/torture.c - the n-th allocation fails, then the n-th query, for every n until a
- * run passes without meeting it. Each failure must be an error with a text, and afterwards the
- * ledger recovers: every place is answered for, and in the end all are gone.
- * Linked with --wrap for the allocating functions. */
+ * tests/integration/torture.c - the n-th allocation fails, or all from the n-th on, then the n-th
+ * query, for every n until a run passes without meeting it. Each failure must be an error with a
+ * text, and afterwards the ledger recovers: every place is answered for, and in the end all are
+ * gone. Linked with --wrap for the allocating functions; SQLite's go the same way. */
 #include "fixture.h"
 
 #include <jansson.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -18,12 +19,17 @@
 /* --- allocations that fail on demand --- */
 
 static _Atomic int countdown; /* 0: not armed */
+static _Atomic bool for_good; /* once it is at 0, everything fails */
+static _Atomic bool exhausted;
 
 static bool fails_now(void)
 {
-    if (atomic_load(&countdown) <= 0)
+    if (atomic_load(&exhausted))
+        return true;
+    if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1)
         return false;
-    return atomic_fetch_sub(&countdown, 1) == 1;
+    atomic_store(&exhausted, atomic_load(&for_good));
+    return true;
 }
 
 void *__real_malloc(size_t size);
@@ -67,9 +73,39 @@ int __wrap_asprintf(char **out, const char *fmt, ...)
     return len;
 }
 
+static sqlite3_mem_methods sqlite_memory;
+
+static void *sqlite_malloc(int size)
+{
+    return fails_now() ? NULL : sqlite_memory.xMalloc(size);
+}
+
+static void *sqlite_realloc(void *p, int size)
+{
+    return fails_now() ? NULL : sqlite_memory.xRealloc(p, size);
+}
+
+/* Before the first use of SQLite. */
+static void wrap_sqlite(void)
+{
+    assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_memory), SQLITE_OK);
+    sqlite3_mem_methods wrapped = sqlite_memory;
+    wrapped.xMalloc = sqlite_malloc;
+    wrapped.xRealloc = sqlite_realloc;
+    assert_int_equal(sqlite3_config(SQLITE_CONFIG_MALLOC, &wrapped), SQLITE_OK);
+}
+
 static void arm_allocation(int nth)
 {
+    atomic_store(&exhausted, false);
+    atomic_store(&for_good, false);
     atomic_store(&countdown, nth);
+}
+
+static void arm_exhaustion(int nth)
+{
+    arm_allocation(nth);
+    atomic_store(&for_good, nth > 0);
 }
 
 static bool allocation_armed(void)
@@ -178,6 +214,11 @@ static void every_allocation_fails_once(void **state)
     torture(*state, arm_allocation, allocation_armed);
 }
 
+static void memory_runs_out_at_every_point(void **state)
+{
+    torture(*state, arm_exhaustion, allocation_armed);
+}
+
 static void every_query_fails_once(void **state)
 {
     torture(*state, berth_failpoint_arm_query, berth_failpoint_query_armed);
@@ -211,8 +252,10 @@ static void every_allocation_of_open_fails_once(void **state)
 int main(void)
 {
     json_set_alloc_funcs(__wrap_malloc, free);
+    wrap_sqlite();
     const struct CMUnitTest tests[] = {
         TEST_ON_BOTH(every_allocation_fails_once),
+        TEST_ON_BOTH(memory_runs_out_at_every_point),
         TEST_ON_BOTH(every_query_fails_once),
         TEST_ON_BOTH(every_allocation_of_open_fails_once),
     };

@@ -6,10 +6,12 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/id.h"
+#include "base/time.h"
 #include "inventory.h"
 #include "scripted.h"
 #include "store/db.h"
@@ -146,6 +148,79 @@ void fixture_let_nodes_lapse(struct fixture *f, const char *but)
                           .arg = berth_text(but ? but : ""),
                           .nargs = 1};
     assert_ok(f, berth_store_tx(f->b->store, tx_statement, &s, &f->err));
+}
+
+void pause_ms(int ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    (void)nanosleep(&pause, NULL);
+}
+
+void move_clock(int64_t ms)
+{
+    berth_time_shift(ms, 0);
+}
+
+int try_lease(struct fixture *f, const struct berth_environment *e, const struct berth_run *run)
+{
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.environment_id = e->id;
+    request.run_id = run ? run->id : NULL;
+    struct berth_lease *lease;
+    return berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err);
+}
+
+struct berth_lease *newest_lease(struct fixture *f, const struct berth_environment *e)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    filter.environment_id = e->id;
+    struct berth_list list;
+    assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &list, &f->err));
+    assert_true(list.count > 0);
+    struct berth_lease *found = list.items[0];
+    for (int i = 1; i < list.count; i++) {
+        struct berth_lease *l = list.items[i];
+        if (strcmp(l->id, found->id) > 0)
+            found = l;
+    }
+    return found;
+}
+
+void assert_row(struct fixture *f, const struct berth_lease *lease, enum berth_lease_status status,
+                enum berth_lease_place place, enum berth_lease_cleanup cleanup)
+{
+    const struct berth_lease *row = look_at_lease(f, lease);
+    assert_string_equal(berth_lease_statuses.names[row->status],
+                        berth_lease_statuses.names[status]);
+    assert_string_equal(berth_lease_places.names[row->place], berth_lease_places.names[place]);
+    assert_string_equal(berth_lease_cleanups.names[row->cleanup],
+                        berth_lease_cleanups.names[cleanup]);
+}
+
+void assert_done(struct fixture *f, const struct berth_lease *lease, enum berth_lease_status status,
+                 enum berth_lease_place place, enum berth_lease_cleanup cleanup)
+{
+    assert_row(f, lease, status, place, cleanup);
+    const struct berth_lease *row = look_at_lease(f, lease);
+    assert_int_equal(row->due_at_ms, 0);
+    assert_null(row->owner);
+    assert_int_equal(row->duty, BERTH_DUTY_NULL);
+}
+
+void check_world(struct fixture *f)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    filter.standing_only = true;
+    filter.limit = 100000;
+    struct berth_list standing;
+    assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &standing, &f->err));
+    int answered = 0;
+    for (int i = 0; i < standing.count; i++) {
+        const struct berth_lease *l = standing.items[i];
+        answered += l->provider_lease_id ? scripted_has(f->world, l->provider_lease_id)
+                                         : scripted_has_label(f->world, l->id);
+    }
+    assert_int_equal(answered, scripted_count(f->world));
 }
 
 int count_rows(struct fixture *f, const char *sql)

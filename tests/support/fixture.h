@@ -91,13 +91,26 @@ struct berth_lease *take_lease(struct fixture *f, const struct berth_environment
 struct berth_lease *give_lease(struct fixture *f, const struct berth_lease *lease,
                                enum berth_lease_status status);
 struct berth_lease *look_at_lease(struct fixture *f, const struct berth_lease *lease);
+/* The newest row of the environment: what a failed acquire left, for one. */
+struct berth_lease *newest_lease(struct fixture *f, const struct berth_environment *e);
+int try_lease(struct fixture *f, const struct berth_environment *e, const struct berth_run *run);
 struct berth_sweep_report sweep(struct fixture *f);
+void move_clock(int64_t ms);                                       /* forward, both clocks */
+void pause_ms(int ms);                                             /* of real time */
 int count_rows(struct fixture *f, const char *sql);                /* of a SELECT count(*) */
 void run_sql(struct fixture *f, const char *sql, const char *arg); /* behind the ledger's back */
 /* The newest activity of that name about the entity, or NULL; and how many there are. */
 const struct berth_activity *last_activity(struct fixture *f, const char *entity_id,
                                            const char *action);
 int count_activity(struct fixture *f, const char *entity_id, const char *action);
+void assert_row(struct fixture *f, const struct berth_lease *lease, enum berth_lease_status status,
+                enum berth_lease_place place, enum berth_lease_cleanup cleanup);
+/* Closed and done with, too: no sweep looks at it any more. */
+void assert_done(struct fixture *f, const struct berth_lease *lease, enum berth_lease_status status,
+                 enum berth_lease_place place, enum berth_lease_cleanup cleanup);
+/* Every place of the scripted world is answered for by a row that a sweep selects: by its id, or,
+ * where that never became known, by its label. */
+void check_world(struct fixture *f);
 /* The ledger's own invariant, and its agreement with the inventory: every file there is answered
  * for by a standing row, and every standing row with a live or parked place has its file. */
 void check_invariants(struct fixture *f);
