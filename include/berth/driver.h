@@ -63,6 +63,10 @@ struct berth_driver_ops {
     bool ledger_only;
     /* acquire reads who->sole; acquires of one environment then take turns. */
     bool wants_sole;
+    /* The JSON schema of its config, or NULL; lives as long as the driver. A property of format
+     * "secret-ref" holds the id of a secret in the stored config, and its value in
+     * who->config_json. */
+    const char *(*config_schema)(const struct berth_driver *d);
     /* Collects all that is wrong with the config, or answers the normalised one; *normalised is
      * the given one before, and NULL without an issue refuses it without a reason. */
     int (*validate)(struct berth_driver *d, struct berth_call *call, const char *config_json,

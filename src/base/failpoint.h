@@ -43,7 +43,11 @@
     X(delete_before_intent)                                                                        \
     X(delete_after_intent)                                                                         \
     X(delete_after_drain)                                                                          \
-    X(delete_after_outcome)
+    X(delete_after_outcome)                                                                        \
+    X(key_after_file)                                                                              \
+    X(key_after_switch)                                                                            \
+    X(key_after_batch)                                                                             \
+    X(key_after_drop)
 
 enum berth_failpoint {
 #define X(name) BERTH_FP_##name,

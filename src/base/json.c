@@ -172,6 +172,11 @@ const struct berth_json *berth_json_get(const struct berth_json *object, const c
     return ours(json_object_get(raw(object), key));
 }
 
+struct berth_json *berth_json_get_mutable(struct berth_json *object, const char *key)
+{
+    return ours(json_object_get(raw(object), key));
+}
+
 const char *berth_json_str(const struct berth_json *value)
 {
     return json_string_value(raw(value));
@@ -239,6 +244,11 @@ struct berth_json *berth_json_new_object(void)
     return ours(json_object());
 }
 
+struct berth_json *berth_json_new_array(void)
+{
+    return ours(json_array());
+}
+
 struct berth_json *berth_json_new_str(const char *text)
 {
     return ours(text ? json_string(text) : json_null());
@@ -267,6 +277,11 @@ struct berth_json *berth_json_copy(const struct berth_json *value)
 bool berth_json_set(struct berth_json *object, const char *key, struct berth_json *value)
 {
     return json_object_set_new(raw(object), key, raw(value)) == 0;
+}
+
+bool berth_json_add(struct berth_json *array, struct berth_json *value)
+{
+    return json_array_append_new(raw(array), raw(value)) == 0;
 }
 
 void berth_json_remove(struct berth_json *object, const char *key)

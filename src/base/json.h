@@ -40,6 +40,7 @@ void berth_json_freep(struct berth_json **value);
 enum berth_json_type berth_json_type(const struct berth_json *value); /* NULL counts as null */
 bool berth_json_is(const struct berth_json *value, enum berth_json_type type);
 const struct berth_json *berth_json_get(const struct berth_json *object, const char *key);
+struct berth_json *berth_json_get_mutable(struct berth_json *object, const char *key);
 const char *berth_json_str(const struct berth_json *value);
 size_t berth_json_str_len(const struct berth_json *value); /* NULs inside count */
 int64_t berth_json_int(const struct berth_json *value);
@@ -59,6 +60,7 @@ const struct berth_json *berth_json_iter_value(void *iter);
 
 /* New values are the caller's; NULL when out of memory or when the text is not UTF-8. */
 struct berth_json *berth_json_new_object(void);
+struct berth_json *berth_json_new_array(void);
 struct berth_json *berth_json_new_str(const char *text); /* NULL gives null */
 struct berth_json *berth_json_new_int(int64_t number);
 struct berth_json *berth_json_new_bool(bool flag);
@@ -67,6 +69,7 @@ struct berth_json *berth_json_copy(const struct berth_json *value); /* deep */
 
 /* `value` is taken over in any case; false when it was NULL or memory ran out. */
 bool berth_json_set(struct berth_json *object, const char *key, struct berth_json *value);
+bool berth_json_add(struct berth_json *array, struct berth_json *value);
 void berth_json_remove(struct berth_json *object, const char *key);
 
 /* Compact text with sorted keys, so that equal values give equal bytes. NULL: out of memory. */

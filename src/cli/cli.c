@@ -159,19 +159,11 @@ int cli_fail(struct cli *cli)
 /* Where the user's store is when nobody says otherwise. */
 static int default_store(struct cli *cli)
 {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    if (!home || !*home) {
-        const struct passwd *user = getpwuid(getuid());
-        home = user ? user->pw_dir : NULL;
-    }
-    if (data && data[0] == '/')
-        cli->store = berth_arena_printf(&cli->arena, "sqlite:%s/berth/berth.db", data);
-    else if (home)
-        cli->store = berth_arena_printf(&cli->arena, "sqlite:%s/.local/share/berth/berth.db", home);
-    else
-        return berth_fail(
-            &cli->err, BERTH_E_INVALID,
-            "There is no home directory to keep the store in: name one with --store.");
+    auto_free char *directory = NULL;
+    int rc = berth_data_directory(&directory, &cli->err);
+    if (rc < 0)
+        return rc;
+    cli->store = berth_arena_printf(&cli->arena, "sqlite:%s/berth.db", directory);
     return berth_arena_check(&cli->arena, &cli->err);
 }
 

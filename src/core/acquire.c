@@ -35,6 +35,7 @@ struct acquisition {
     struct berth_lease *stored; /* the row after the outcome */
     int64_t version;            /* of the row after a claim was dropped */
     struct berth_place place;
+    struct berth_use use; /* while the provider is being called */
 };
 
 /* --- what is asked for --- */
@@ -443,15 +444,16 @@ static int drop_claim(struct acquisition *a, berth_tx_fn *fn, struct berth_error
 }
 
 /* Wakes the claimed place. *resumed false: the way is free for a fresh one. */
-static int resume_place(struct acquisition *a, struct berth_call *call,
-                        const struct berth_place_request *who, bool *resumed,
+static int resume_place(struct acquisition *a, struct berth_call *call, bool *resumed,
                         struct berth_error *err)
 {
     *resumed = false;
     struct berth_place parked = berth_ledger_place(a->lease);
     struct berth_error trouble;
-    int rc = berth_driver_resume(a->route, call, who, &parked, &a->place, &trouble);
+    int rc = berth_driver_resume(a->route, call, &a->use.who, &parked, &a->place, &trouble);
     BERTH_FAILPOINT(resume_after_place);
+    if (rc < 0)
+        berth_use_mask(&a->use, trouble.message);
     if (rc == BERTH_OK && a->place.id && !berth_ledger_is_usable(a->place.id))
         rc = berth_fail(&trouble, BERTH_E_UPSTREAM, "It answered without a usable id.");
     if (rc == BERTH_OK && a->place.id) {
@@ -473,30 +475,50 @@ static int resume_place(struct acquisition *a, struct berth_call *call,
     return rc;
 }
 
-/* Everything between intent and outcome. The place is in a->place. */
-static int make_place(struct acquisition *a, struct berth_error *err)
+/* Takes out of the answer what only the provider was told. */
+static int clean_answer(struct acquisition *a, struct berth_error *err)
+{
+    if (berth_use_shows(&a->use, a->place.id)) {
+        a->place.id = NULL;
+        return berth_fail(err, BERTH_E_UPSTREAM, "Provider \"%s\" answered with a secret.",
+                          berth_route_provider(a->route));
+    }
+    return berth_use_clean(&a->use, a->arena, &a->place.metadata_json, err);
+}
+
+static int call_provider(struct acquisition *a, struct berth_error *err)
 {
     struct berth_call call =
         berth_ledger_call(a->b, a->arena, a->request->timeout_ms, a->request->cancel_fd);
-    struct berth_place_request who;
-    int rc = berth_ledger_who(a->b, a->arena, a->lease, &who, err);
-    if (rc < 0)
-        return rc;
-    who.workspace_mode = a->request->workspace_mode;
-    who.sole = a->sole;
-    rc = berth_node_may_act(a->b->node, err);
+    int rc = berth_node_may_act(a->b->node, err);
     if (rc == BERTH_OK)
         rc = berth_call_check(&call, err);
     a->called = rc == BERTH_OK;
     bool resumed = false;
     if (rc == BERTH_OK && a->parked_id)
-        rc = resume_place(a, &call, &who, &resumed, err);
+        rc = resume_place(a, &call, &resumed, err);
     if (rc == BERTH_OK && !resumed && a->parked_id)
         rc = berth_node_may_act(a->b->node, err); /* the resume may have taken long */
     if (rc < 0 || resumed)
         return rc;
-    rc = berth_driver_acquire(a->route, &call, &who, &a->place, err);
+    rc = berth_driver_acquire(a->route, &call, &a->use.who, &a->place, err);
     BERTH_FAILPOINT(acquire_after_place);
+    return rc;
+}
+
+/* Everything between intent and outcome. The place is in a->place. */
+static int make_place(struct acquisition *a, struct berth_error *err)
+{
+    int rc = berth_ledger_use(a->b, a->arena, a->lease, &a->use, err);
+    a->use.who.workspace_mode = a->request->workspace_mode;
+    a->use.who.sole = a->sole;
+    if (rc == BERTH_OK)
+        rc = call_provider(a, err);
+    if (rc < 0)
+        berth_use_mask(&a->use, err->message);
+    else
+        rc = clean_answer(a, err);
+    berth_use_close(&a->use);
     return rc;
 }
 

@@ -57,23 +57,31 @@ int berth_activity_of_lease(struct berth_db *db, const struct berth_lease *lease
     return berth_activity_insert(db, &activity, err);
 }
 
-int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
-                                  const char *action, const struct berth_actor *actor,
-                                  const char *details_json, struct berth_error *err)
+int berth_activity_of(struct berth_db *db, const struct berth_entity *entity, const char *action,
+                      const struct berth_actor *actor, const char *details_json,
+                      struct berth_error *err)
 {
     if (!actor)
         actor = &system_actor;
     struct berth_activity activity = {
-        .company_id = environment->company_id,
+        .company_id = entity->company_id,
         .actor_type = actor->type,
         .actor_id = actor->id,
         .action = action,
-        .entity_type = "environment",
-        .entity_id = environment->id,
+        .entity_type = entity->type,
+        .entity_id = entity->id,
         .details_json = details_json,
         .created_at_ms = berth_time_wall_ms(),
     };
     return berth_activity_insert(db, &activity, err);
+}
+
+int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
+                                  const char *action, const struct berth_actor *actor,
+                                  const char *details_json, struct berth_error *err)
+{
+    struct berth_entity entity = {environment->company_id, "environment", environment->id};
+    return berth_activity_of(db, &entity, action, actor, details_json, err);
 }
 
 struct listing {

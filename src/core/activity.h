@@ -19,7 +19,13 @@ struct berth_actor {
 int berth_activity_of_lease(struct berth_db *db, const struct berth_lease *lease,
                             const char *action, const struct berth_actor *actor,
                             struct berth_error *err);
-/* `details_json` is an object that holds no values of configs. */
+struct berth_entity {
+    const char *company_id, *type, *id;
+};
+/* `details_json` is an object that holds no values of configs or secrets. */
+int berth_activity_of(struct berth_db *db, const struct berth_entity *entity, const char *action,
+                      const struct berth_actor *actor, const char *details_json,
+                      struct berth_error *err);
 int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
                                   const char *action, const struct berth_actor *actor,
                                   const char *details_json, struct berth_error *err);

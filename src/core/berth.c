@@ -2,15 +2,19 @@
  * src/core/berth.c - opening and closing the runtime. */
 #include "core/berth.h"
 
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/node.h"
+#include "core/vault.h"
 #include "os/pool.h"
 #include "store/company.h"
 #include "store/store.h"
@@ -50,6 +54,52 @@ static int ensure_company(struct berth *b, struct berth_error *err)
     return b->company_id ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
 }
 
+/* --- where the key is --- */
+
+int berth_data_directory(char **out, struct berth_error *err)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    if (!home || !*home) {
+        const struct passwd *user = getpwuid(getuid());
+        home = user ? user->pw_dir : NULL;
+    }
+    bool named = data && data[0] == '/';
+    if (!named && !home)
+        return berth_fail(
+            err, BERTH_E_INVALID,
+            "There is no home directory to keep the store in: name one with --store.");
+    if (asprintf(out, "%s%s/berth", named ? data : home, named ? "" : "/.local/share") < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    return BERTH_OK;
+}
+
+int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    const char *where = berth_store_where(store), *name = strrchr(where, '/');
+    int len;
+    if (berth_store_shared(store)) {
+        int rc = berth_data_directory(&directory, err);
+        if (rc < 0)
+            return rc;
+        len = asprintf(out, "%s/secrets.key", directory);
+    } else if (name && strcmp(name, "/berth.db") == 0) {
+        len = asprintf(out, "%.*s/secrets.key", (int)(name - where), where);
+    } else {
+        len = asprintf(out, "%s.key", where);
+    }
+    return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
+}
+
+static int open_vault(struct berth *b, const char *key_file, struct berth_error *err)
+{
+    if (key_file)
+        return berth_vault_new(key_file, &b->vault, err);
+    auto_free char *path = NULL;
+    int rc = berth_key_file(b->store, &path, err);
+    return rc < 0 ? rc : berth_vault_new(path, &b->vault, err);
+}
+
 static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
 {
     int rc = BERTH_OK;
@@ -67,6 +117,8 @@ static int start(struct berth *b, const struct berth_options *options, struct be
         rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
     if (rc == BERTH_OK)
         rc = berth_store_open(berth_builtins.databases, options->store, &b->store, err);
+    if (rc == BERTH_OK)
+        rc = open_vault(b, options->key_file, err);
     if (rc == BERTH_OK)
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)
@@ -110,6 +162,7 @@ void berth_close(struct berth *b)
     berth_pool_free(b->providers);
     berth_node_close(b->node);
     berth_store_close(b->store);
+    berth_vault_free(b->vault);
     berth_registry_free(b->registry);
     pthread_mutex_destroy(&b->sweeping_lock);
     berth_map_clear(&b->sweeping);

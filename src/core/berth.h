@@ -15,6 +15,7 @@
 
 struct berth_store;
 struct berth_node;
+struct berth_vault;
 struct berth_pool;
 struct berth_database;
 
@@ -44,6 +45,7 @@ struct berth {
     struct berth_store *store;
     struct berth_registry *registry;
     struct berth_node *node;
+    struct berth_vault *vault;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
@@ -60,6 +62,7 @@ struct berth {
 
 struct berth_options {
     const char *store;               /* address; required */
+    const char *key_file;            /* of the secrets; NULL: as berth_key_file says */
     struct berth_registry *registry; /* taken over in any case; NULL: the built-in drivers */
     struct berth_settings settings;
     struct berth_log log;
@@ -68,6 +71,13 @@ struct berth_options {
     {                                                                                              \
         .settings = BERTH_SETTINGS_INIT                                                            \
     }
+
+/* Where the key of a store's secrets is kept unless it is said otherwise: beside a store that is a
+ * file (secrets.key for berth.db, NAME.key for any other NAME), in the data directory of the user
+ * for one that is not. The caller's. */
+int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err);
+/* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */
+int berth_data_directory(char **out, struct berth_error *err);
 
 int berth_open(const struct berth_options *options, struct berth **out, struct berth_error *err);
 void berth_close(struct berth *b); /* NULL is fine */

@@ -142,6 +142,12 @@ const char *berth_route_provider(const struct berth_route *route)
     return route->provider ? route->provider : route->driver;
 }
 
+const char *berth_route_schema(const struct berth_route *route)
+{
+    const struct berth_driver *d = route->implementation;
+    return d->ops->config_schema ? d->ops->config_schema(d) : NULL;
+}
+
 bool berth_route_ledger_only(const struct berth_route *route)
 {
     return route->implementation->ops->ledger_only;

@@ -43,6 +43,8 @@ bool berth_route_wants_sole(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route);
 bool berth_route_can_resume(const struct berth_route *route);
 
+const char *berth_route_schema(const struct berth_route *route); /* or NULL */
+
 /* A call that is already late (TIMEOUT) or unwanted (CANCELLED) does not begin. */
 int berth_call_check(const struct berth_call *call, struct berth_error *err);
 

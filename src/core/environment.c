@@ -2,6 +2,7 @@
  * src/core/environment.c - see environment.h. */
 #include "core/environment.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/failpoint.h"
@@ -10,10 +11,13 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease.h"
+#include "core/reference.h"
+#include "core/secret.h"
 #include "store/company.h"
 #include "store/store.h"
 
 #define STANDING_MAX 100000
+#define SLUG_BYTES_MAX 48 /* of an environment's name in the name of its secrets */
 
 /* One change under way. */
 struct change {
@@ -24,6 +28,9 @@ struct change {
     struct berth_environment *environment;  /* what is to be stored */
     const struct berth_environment *before; /* update: what it was made from */
     const char *details_json;
+    bool configured;              /* there is a config to store, with: */
+    struct berth_list references; /* of struct berth_reference */
+    struct berth_list pasted;     /* of struct berth_pasted: secrets to be made */
     bool again;
 };
 
@@ -145,11 +152,24 @@ static int set_config(struct change *c, const struct berth_json *config,
                       struct berth_issues *issues, struct berth_error *err)
 {
     struct berth_environment *e = c->environment;
-    auto_json *normalised = NULL;
-    int rc = berth_config_normalise(c->b->registry, e->driver, config, c->input->use, issues,
-                                    &normalised, err);
+    const char *driver = berth_environment_drivers.names[e->driver];
+    auto_json *normalised = NULL, *taken = NULL;
+    int rc = BERTH_OK;
+    berth_pasted_clear(&c->pasted);
+    if (c->input->use == BERTH_CONFIG_PERSIST && berth_json_is(config, BERTH_JSON_OBJECT)) {
+        taken = berth_json_copy(config);
+        if (!taken)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
+        rc = berth_references_take(c->b->registry, c->arena, driver, taken, &c->pasted, err);
+    }
+    if (rc == BERTH_OK)
+        rc = berth_config_normalise(c->b->registry, e->driver, taken ? taken : config,
+                                    c->input->use, issues, &normalised, err);
+    if (rc == BERTH_OK)
+        rc = berth_references_of(c->b->registry, c->arena, driver, normalised, &c->references, err);
     if (rc < 0)
         return rc;
+    c->configured = true;
     e->config_json = berth_json_canonical_in(c->arena, normalised);
     if (!e->config_json)
         return berth_arena_check(c->arena, err);
@@ -171,6 +191,98 @@ static int set_metadata(struct change *c, struct berth_error *err)
         return berth_fail(err, BERTH_E_TOO_LARGE, "The metadata is longer than %d bytes.",
                           BERTH_METADATA_BYTES_MAX);
     return berth_arena_check(c->arena, err);
+}
+
+/* --- the secrets in it --- */
+
+/* "environment-<driver>-<name>-<field>-<8 hex>" */
+static const char *secret_name(const struct change *c, const struct berth_pasted *p)
+{
+    char slug[SLUG_BYTES_MAX + 1], *to = slug;
+    for (const char *from = c->environment->name; *from && to < slug + SLUG_BYTES_MAX; from++)
+        if (isalnum((unsigned char)*from))
+            *to++ = (char)tolower((unsigned char)*from);
+        else if (to > slug && to[-1] != '-')
+            *to++ = '-';
+    while (to > slug && to[-1] == '-')
+        to--;
+    *to = '\0';
+    return berth_arena_printf(c->arena, "environment-%s-%s-%s-%s",
+                              berth_environment_drivers.names[c->environment->driver],
+                              *slug ? slug : "environment", p->field,
+                              p->secret_id + strlen(p->secret_id) - 8);
+}
+
+static bool is_referenced(const struct change *c, const char *secret_id)
+{
+    for (int i = 0; i < c->references.count; i++)
+        if (strcmp(((const struct berth_reference *)c->references.items[i])->secret_id,
+                   secret_id) == 0)
+            return true;
+    return false; /* the provider wanted nothing of it */
+}
+
+static int make_secret(struct berth_db *db, const struct change *c, const struct berth_pasted *p,
+                       struct berth_error *err)
+{
+    const struct berth_actor *actor = c->input->actor;
+    const struct berth_environment *e = c->environment;
+    const char *name = secret_name(c, p);
+    struct berth_secret row = {
+        .id = p->secret_id,
+        .company_id = e->company_id,
+        .key = name,
+        .name = name,
+        .description = berth_arena_printf(c->arena, "Secret for %s %s.", e->name, p->field),
+        .latest_version = 1,
+        .environment_id = e->id,
+        .created_by_type = actor ? actor->type : "system",
+        .created_by_id = actor ? actor->id : NULL,
+        .last_rotated_at_ms = e->updated_at_ms,
+        .created_at_ms = e->updated_at_ms,
+        .updated_at_ms = e->updated_at_ms,
+    };
+    int rc = berth_arena_check(c->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_add(c->b, db, c->arena, &row, p->value.bytes, p->value.len, err);
+    struct berth_entity entity = {e->company_id, "secret", p->secret_id};
+    const char *details =
+        berth_arena_printf(c->arena, "{\"name\":\"%s\",\"provider\":\"local_encrypted\"}", name);
+    return rc < 0 || !details
+               ? rc
+               : berth_activity_of(db, &entity, "secret.created", actor, details, err);
+}
+
+/* Makes the pasted ones, binds all, and lets go of those that nobody needs any more. In the
+ * transaction that stores the config. */
+static int settle_secrets(struct berth_db *db, const struct change *c, struct berth_error *err)
+{
+    const struct berth_environment *e = c->environment;
+    int rc = BERTH_OK;
+    if (!c->configured)
+        return rc;
+    for (int i = 0; rc == BERTH_OK && i < c->pasted.count; i++) {
+        const struct berth_pasted *p = c->pasted.items[i];
+        if (is_referenced(c, p->secret_id))
+            rc = make_secret(db, c, p, err);
+    }
+    struct berth_binding target = {.company_id = e->company_id,
+                                   .target_type = "environment",
+                                   .target_id = e->id,
+                                   .created_at_ms = e->updated_at_ms};
+    struct berth_list bindings = {0};
+    for (int i = 0; rc == BERTH_OK && i < c->references.count; i++) {
+        const struct berth_reference *r = c->references.items[i];
+        struct berth_binding *binding = berth_arena_alloc(c->arena, sizeof *binding);
+        if (!binding || !berth_list_add(&bindings, c->arena, binding))
+            return berth_arena_check(c->arena, err);
+        binding->config_path = r->path;
+        binding->secret_id = r->secret_id;
+        binding->version = r->version;
+    }
+    if (rc == BERTH_OK)
+        rc = berth_secret_bind(db, c->arena, &target, &bindings, err);
+    return rc < 0 ? rc : berth_secret_drop_unused(db, c->arena, e->id, false, err);
 }
 
 /* --- creating --- */
@@ -222,6 +334,8 @@ static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_environment_insert(db, c->environment, err);
     if (rc == BERTH_OK)
+        rc = settle_secrets(db, c, err);
+    if (rc == BERTH_OK)
         rc = berth_activity_of_environment(db, c->environment, "environment.created",
                                            c->input->actor, c->details_json, err);
     return rc;
@@ -267,6 +381,7 @@ int berth_environment_create(struct berth *b, struct berth_arena *arena,
         rc = plain_details(&c, err);
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_create, &c, err);
+    berth_pasted_clear(&c.pasted);
     if (rc == BERTH_OK)
         *out = e;
     return rc;
@@ -394,6 +509,8 @@ static int tx_update(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_environment_save(db, c->environment, err);
     if (rc == BERTH_OK)
+        rc = settle_secrets(db, c, err);
+    if (rc == BERTH_OK)
         rc = berth_activity_of_environment(db, c->environment, "environment.updated",
                                            c->input->actor, c->details_json, err);
     return rc;
@@ -446,10 +563,11 @@ int berth_environment_update(struct berth *b, struct berth_arena *arena, const c
         rc = berth_fail(err, BERTH_E_INVALID, "Nothing to change was given.");
     struct change c = {.b = b, .arena = arena, .input = input, .id = id, .again = true};
     for (int tries = 0; rc == BERTH_OK && c.again; tries++) {
-        if (tries == BERTH_STORE_RETRIES_MAX)
-            return berth_fail(err, BERTH_E_CONFLICT, "The environment keeps changing: try again.");
-        rc = try_update(&c, issues, err);
+        rc = tries == BERTH_STORE_RETRIES_MAX
+                 ? berth_fail(err, BERTH_E_CONFLICT, "The environment keeps changing: try again.")
+                 : try_update(&c, issues, err);
     }
+    berth_pasted_clear(&c.pasted);
     if (rc == BERTH_OK)
         *out = c.environment;
     return rc;
@@ -472,6 +590,10 @@ static int remove_row(struct berth_db *db, struct deletion *d, struct berth_erro
 {
     struct change c = {.arena = d->arena, .environment = d->environment};
     int rc = plain_details(&c, err);
+    if (rc == BERTH_OK)
+        rc = berth_binding_remove_all(db, d->environment->company_id, "environment", d->id, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_drop_unused(db, d->arena, d->id, true, err);
     if (rc == BERTH_OK)
         rc = berth_environment_remove(db, d->id, err);
     if (rc == BERTH_OK)

@@ -473,12 +473,19 @@ int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *
     if (rc < 0)
         return rc;
     struct berth_call call = berth_ledger_call(b, arena, 0, -1);
-    struct berth_place_request who;
-    rc = berth_ledger_who(b, arena, l, &who, err);
+    auto_use use = {0};
+    rc = berth_ledger_use(b, arena, l, &use, err);
     if (rc < 0)
         return rc;
     struct berth_place place = berth_ledger_place(l);
-    rc = berth_driver_realize(route, &call, &who, &place, workspace, out, err);
+    rc = berth_driver_realize(route, &call, &use.who, &place, workspace, out, err);
+    if (rc < 0)
+        berth_use_mask(&use, err->message);
+    else
+        rc = berth_use_clean(&use, arena, &out->metadata_json, err);
+    if (rc == BERTH_OK && berth_use_shows(&use, out->cwd))
+        rc = berth_fail(err, BERTH_E_UPSTREAM, "Provider \"%s\" answered with a secret.",
+                        berth_route_provider(route));
     if (rc < 0)
         return rc;
     struct look look = {.id = l->id};

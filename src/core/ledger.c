@@ -56,19 +56,20 @@ static int config_from_metadata(struct berth *b, struct berth_arena *arena,
     return berth_arena_check(arena, err);
 }
 
-int berth_ledger_who(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
-                     struct berth_place_request *out, struct berth_error *err)
+int berth_ledger_use(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
+                     struct berth_use *out, struct berth_error *err)
 {
-    *out = (struct berth_place_request){
-        .lease_id = lease->id,
-        .company_id = lease->company_id,
-        .environment_id = lease->environment_id,
-        .run_id = lease->heartbeat_run_id,
-        .issue_id = lease->issue_id,
-        .config_json = lease->config_json,
-    };
-    return lease->config_json ? BERTH_OK
-                              : config_from_metadata(b, arena, lease, &out->config_json, err);
+    *out = (struct berth_use){.who = {
+                                  .lease_id = lease->id,
+                                  .company_id = lease->company_id,
+                                  .environment_id = lease->environment_id,
+                                  .run_id = lease->heartbeat_run_id,
+                                  .issue_id = lease->issue_id,
+                                  .config_json = lease->config_json,
+                              }};
+    int rc = lease->config_json ? BERTH_OK
+                                : config_from_metadata(b, arena, lease, &out->who.config_json, err);
+    return rc < 0 ? rc : berth_use_open(b, arena, lease->driver, out, err);
 }
 
 struct berth_place berth_ledger_place(const struct berth_lease *lease)
@@ -252,14 +253,17 @@ static int tell_provider(struct berth *b, struct berth_arena *arena,
                           "by lease id: look there, then acknowledge the lease.",
                           berth_route_provider(route));
     struct berth_call call = berth_ledger_call(b, arena, 0, -1);
-    struct berth_place_request who;
-    rc = berth_ledger_who(b, arena, lease, &who, err);
+    auto_use use = {0};
+    rc = berth_ledger_use(b, arena, lease, &use, err);
     if (rc < 0)
         return rc;
     struct berth_place place = berth_ledger_place(lease);
-    if (lease->duty == BERTH_DUTY_DESTROY)
-        return berth_driver_destroy(route, &call, &who, &place, err);
-    return berth_driver_release(route, &call, &who, &place, err);
+    rc = lease->duty == BERTH_DUTY_DESTROY
+             ? berth_driver_destroy(route, &call, &use.who, &place, err)
+             : berth_driver_release(route, &call, &use.who, &place, err);
+    if (rc < 0)
+        berth_use_mask(&use, err->message);
+    return rc;
 }
 
 static void pass_after_place(enum berth_ledger_op op, enum berth_lease_duty duty)

@@ -5,6 +5,7 @@
 
 #include "core/berth.h"
 #include "core/lease.h"
+#include "core/use.h"
 
 /* Which operation a step belongs to; names its failpoints. */
 enum berth_ledger_op {
@@ -18,9 +19,10 @@ enum berth_ledger_op {
 /* The call of a lease's driver: by the settings unless timeout_ms says otherwise. */
 struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
                                     int cancel_fd);
-/* With the captured config; a row of others has it rebuilt from its metadata, in the arena. */
-int berth_ledger_who(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
-                     struct berth_place_request *out, struct berth_error *err);
+/* With the captured config and its secrets; a row of others has it rebuilt from its metadata. The
+ * caller closes *out, also after a failure. */
+int berth_ledger_use(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
+                     struct berth_use *out, struct berth_error *err);
 struct berth_place berth_ledger_place(const struct berth_lease *lease);
 /* The implementation that made the lease's place, whatever its environment says now. */
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,

@@ -12,6 +12,7 @@
 #include "core/node.h"
 #include "core/reuse.h"
 #include "core/sweep.h"
+#include "core/use.h"
 #include "store/store.h"
 
 struct probing {
@@ -163,20 +164,38 @@ static int probe_unserved(struct berth_arena *arena, const struct berth_environm
     return berth_arena_check(arena, err);
 }
 
+static int clean_probe(struct probing *p, const struct berth_use *use, struct berth_error *err)
+{
+    if (berth_use_shows(use, p->probe->summary)) {
+        char *summary = berth_arena_strdup(p->arena, p->probe->summary);
+        if (!summary)
+            return berth_arena_check(p->arena, err);
+        berth_use_mask(use, summary);
+        p->probe->summary = summary;
+    }
+    return berth_use_clean(use, p->arena, &p->probe->details_json, err);
+}
+
 static int call_driver(struct probing *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;
     struct berth_call call = berth_ledger_call(p->b, p->arena, 0, -1);
-    struct berth_place_request who = {.lease_id = p->id.text,
-                                      .company_id = e->company_id,
-                                      .environment_id = e->id,
-                                      .config_json = e->config_json};
+    auto_use use = {.who = {.lease_id = p->id.text,
+                            .company_id = e->company_id,
+                            .environment_id = e->id,
+                            .config_json = e->config_json}};
     int rc = berth_node_may_act(p->b->node, err);
+    if (rc == BERTH_OK)
+        rc = berth_use_open(p->b, p->arena, berth_environment_drivers.names[e->driver], &use, err);
     if (rc == BERTH_OK)
         rc = berth_call_check(&call, err);
     bool called = rc == BERTH_OK;
     if (called)
-        rc = berth_driver_probe(p->route, &call, &who, p->probe, err);
+        rc = berth_driver_probe(p->route, &call, &use.who, p->probe, err);
+    if (rc == BERTH_OK)
+        rc = clean_probe(p, &use, err);
+    else
+        berth_use_mask(&use, err->message);
     if (p->lease)
         BERTH_FAILPOINT(probe_after_place);
     if (rc < 0 && p->lease)

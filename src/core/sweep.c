@@ -349,9 +349,15 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
     if (rc < 0)
         return rc;
     struct berth_call call = berth_ledger_call(b, audit->arena, 0, -1);
-    struct berth_place_request who = {
-        .company_id = e->company_id, .environment_id = e->id, .config_json = e->config_json};
-    rc = berth_driver_find(route, &call, &who, on_found, audit, err);
+    auto_use use = {.who = {.company_id = e->company_id,
+                            .environment_id = e->id,
+                            .config_json = e->config_json}};
+    rc = berth_use_open(b, audit->arena, berth_environment_drivers.names[e->driver], &use, err);
+    if (rc == BERTH_OK)
+        rc = berth_driver_find(route, &call, &use.who, on_found, audit, err);
+    if (rc < 0)
+        berth_use_mask(&use, err->message);
+    berth_use_close(&use);
     for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
         audit->at = audit->list.items[i];
         rc = berth_store_tx(b->store, tx_audit, audit, err);

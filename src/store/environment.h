@@ -44,12 +44,6 @@ struct berth_environment_filter {
         .driver = -1, .status = -1                                                                 \
     }
 
-enum berth_row_lock {
-    BERTH_LOCK_NONE,
-    BERTH_LOCK_SHARE,  /* it must not change until we commit */
-    BERTH_LOCK_UPDATE, /* nor may anybody else decide on it */
-};
-
 int berth_environment_insert(struct berth_db *db, const struct berth_environment *environment,
                              struct berth_error *err);
 /* *out is NULL when there is none; an unreadable row is INTERNAL. */

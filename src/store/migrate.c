@@ -64,7 +64,44 @@ static const char *const migration_1[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1};
+static const char *const migration_2[] = {
+    "CREATE TABLE secrets ("
+    " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL REFERENCES companies (id),"
+    " key TEXT NOT NULL, name TEXT NOT NULL, description TEXT, status TEXT NOT NULL,"
+    " latest_version {bigint} NOT NULL, environment_id TEXT,"
+    " created_by_type TEXT, created_by_id TEXT, last_resolved_at {bigint},"
+    " last_rotated_at {bigint}, created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL,"
+    " UNIQUE (company_id, name), UNIQUE (company_id, key) {table_end}",
+    "CREATE INDEX secrets_made_by ON secrets (environment_id) WHERE environment_id IS NOT NULL",
+
+    "CREATE TABLE secret_versions ("
+    " secret_id TEXT NOT NULL REFERENCES secrets (id), version {bigint} NOT NULL,"
+    " status TEXT NOT NULL, key_id TEXT NOT NULL, sealed TEXT NOT NULL,"
+    " created_at {bigint} NOT NULL, PRIMARY KEY (secret_id, version) {table_end}",
+
+    /* The key that new versions are sealed with; one row at most. */
+    "CREATE TABLE secret_key ("
+    " one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1), key_id TEXT NOT NULL,"
+    " updated_at {bigint} NOT NULL {table_end}",
+
+    "CREATE TABLE secret_bindings ("
+    " company_id TEXT NOT NULL, target_type TEXT NOT NULL, target_id TEXT NOT NULL,"
+    " config_path TEXT NOT NULL, secret_id TEXT NOT NULL REFERENCES secrets (id),"
+    " version {bigint}, created_at {bigint} NOT NULL,"
+    " PRIMARY KEY (company_id, target_type, target_id, config_path) {table_end}",
+    "CREATE INDEX secret_bindings_by_secret ON secret_bindings (secret_id)",
+
+    /* Who resolved what. Outlives the secret, so nothing refers to it. */
+    "CREATE TABLE secret_events ("
+    " id {serial_key}, company_id TEXT NOT NULL, secret_id TEXT NOT NULL, version {bigint},"
+    " actor_type TEXT NOT NULL, actor_id TEXT, consumer_type TEXT NOT NULL,"
+    " consumer_id TEXT NOT NULL, config_path TEXT, issue_id TEXT, heartbeat_run_id TEXT,"
+    " outcome TEXT NOT NULL, error_code TEXT, created_at {bigint} NOT NULL {serial_table_end}",
+    "CREATE INDEX secret_events_by_secret ON secret_events (secret_id, id)",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2};
 
 int berth_store_version(void)
 {

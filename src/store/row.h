@@ -14,6 +14,12 @@ struct berth_enum {
     const char *const *names;
 };
 
+enum berth_row_lock {
+    BERTH_LOCK_NONE,
+    BERTH_LOCK_SHARE,  /* it must not change until we commit */
+    BERTH_LOCK_UPDATE, /* nor may anybody else decide on it */
+};
+
 /* The value of that name, or -1. */
 int berth_enum_find(const struct berth_enum *type, const char *name);
 /* Reads a column; a value nobody knows is INTERNAL "Unexpected <field> value: <value>". */

@@ -19,6 +19,7 @@
 #include "base/failpoint.h"
 #include "base/time.h"
 #include "core/node.h"
+#include "core/secret.h"
 #include "inventory.h"
 #include "store/db.h"
 #include "store/store.h"
@@ -218,6 +219,98 @@ static void sweep_found_place(struct fixture *f)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* --- secrets --- */
+
+#define SECRETS 70 /* more than are sealed anew in one transaction */
+
+static const char *value_of(const char *name, int64_t version, char out[64])
+{
+    (void)snprintf(out, 64, "value %lld of %s", (long long)version, name);
+    return out;
+}
+
+/* Lets the test read them: resolution demands a binding. */
+static int tx_bind_all(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct fixture *f = ctx;
+    struct berth_list secrets, bindings = {0};
+    int rc = berth_secret_select(db, &f->arena, f->b->company_id, &secrets, err);
+    for (int i = 0; rc == BERTH_OK && i < secrets.count; i++) {
+        const struct berth_secret *s = secrets.items[i];
+        struct berth_binding *binding = berth_arena_alloc(&f->arena, sizeof *binding);
+        binding->secret_id = s->id;
+        binding->config_path = s->name;
+        (void)berth_list_add(&bindings, &f->arena, binding);
+    }
+    struct berth_binding target = {
+        .company_id = f->b->company_id, .target_type = "system", .target_id = "crash"};
+    return rc < 0 ? rc : berth_secret_bind(db, &f->arena, &target, &bindings, err);
+}
+
+static void make_secrets(struct fixture *f)
+{
+    char name[32], value[64];
+    for (int i = 0; i < SECRETS; i++) {
+        (void)snprintf(name, sizeof name, "secret-%d", i);
+        struct berth_secret_input input = {.name = name};
+        struct berth_secret *s;
+        (void)value_of(name, 1, value);
+        assert_ok(f,
+                  berth_secret_create(f->b, &f->arena, &input, value, strlen(value), &s, &f->err));
+        if (i % 10)
+            continue;
+        (void)value_of(name, 2, value);
+        assert_ok(f, berth_secret_rotate(f->b, &f->arena, s->id, value, strlen(value), NULL, &s,
+                                         &f->err));
+    }
+    assert_ok(f, berth_store_tx(f->b->store, tx_bind_all, f, &f->err));
+}
+
+static void change_key(struct fixture *f)
+{
+    struct berth_list secrets;
+    assert_ok(f, berth_secret_list(f->b, &f->arena, NULL, &secrets, &f->err));
+    if (!secrets.count)
+        make_secrets(f); /* the cells share a store */
+    struct berth_key_change done;
+    arm();
+    assert_ok(f, berth_secret_change_key(f->b, NULL, &done, &f->err));
+}
+
+static void check_values(struct fixture *f, const struct berth_list *secrets)
+{
+    for (int i = 0; i < secrets->count; i++) {
+        const struct berth_secret *s = secrets->items[i];
+        for (int64_t version = 1; version <= s->latest_version; version++) {
+            struct berth_resolve_request request = {.company_id = s->company_id,
+                                                    .secret_id = s->id,
+                                                    .version = version,
+                                                    .consumer_type = "system",
+                                                    .consumer_id = "crash",
+                                                    .config_path = s->name};
+            auto_locked value = BERTH_LOCKED_INIT;
+            char expected[64];
+            assert_ok(f, berth_secret_resolve(f->b, &request, &value, &f->err));
+            assert_string_equal(value.bytes, value_of(s->name, version, expected));
+        }
+    }
+}
+
+/* With the old key or the new one, never with neither; and the change can be finished. */
+static void check_secrets(struct fixture *f)
+{
+    struct berth_list secrets;
+    assert_ok(f, berth_secret_list(f->b, &f->arena, NULL, &secrets, &f->err));
+    if (!secrets.count)
+        return;
+    assert_int_equal(secrets.count, SECRETS);
+    check_values(f, &secrets);
+    struct berth_key_change done;
+    assert_ok(f, berth_secret_change_key(f->b, NULL, &done, &f->err));
+    check_values(f, &secrets);
+    assert_int_equal(count_rows(f, "SELECT count(DISTINCT key_id) FROM secret_versions"), 1);
+}
+
 static const struct scenario {
     const char *name;
     void (*run)(struct fixture *f);
@@ -237,6 +330,7 @@ static const struct scenario {
     {"probe_fails", probe_fails},
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
+    {"change_key", change_key},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
 
@@ -256,6 +350,7 @@ static void recover(struct fixture *f, int tries)
     } while (broken && --tries > 0);
     if (broken)
         fail_msg("%s", broken);
+    check_secrets(f);
 }
 
 /* Long after: every lease has expired and every place is gone. */

@@ -82,7 +82,10 @@ static void log_to_stderr(void *ctx, enum berth_log_level level, const char *lin
 void fixture_open_with(struct fixture *f, struct berth_registry *registry)
 {
     struct berth_options options = BERTH_OPTIONS_INIT;
+    char key_file[sizeof f->directory + 16];
+    (void)snprintf(key_file, sizeof key_file, "%s/secrets.key", f->directory);
     options.store = f->store;
+    options.key_file = key_file;
     options.settings.self_sweep_ms = 0; /* tests sweep when they want to */
     options.registry = registry;
     if (getenv("BERTH_TEST_LOG"))

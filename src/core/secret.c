@@ -1,0 +1,797 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/secret.c - see secret.h. */
+#include "core/secret.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/vault.h"
+#include "store/lease.h"
+#include "store/store.h"
+
+#define BATCH 64            /* versions sealed anew in one transaction */
+#define ERROR_BYTES_MAX 120 /* of a refusal's text in an event */
+
+static int not_found(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Secret not found");
+}
+
+/* --- looking --- */
+
+struct look {
+    struct berth_arena *arena;
+    const char *id;
+    int64_t limit;
+    struct berth_secret *secret;
+    struct berth_list *list;
+};
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    int rc = berth_secret_load(db, look->arena, look->id, &look->secret, err);
+    return rc == BERTH_OK && !look->secret ? not_found(err) : rc;
+}
+
+static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_secret_select(db, look->arena, look->id, look->list, err);
+}
+
+static int tx_usage(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    int rc = tx_get(db, ctx, err);
+    return rc < 0 ? rc : berth_binding_select(db, look->arena, look->id, look->list, err);
+}
+
+/* Also of a secret that is no more. */
+static int tx_events(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_secret_event_select(db, look->arena, look->id, look->limit, look->list, err);
+}
+
+int berth_secret_get(struct berth *b, struct berth_arena *arena, const char *id,
+                     struct berth_secret **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Secret", &parsed, err) < 0)
+        return not_found(err);
+    struct look look = {.arena = arena, .id = parsed.text};
+    int rc = berth_store_read(b->store, tx_get, &look, err);
+    if (rc == BERTH_OK)
+        *out = look.secret;
+    return rc;
+}
+
+static int list_by(struct berth *b, berth_tx_fn *fn, struct look *look, struct berth_error *err)
+{
+    *look->list = (struct berth_list){0};
+    struct berth_id parsed;
+    if (berth_id_parse(look->id, "Secret", &parsed, err) < 0)
+        return not_found(err);
+    look->id = parsed.text;
+    return berth_store_read(b->store, fn, look, err);
+}
+
+int berth_secret_list(struct berth *b, struct berth_arena *arena, const char *company_id,
+                      struct berth_list *out, struct berth_error *err)
+{
+    struct look look = {.arena = arena, .id = company_id ? company_id : b->company_id, .list = out};
+    return list_by(b, tx_list, &look, err);
+}
+
+int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *id,
+                       struct berth_list *out, struct berth_error *err)
+{
+    struct look look = {.arena = arena, .id = id, .list = out};
+    return list_by(b, tx_usage, &look, err);
+}
+
+int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id, int64_t limit,
+                        struct berth_list *out, struct berth_error *err)
+{
+    struct look look = {.arena = arena, .id = id, .limit = limit, .list = out};
+    return list_by(b, tx_events, &look, err);
+}
+
+void berth_secret_json(struct berth_json_writer *w, const struct berth_secret *s)
+{
+    bool by_agent = s->created_by_type && strcmp(s->created_by_type, "agent") == 0;
+    bool by_user = s->created_by_type && strcmp(s->created_by_type, "user") == 0;
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "id", s->id);
+    berth_json_put_str(w, "companyId", s->company_id);
+    berth_json_put_str(w, "key", s->key);
+    berth_json_put_str(w, "name", s->name);
+    berth_json_put_str(w, "provider", "local_encrypted");
+    berth_json_put_str(w, "status", berth_secret_statuses.names[s->status]);
+    berth_json_put_str(w, "managedMode", "paperclip_managed");
+    berth_json_put_str(w, "externalRef", NULL);
+    berth_json_put_str(w, "providerConfigId", NULL);
+    berth_json_put_str(w, "providerMetadata", NULL);
+    berth_json_put_int(w, "latestVersion", s->latest_version);
+    berth_json_put_str(w, "description", s->description);
+    berth_json_put_time(w, "lastResolvedAt", s->last_resolved_at_ms);
+    berth_json_put_time(w, "lastRotatedAt", s->last_rotated_at_ms);
+    berth_json_put_str(w, "deletedAt", NULL);
+    berth_json_put_str(w, "createdByAgentId", by_agent ? s->created_by_id : NULL);
+    berth_json_put_str(w, "createdByUserId", by_user ? s->created_by_id : NULL);
+    berth_json_put_time(w, "createdAt", s->created_at_ms);
+    berth_json_put_time(w, "updatedAt", s->updated_at_ms);
+    berth_json_put_int(w, "referenceCount", s->reference_count);
+    berth_json_close(w, '}');
+}
+
+/* --- sealing --- */
+
+/* What a version is sealed for: moved to another row, it opens no more. */
+static const char *context_of(struct berth_arena *arena, const char *company_id,
+                              const struct berth_secret_version *v)
+{
+    return berth_arena_printf(arena, "berth secret\n%s\n%s\n%" PRId64 "\n%s\n%" PRId64, company_id,
+                              v->secret_id, v->version, v->key_id, v->created_at_ms);
+}
+
+/* The key that the store says is in use. The first one ever comes from the key file. */
+static int current_key(struct berth *b, struct berth_db *db, struct berth_arena *arena,
+                       const char **out, struct berth_error *err)
+{
+    int rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
+    if (rc < 0 || *out)
+        return rc;
+    char id[BERTH_KEY_ID_SIZE];
+    rc = berth_vault_first_key(b->vault, id, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_key_insert(db, id, berth_time_wall_ms(), err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
+    if (rc == BERTH_OK && !*out)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "The store has no key for its secrets.");
+    return rc;
+}
+
+static int add_version(struct berth *b, struct berth_db *db, struct berth_arena *arena,
+                       const struct berth_secret *s, const void *value, size_t len,
+                       struct berth_error *err)
+{
+    struct berth_secret_version v = {.secret_id = s->id,
+                                     .version = s->latest_version,
+                                     .status = BERTH_VERSION_CURRENT,
+                                     .created_at_ms = s->last_rotated_at_ms};
+    int rc = current_key(b, db, arena, &v.key_id, err);
+    if (rc < 0)
+        return rc;
+    const char *context = context_of(arena, s->company_id, &v);
+    auto_free char *sealed = NULL;
+    rc = context ? berth_vault_seal(b->vault, v.key_id, context, value, len, &sealed, err)
+                 : berth_arena_check(arena, err);
+    v.sealed = sealed;
+    return rc < 0 ? rc : berth_version_insert(db, &v, err);
+}
+
+int berth_secret_add(struct berth *b, struct berth_db *db, struct berth_arena *arena,
+                     const struct berth_secret *row, const void *value, size_t len,
+                     struct berth_error *err)
+{
+    int rc = berth_secret_insert(db, row, err);
+    return rc < 0 ? rc : add_version(b, db, arena, row, value, len, err);
+}
+
+/* --- making and changing --- */
+
+struct change {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_secret_input *input;
+    const struct berth_actor *actor;
+    const char *id;
+    const void *value;
+    size_t len;
+    struct berth_secret *secret;
+};
+
+static int write_activity(struct berth_db *db, const struct change *c, const char *action,
+                          struct berth_error *err)
+{
+    const struct berth_secret *s = c->secret;
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "name", s->name);
+    berth_json_put_str(&w, "provider", "local_encrypted");
+    berth_json_put_int(&w, "version", s->latest_version);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    struct berth_entity entity = {s->company_id, "secret", s->id};
+    return rc < 0 ? rc : berth_activity_of(db, &entity, action, c->actor, berth_buf_str(&buf), err);
+}
+
+static int check_value(const void *value, size_t len, struct berth_error *err)
+{
+    if (!value || len == 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Managed secrets require value");
+    if (len > BERTH_SECRET_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The value is longer than %d bytes.",
+                          BERTH_SECRET_BYTES_MAX);
+    return BERTH_OK;
+}
+
+static int check_text(const char *text, size_t max, const char *what, struct berth_error *err)
+{
+    if (strlen(text) > max)
+        return berth_fail(err, BERTH_E_INVALID, "The %s is longer than %zu bytes.", what, max);
+    if (!berth_utf8_valid(text))
+        return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
+    return BERTH_OK;
+}
+
+static int check_words(const struct berth_secret_input *in, struct berth_error *err)
+{
+    if (!in->name || !*in->name)
+        return berth_fail(err, BERTH_E_INVALID, "A secret needs a name.");
+    int rc = check_text(in->name, BERTH_NAME_BYTES_MAX, "name", err);
+    if (rc == BERTH_OK && in->description)
+        rc = check_text(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
+    return rc;
+}
+
+/* Lower case, what is no letter, digit, "_", "." or "-" as one "-", none of those at the ends. */
+static const char *key_from(struct berth_arena *arena, const char *text)
+{
+    char *key = berth_arena_alloc(arena, strlen(text) + 1), *to = key;
+    if (!key)
+        return NULL;
+    for (; *text; text++) {
+        char c = (char)tolower((unsigned char)*text);
+        bool plain = (c >= 'a' && c <= 'z') || isdigit((unsigned char)c) || strchr("_.-", c);
+        if (plain)
+            *to++ = c;
+        else if (to > key && to[-1] != '-')
+            *to++ = '-';
+    }
+    while (*key == '-')
+        key++;
+    if (to - key > BERTH_SECRET_KEY_BYTES_MAX)
+        to = key + BERTH_SECRET_KEY_BYTES_MAX;
+    while (to > key && to[-1] == '-')
+        to--;
+    *to = '\0';
+    return key;
+}
+
+/* The unique indexes are the last word; this is for the text. */
+static int refuse_taken(struct berth_db *db, const struct change *c, struct berth_error *err)
+{
+    const struct berth_secret *s = c->secret;
+    struct berth_secret *other;
+    int rc = berth_secret_find(db, c->arena, s->company_id, s->name, NULL, &other, err);
+    if (rc == BERTH_OK && other && strcmp(other->id, s->id) != 0)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Secret already exists: %s", s->name);
+    if (rc == BERTH_OK)
+        rc = berth_secret_find(db, c->arena, s->company_id, NULL, s->key, &other, err);
+    if (rc == BERTH_OK && other && strcmp(other->id, s->id) != 0)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Secret key already exists: %s", s->key);
+    return rc;
+}
+
+static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    int rc = refuse_taken(db, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_add(c->b, db, c->arena, c->secret, c->value, c->len, err);
+    return rc < 0 ? rc : write_activity(db, c, "secret.created", err);
+}
+
+int berth_secret_create(struct berth *b, struct berth_arena *arena,
+                        const struct berth_secret_input *in, const void *value, size_t len,
+                        struct berth_secret **out, struct berth_error *err)
+{
+    int rc = check_words(in, err);
+    if (rc == BERTH_OK)
+        rc = check_value(value, len, err);
+    if (rc == BERTH_OK && in->company_id && !berth_id_valid(in->company_id))
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (rc < 0)
+        return rc;
+    struct berth_secret *s = berth_arena_alloc(arena, sizeof *s);
+    const char *key = key_from(arena, in->key ? in->key : in->name);
+    if (!s || !key)
+        return berth_arena_check(arena, err);
+    if (!*key)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret key is required");
+    int64_t now = berth_time_wall_ms();
+    struct berth_id id = berth_id_new();
+    *s = (struct berth_secret){
+        .id = berth_arena_strdup(arena, id.text),
+        .company_id = berth_arena_strdup(arena, in->company_id ? in->company_id : b->company_id),
+        .key = key,
+        .name = berth_arena_strdup(arena, in->name),
+        .description = berth_arena_strdup(arena, in->description),
+        .status = BERTH_SECRET_ACTIVE,
+        .latest_version = 1,
+        .created_by_type = berth_arena_strdup(arena, in->actor ? in->actor->type : "system"),
+        .created_by_id = berth_arena_strdup(arena, in->actor ? in->actor->id : NULL),
+        .last_rotated_at_ms = now,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+    };
+    rc = berth_arena_check(arena, err);
+    struct change c = {.b = b,
+                       .arena = arena,
+                       .input = in,
+                       .actor = in->actor,
+                       .value = value,
+                       .len = len,
+                       .secret = s};
+    if (rc == BERTH_OK)
+        rc = berth_store_tx(b->store, tx_create, &c, err);
+    if (rc == BERTH_OK)
+        *out = s;
+    return rc;
+}
+
+/* The row, which nobody else changes until we commit. */
+static int load_for_change(struct berth_db *db, struct change *c, struct berth_error *err)
+{
+    int rc = berth_secret_load_locked(db, c->arena, c->id, &c->secret, err);
+    if (rc == BERTH_OK && !c->secret)
+        rc = not_found(err);
+    if (rc == BERTH_OK)
+        c->secret->updated_at_ms = berth_time_wall_ms();
+    return rc;
+}
+
+static int tx_rotate(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    int rc = load_for_change(db, c, err);
+    if (rc < 0)
+        return rc;
+    struct berth_secret *s = c->secret;
+    if (s->status != BERTH_SECRET_ACTIVE)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Cannot rotate a non-active secret");
+    s->latest_version++;
+    s->last_rotated_at_ms = s->updated_at_ms;
+    rc = berth_version_retire(db, s->id, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_save(db, s, err);
+    if (rc == BERTH_OK)
+        rc = add_version(c->b, db, c->arena, s, c->value, c->len, err);
+    return rc < 0 ? rc : write_activity(db, c, "secret.rotated", err);
+}
+
+static int tx_update(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    int rc = load_for_change(db, c, err);
+    if (rc < 0)
+        return rc;
+    struct berth_secret *s = c->secret;
+    const struct berth_secret_input *in = c->input;
+    if (in->fields & BERTH_SECRET_NAME)
+        s->name = in->name;
+    if (in->fields & BERTH_SECRET_DESCRIPTION)
+        s->description = in->description;
+    if (in->fields & BERTH_SECRET_STATUS)
+        s->status = in->status;
+    rc = refuse_taken(db, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_save(db, s, err);
+    return rc < 0 ? rc : write_activity(db, c, "secret.updated", err);
+}
+
+static int tx_delete(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    int rc = load_for_change(db, c, err);
+    if (rc < 0)
+        return rc;
+    const struct berth_secret *s = c->secret;
+    int64_t captures;
+    rc = berth_secret_count_captures(db, s->company_id, s->id, &captures, err);
+    if (rc < 0)
+        return rc;
+    if (captures)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Secret \"%s\" is needed by %" PRId64 " lease%s: release %s, and let the "
+                          "clean-up finish (\"berth sweep\").",
+                          s->name, captures, captures == 1 ? "" : "s",
+                          captures == 1 ? "it" : "them");
+    if (s->reference_count)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Secret \"%s\" is used by %" PRId64 " config%s: \"berth secret usage\" "
+                          "shows where; change those first.",
+                          s->name, s->reference_count, s->reference_count == 1 ? "" : "s");
+    rc = berth_secret_remove(db, s->id, err);
+    return rc < 0 ? rc : write_activity(db, c, "secret.deleted", err);
+}
+
+static int change(struct change *c, berth_tx_fn *fn, struct berth_secret **out,
+                  struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(c->id, "Secret", &parsed, err) < 0)
+        return not_found(err);
+    c->id = parsed.text;
+    int rc = berth_store_tx(c->b->store, fn, c, err);
+    if (rc == BERTH_OK && out)
+        *out = c->secret;
+    return rc;
+}
+
+int berth_secret_rotate(struct berth *b, struct berth_arena *arena, const char *id,
+                        const void *value, size_t len, const struct berth_actor *actor,
+                        struct berth_secret **out, struct berth_error *err)
+{
+    struct change c = {
+        .b = b, .arena = arena, .id = id, .value = value, .len = len, .actor = actor};
+    int rc = check_value(value, len, err);
+    return rc < 0 ? rc : change(&c, tx_rotate, out, err);
+}
+
+int berth_secret_update(struct berth *b, struct berth_arena *arena, const char *id,
+                        const struct berth_secret_input *input, struct berth_secret **out,
+                        struct berth_error *err)
+{
+    struct berth_secret_input in = *input;
+    in.name = in.fields & BERTH_SECRET_NAME ? berth_arena_strdup(arena, input->name) : "-";
+    in.description =
+        in.fields & BERTH_SECRET_DESCRIPTION ? berth_arena_strdup(arena, input->description) : NULL;
+    if (!in.fields)
+        return berth_fail(err, BERTH_E_INVALID, "Nothing to change was given.");
+    int rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK)
+        rc = check_words(&in, err);
+    struct change c = {.b = b, .arena = arena, .id = id, .input = &in, .actor = in.actor};
+    return rc < 0 ? rc : change(&c, tx_update, out, err);
+}
+
+int berth_secret_delete(struct berth *b, struct berth_arena *arena, const char *id,
+                        const struct berth_actor *actor, struct berth_secret **out,
+                        struct berth_error *err)
+{
+    struct change c = {.b = b, .arena = arena, .id = id, .actor = actor};
+    return change(&c, tx_delete, out, err);
+}
+
+/* --- bindings --- */
+
+static int check_owner(struct berth_db *db, struct berth_arena *arena, const char *company_id,
+                       const char *secret_id, struct berth_secret **out, struct berth_error *err)
+{
+    int rc = berth_secret_load(db, arena, secret_id, out, err);
+    if (rc == BERTH_OK && !*out)
+        rc = not_found(err);
+    if (rc == BERTH_OK && strcmp((*out)->company_id, company_id) != 0)
+        rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret must belong to same company");
+    return rc;
+}
+
+int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
+                      const struct berth_binding *target, const struct berth_list *bindings,
+                      struct berth_error *err)
+{
+    int rc = berth_binding_remove_all(db, target->company_id, target->target_type,
+                                      target->target_id, err);
+    for (int i = 0; rc == BERTH_OK && i < bindings->count; i++) {
+        struct berth_binding binding = *target;
+        const struct berth_binding *wanted = bindings->items[i];
+        struct berth_secret *secret;
+        binding.config_path = wanted->config_path;
+        binding.secret_id = wanted->secret_id;
+        binding.version = wanted->version;
+        rc = check_owner(db, arena, target->company_id, binding.secret_id, &secret, err);
+        if (rc < 0)
+            return berth_wrap(err, "config.%s", binding.config_path);
+        rc = berth_binding_insert(db, &binding, err);
+    }
+    return rc;
+}
+
+int berth_secret_drop_unused(struct berth_db *db, struct berth_arena *arena,
+                             const char *environment_id, bool gone, struct berth_error *err)
+{
+    struct berth_list made;
+    int rc = berth_secret_select_made_by(db, arena, environment_id, &made, err);
+    for (int i = 0; rc == BERTH_OK && i < made.count; i++) {
+        struct berth_secret *s = made.items[i];
+        int64_t captures;
+        rc = berth_secret_count_captures(db, s->company_id, s->id, &captures, err);
+        if (rc < 0)
+            return rc;
+        if (!captures && !s->reference_count) {
+            rc = berth_secret_remove(db, s->id, err);
+        } else if (gone) {
+            s->environment_id = NULL; /* others use it: from now on it is an operator's */
+            rc = berth_secret_save(db, s, err);
+        }
+    }
+    return rc;
+}
+
+/* --- handing out --- */
+
+struct resolution {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_resolve_request *request;
+    struct berth_secret *secret;
+    struct berth_secret_version *version;
+    int64_t number; /* of the version that was asked for; 0: not known */
+    const struct berth_error *refusal;
+};
+
+/* A lease may use what it captured for as long as anything is owed for it. */
+static int check_capture(struct berth_db *db, struct resolution *r, bool *captured,
+                         struct berth_error *err)
+{
+    *captured = false;
+    if (!r->request->lease_id)
+        return BERTH_OK;
+    struct berth_lease *lease;
+    int rc = berth_lease_load(db, r->arena, r->request->lease_id, &lease, err);
+    *captured = rc == BERTH_OK && lease && lease->due_at_ms && lease->config_json &&
+                strcmp(lease->company_id, r->request->company_id) == 0 &&
+                strstr(lease->config_json, r->request->secret_id);
+    return rc;
+}
+
+static int check_right(struct berth_db *db, struct resolution *r, struct berth_error *err)
+{
+    const struct berth_resolve_request *q = r->request;
+    if (!q->config_path)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "Secret resolution requires a binding config path");
+    struct berth_binding binding = {.company_id = q->company_id,
+                                    .secret_id = q->secret_id,
+                                    .target_type = q->consumer_type,
+                                    .target_id = q->consumer_id,
+                                    .config_path = q->config_path};
+    bool allowed;
+    int rc = check_capture(db, r, &allowed, err);
+    if (rc == BERTH_OK && !allowed)
+        rc = berth_binding_exists(db, &binding, &allowed, err);
+    if (rc == BERTH_OK && !allowed)
+        rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret is not bound to %s:%s at %s",
+                        q->consumer_type, q->consumer_id, q->config_path);
+    return rc;
+}
+
+static int tx_look_up(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct resolution *r = ctx;
+    const struct berth_resolve_request *q = r->request;
+    r->number = q->version;
+    int rc = check_owner(db, r->arena, q->company_id, q->secret_id, &r->secret, err);
+    if (rc == BERTH_OK)
+        rc = check_right(db, r, err);
+    if (rc < 0)
+        return rc;
+    r->number = q->version ? q->version : r->secret->latest_version;
+    if (r->secret->status != BERTH_SECRET_ACTIVE)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret is not active");
+    rc = berth_version_load(db, r->arena, r->secret->id, r->number, &r->version, err);
+    if (rc < 0)
+        return rc;
+    if (!r->version)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Secret version not found");
+    if (r->version->status != BERTH_VERSION_CURRENT && r->version->status != BERTH_VERSION_PREVIOUS)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret version is not active");
+    return BERTH_OK;
+}
+
+static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct resolution *r = ctx;
+    const struct berth_resolve_request *q = r->request;
+    char text[ERROR_BYTES_MAX + 1] = "";
+    if (r->refusal) {
+        (void)snprintf(text, sizeof text, "%.*s", ERROR_BYTES_MAX, r->refusal->message);
+        berth_utf8_mend(text);
+    }
+    int64_t now = berth_time_wall_ms();
+    struct berth_secret_event event = {
+        .company_id = q->company_id,
+        .secret_id = q->secret_id,
+        .version = r->number,
+        .actor_type = q->actor ? q->actor->type : "system",
+        .actor_id = q->actor ? q->actor->id : NULL,
+        .consumer_type = q->consumer_type,
+        .consumer_id = q->consumer_id,
+        .config_path = q->config_path,
+        .issue_id = q->issue_id,
+        .heartbeat_run_id = q->run_id,
+        .success = !r->refusal,
+        .error_code = r->refusal ? text : NULL,
+        .created_at_ms = now,
+    };
+    int rc = berth_secret_event_insert(db, &event, err);
+    if (rc == BERTH_OK && !r->refusal)
+        rc = berth_secret_touch(db, q->secret_id, now, err);
+    return rc;
+}
+
+int berth_secret_resolve(struct berth *b, const struct berth_resolve_request *request,
+                         struct berth_locked *out, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_id id;
+    if (berth_id_parse(request->secret_id, "Secret", &id, err) < 0)
+        return not_found(err);
+    struct berth_resolve_request checked = *request;
+    checked.secret_id = id.text;
+    struct resolution r = {.b = b, .arena = &arena, .request = &checked};
+    auto_locked value = BERTH_LOCKED_INIT;
+    int rc = berth_store_read(b->store, tx_look_up, &r, err);
+    if (rc == BERTH_OK) {
+        const char *context = context_of(&arena, r.secret->company_id, r.version);
+        rc = context ? berth_vault_unseal(b->vault, r.version->key_id, context, r.version->sealed,
+                                          &value, err)
+                     : berth_arena_check(&arena, err);
+    }
+    /* What cannot be put on record is not handed out. */
+    struct berth_error trouble;
+    r.refusal = rc < 0 ? err : NULL;
+    if (berth_store_tx(b->store, tx_record, &r, &trouble) < 0 && rc == BERTH_OK) {
+        *err = trouble;
+        return trouble.code;
+    }
+    if (rc == BERTH_OK) {
+        *out = value;
+        value = (struct berth_locked)BERTH_LOCKED_INIT;
+    }
+    return rc;
+}
+
+/* --- another key --- */
+
+struct key_change {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_actor *actor;
+    const char *from, *to;
+    struct berth_secret_version after; /* the last one of the batch before */
+    struct berth_secret_version last;  /* of this batch */
+    int64_t count, skipped, total;     /* of this batch; over all */
+};
+
+static int tx_key(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct key_change *c = ctx;
+    return berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &c->from, err);
+}
+
+static int tx_switch(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct key_change *c = ctx;
+    const char *now;
+    int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_UPDATE, &now, err);
+    if (rc == BERTH_OK && (!now || strcmp(now, c->from) != 0))
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "Another node has just changed the key: copy its key file here.");
+    return rc < 0 ? rc : berth_secret_key_save(db, c->to, berth_time_wall_ms(), err);
+}
+
+static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_secret_version *v,
+                     struct berth_error *err)
+{
+    struct berth_secret *secret;
+    int rc = berth_secret_load(db, c->arena, v->secret_id, &secret, err);
+    if (rc < 0)
+        return rc;
+    if (!secret)
+        return BERTH_OK;
+    auto_locked value = BERTH_LOCKED_INIT;
+    auto_free char *sealed = NULL;
+    struct berth_error trouble;
+    const char *context = context_of(c->arena, secret->company_id, v);
+    if (!context)
+        return berth_arena_check(c->arena, err);
+    if (berth_vault_unseal(c->b->vault, v->key_id, context, v->sealed, &value, &trouble) < 0) {
+        c->skipped++; /* it stays as it is, and so does its key */
+        return BERTH_OK;
+    }
+    v->key_id = c->to;
+    context = context_of(c->arena, secret->company_id, v);
+    rc = context
+             ? berth_vault_seal(c->b->vault, c->to, context, value.bytes, value.len, &sealed, err)
+             : berth_arena_check(c->arena, err);
+    v->sealed = sealed;
+    return rc < 0 ? rc : berth_version_reseal(db, v, err);
+}
+
+static int tx_batch(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct key_change *c = ctx;
+    struct berth_list versions;
+    c->count = c->skipped = 0;
+    int rc = berth_version_select_other_key(db, c->arena, c->to, &c->after, BATCH, &versions, err);
+    for (int i = 0; rc == BERTH_OK && i < versions.count; i++) {
+        struct berth_secret_version *v = versions.items[i];
+        c->last = (struct berth_secret_version){.secret_id = v->secret_id, .version = v->version};
+        rc = seal_anew(db, c, v, err);
+        c->count++;
+    }
+    return rc;
+}
+
+static int tx_done(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct key_change *c = ctx;
+    struct berth_entity entity = {c->b->company_id, "secret_key", c->to};
+    char details[64];
+    (void)snprintf(details, sizeof details, "{\"versions\":%" PRId64 "}", c->total);
+    return berth_activity_of(db, &entity, "secret_key.changed", c->actor, details, err);
+}
+
+static int seal_all(struct key_change *c, int64_t *skipped, struct berth_error *err)
+{
+    *skipped = 0;
+    c->after = (struct berth_secret_version){.secret_id = ""};
+    for (;;) {
+        int rc = berth_store_tx(c->b->store, tx_batch, c, err);
+        if (rc < 0 || c->count == 0)
+            return rc;
+        BERTH_FAILPOINT(key_after_batch);
+        c->after = c->last;
+        c->total += c->count - c->skipped;
+        *skipped += c->skipped;
+    }
+}
+
+int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
+                            struct berth_key_change *out, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    auto_close int lock = -1;
+    char next[BERTH_KEY_ID_SIZE];
+    struct key_change c = {.b = b, .arena = &arena, .actor = actor, .to = next};
+    int rc = berth_keyfile_lock(berth_vault_path(b->vault), &lock, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_key, &c, err);
+    if (rc == BERTH_OK && !c.from)
+        rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
+                        "There is no key to change: this store holds no secrets yet.");
+    if (rc == BERTH_OK)
+        rc = berth_vault_next_key(b->vault, c.from, next, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_file);
+    if (strcmp(next, c.from) != 0)
+        rc = berth_store_tx(b->store, tx_switch, &c, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_switch);
+    int64_t skipped;
+    rc = seal_all(&c, &skipped, err);
+    if (rc == BERTH_OK && skipped)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "%" PRId64 " version%s cannot be read with any key of %s and %s left as "
+                        "%s; the old keys are kept. Everything else has the new key.",
+                        skipped, skipped == 1 ? "" : "s", berth_vault_path(b->vault),
+                        skipped == 1 ? "is" : "are", skipped == 1 ? "it is" : "they are");
+    if (rc == BERTH_OK)
+        rc = berth_store_tx(b->store, tx_done, &c, err);
+    if (rc == BERTH_OK)
+        rc = berth_vault_keep_only(b->vault, next, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_drop);
+    *out = (struct berth_key_change){.versions = c.total};
+    (void)snprintf(out->from, sizeof out->from, "%s", c.from);
+    (void)snprintf(out->to, sizeof out->to, "%s", next);
+    return BERTH_OK;
+}

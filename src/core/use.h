@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/use.h - what a driver is told for the length of one call, with the secrets of the config
+ * resolved; and what it answers, with those secrets taken out again. Drivers are hostile: a value
+ * that they repeat must not reach the store, a log or a caller. */
+#ifndef BERTH_CORE_USE_H
+#define BERTH_CORE_USE_H
+
+#include "core/berth.h"
+#include "core/reference.h"
+
+struct berth_use {
+    struct berth_place_request who; /* config_json is the resolved one */
+    struct berth_list references;
+    struct berth_locked *values; /* one for each reference */
+    struct berth_locked config;
+};
+
+/* use->who is filled in but for the secrets; its lease, when it names one, is what captured them.
+ * Close it right after the call. */
+int berth_use_open(struct berth *b, struct berth_arena *arena, const char *driver,
+                   struct berth_use *use, struct berth_error *err);
+void berth_use_close(struct berth_use *use);
+#define auto_use __attribute__((cleanup(berth_use_close))) struct berth_use
+
+bool berth_use_shows(const struct berth_use *use, const char *text); /* a value is in it */
+void berth_use_mask(const struct berth_use *use, char *text);        /* in place */
+/* An object as JSON text, or NULL; the clean one is in the arena. */
+int berth_use_clean(const struct berth_use *use, struct berth_arena *arena, const char **json,
+                    struct berth_error *err);
+#endif

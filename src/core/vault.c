@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/vault.c - see vault.h. */
+#include "core/vault.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+
+struct berth_vault {
+    char *path;
+    pthread_mutex_t lock;
+    struct berth_locked memory; /* of the ring */
+    struct berth_keyring *ring; /* as the file was when it was last read; empty before */
+};
+
+int berth_vault_new(const char *key_file, struct berth_vault **out, struct berth_error *err)
+{
+    struct berth_vault *vault = calloc(1, sizeof *vault);
+    if (!vault)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: keys.");
+    pthread_mutex_init(&vault->lock, NULL);
+    vault->path = strdup(key_file);
+    int rc = vault->path ? berth_keyring_new(&vault->memory, &vault->ring, err)
+                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: keys.");
+    if (rc < 0) {
+        berth_vault_free(vault);
+        return rc;
+    }
+    *out = vault;
+    return BERTH_OK;
+}
+
+void berth_vault_free(struct berth_vault *vault)
+{
+    if (!vault)
+        return;
+    berth_locked_clear(&vault->memory);
+    pthread_mutex_destroy(&vault->lock);
+    free(vault->path);
+    free(vault);
+}
+
+const char *berth_vault_path(const struct berth_vault *vault)
+{
+    return vault->path;
+}
+
+/* What was read before stays when the file cannot be read now. Lock held. */
+static int reload(struct berth_vault *vault, struct berth_error *err)
+{
+    auto_locked memory = BERTH_LOCKED_INIT;
+    struct berth_keyring *ring;
+    int rc = berth_keyring_new(&memory, &ring, err);
+    if (rc == BERTH_OK)
+        rc = berth_keyfile_read(vault->path, ring, err);
+    if (rc == BERTH_OK)
+        *vault->ring = *ring;
+    return rc;
+}
+
+/* Lock held. */
+static int find(struct berth_vault *vault, const char *id, const struct berth_key **out,
+                struct berth_error *err)
+{
+    *out = berth_keyring_find(vault->ring, id);
+    if (*out)
+        return BERTH_OK;
+    int rc = reload(vault, err);
+    if (rc < 0 && rc != BERTH_E_NOT_FOUND)
+        return rc;
+    *out = rc == BERTH_OK ? berth_keyring_find(vault->ring, id) : NULL;
+    if (*out)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                      "The secrets of this store are sealed with the key %s, which is not in %s: "
+                      "copy the key file from where they were made, or from a backup.",
+                      id, vault->path);
+}
+
+/* Makes the file with one key; one that somebody made meanwhile is as good. Lock held. */
+static int make_file(struct berth_vault *vault, struct berth_error *err)
+{
+    auto_locked memory = BERTH_LOCKED_INIT;
+    struct berth_keyring *ring;
+    int rc = berth_keyring_new(&memory, &ring, err);
+    if (rc == BERTH_OK)
+        rc = berth_keyring_add(ring, err);
+    if (rc == BERTH_OK)
+        rc = berth_keyfile_create(vault->path, ring, err);
+    return rc < 0 && rc != BERTH_E_CONFLICT ? rc : reload(vault, err);
+}
+
+int berth_vault_first_key(struct berth_vault *vault, char id[BERTH_KEY_ID_SIZE],
+                          struct berth_error *err)
+{
+    pthread_mutex_lock(&vault->lock);
+    int rc = reload(vault, err);
+    if (rc == BERTH_E_NOT_FOUND)
+        rc = make_file(vault, err);
+    if (rc == BERTH_OK)
+        memcpy(id, vault->ring->keys[0].id, BERTH_KEY_ID_SIZE);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+int berth_vault_has(struct berth_vault *vault, const char *key_id, struct berth_error *err)
+{
+    const struct berth_key *key;
+    pthread_mutex_lock(&vault->lock);
+    int rc = find(vault, key_id, &key, err);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+int berth_vault_seal(struct berth_vault *vault, const char *key_id, const char *context,
+                     const void *plain, size_t len, char **out, struct berth_error *err)
+{
+    const struct berth_key *key;
+    pthread_mutex_lock(&vault->lock);
+    int rc = find(vault, key_id, &key, err);
+    if (rc == BERTH_OK)
+        rc = berth_seal(key->bytes, context, plain, len, out, err);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+int berth_vault_unseal(struct berth_vault *vault, const char *key_id, const char *context,
+                       const char *sealed, struct berth_locked *out, struct berth_error *err)
+{
+    const struct berth_key *key;
+    pthread_mutex_lock(&vault->lock);
+    int rc = find(vault, key_id, &key, err);
+    if (rc == BERTH_OK)
+        rc = berth_unseal(key->bytes, context, sealed, out, err);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+int berth_vault_next_key(struct berth_vault *vault, const char *key_id,
+                         char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
+{
+    const struct berth_key *key;
+    pthread_mutex_lock(&vault->lock);
+    int rc = reload(vault, err);
+    if (rc == BERTH_OK)
+        rc = find(vault, key_id, &key, err);
+    if (rc == BERTH_OK && vault->ring->count == 1) {
+        rc = berth_keyring_add(vault->ring, err);
+        if (rc == BERTH_OK)
+            rc = berth_keyfile_replace(vault->path, vault->ring, err);
+    }
+    if (rc == BERTH_OK)
+        memcpy(next, vault->ring->keys[vault->ring->count - 1].id, BERTH_KEY_ID_SIZE);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+int berth_vault_keep_only(struct berth_vault *vault, const char *key_id, struct berth_error *err)
+{
+    pthread_mutex_lock(&vault->lock);
+    int rc = reload(vault, err);
+    for (int i = vault->ring->count - 1; rc == BERTH_OK && i >= 0; i--)
+        if (strcmp(vault->ring->keys[i].id, key_id) != 0) {
+            char id[BERTH_KEY_ID_SIZE];
+            memcpy(id, vault->ring->keys[i].id, sizeof id);
+            berth_keyring_drop(vault->ring, id);
+        }
+    if (rc == BERTH_OK)
+        rc = berth_keyfile_replace(vault->path, vault->ring, err);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/crypto/keyfile.c - see keyfile.h. The file is text: a line per key, "berth-key ID BASE64". */
+#include "crypto/keyfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/base64.h"
+#include "os/fs.h"
+
+#define FILE_BYTES_MAX 4096
+#define WORD "berth-key"
+#define HEAD                                                                                       \
+    "# The key of berth's secrets. Without it they cannot be read: keep a copy, apart from the "   \
+    "store.\n"
+
+int berth_keyring_new(struct berth_locked *memory, struct berth_keyring **out,
+                      struct berth_error *err)
+{
+    int rc = berth_locked_new(sizeof **out, memory, err);
+    if (rc == BERTH_OK)
+        *out = (struct berth_keyring *)(void *)memory->bytes; /* pages are aligned and zeroed */
+    return rc;
+}
+
+const struct berth_key *berth_keyring_find(const struct berth_keyring *ring, const char *id)
+{
+    for (int i = 0; i < ring->count; i++)
+        if (strcmp(ring->keys[i].id, id) == 0)
+            return &ring->keys[i];
+    return NULL;
+}
+
+/* The id tells keys apart and says nothing about them. */
+static int name_key(struct berth_key *key, struct berth_error *err)
+{
+    static const char label[] = "berth key id";
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned len = 0;
+    if (!HMAC(EVP_sha256(), key->bytes, sizeof key->bytes, (const unsigned char *)label,
+              sizeof label - 1, digest, &len))
+        return berth_fail(err, BERTH_E_INTERNAL, "HMAC-SHA-256 failed in this OpenSSL.");
+    for (int i = 0; i < (BERTH_KEY_ID_SIZE - 1) / 2; i++)
+        (void)snprintf(key->id + (size_t)i * 2, 3, "%02x", digest[i]);
+    return BERTH_OK;
+}
+
+int berth_keyring_add(struct berth_keyring *ring, struct berth_error *err)
+{
+    if (ring->count == BERTH_KEYS_MAX)
+        return berth_fail(err, BERTH_E_CONFLICT, "The key file holds too many keys.");
+    struct berth_key *key = &ring->keys[ring->count];
+    if (RAND_priv_bytes(key->bytes, sizeof key->bytes) != 1)
+        return berth_fail(err, BERTH_E_INTERNAL, "No random bytes from this OpenSSL.");
+    int rc = name_key(key, err);
+    if (rc == BERTH_OK)
+        ring->count++;
+    return rc;
+}
+
+void berth_keyring_drop(struct berth_keyring *ring, const char *id)
+{
+    int kept = 0;
+    for (int i = 0; i < ring->count; i++)
+        if (strcmp(ring->keys[i].id, id) != 0) {
+            struct berth_key key = ring->keys[i];
+            ring->keys[kept++] = key;
+            OPENSSL_cleanse(&key, sizeof key);
+        }
+    OPENSSL_cleanse(&ring->keys[kept], sizeof ring->keys[0] * (size_t)(ring->count - kept));
+    ring->count = kept;
+}
+
+/* --- reading --- */
+
+static int check_file(int fd, const char *path, struct berth_error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return berth_fail_errno(err, "Cannot read the key file %s", path);
+    if (!S_ISREG(st.st_mode))
+        return berth_fail(err, BERTH_E_INVALID, "The key file %s is not a file.", path);
+    if (st.st_uid != geteuid())
+        return berth_fail(
+            err, BERTH_E_DENIED,
+            "The key file %s belongs to uid %u, not to us (uid %u): run as its owner, "
+            "or chown %u %s",
+            path, st.st_uid, geteuid(), geteuid(), path);
+    if (st.st_mode & 077)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "Secrets key file permissions are %04o; run chmod 600 %s",
+                          st.st_mode & 07777, path);
+    return BERTH_OK;
+}
+
+/* One line without its newline. */
+static bool read_key(char *line, struct berth_key *key)
+{
+    char *rest = NULL;
+    const char *word = strtok_r(line, " ", &rest), *id = strtok_r(NULL, " ", &rest),
+               *text = strtok_r(NULL, " ", &rest);
+    size_t len;
+    struct berth_error ignored;
+    if (!word || strcmp(word, WORD) != 0 || !id || !text || strtok_r(NULL, " ", &rest) ||
+        !berth_base64_length(text, strlen(text), &len) || len != sizeof key->bytes ||
+        !berth_base64_decode(text, strlen(text), key->bytes) || name_key(key, &ignored) < 0)
+        return false;
+    return strcmp(key->id, id) == 0;
+}
+
+static bool read_keys(char *text, struct berth_keyring *ring)
+{
+    char *rest = NULL;
+    ring->count = 0;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (line[0] == '#')
+            continue;
+        if (ring->count == BERTH_KEYS_MAX || !read_key(line, &ring->keys[ring->count]))
+            return false;
+        ring->count++;
+    }
+    return ring->count > 0;
+}
+
+int berth_keyfile_read(const char *path, struct berth_keyring *ring, struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Secrets key file does not exist yet: %s", path);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open the key file %s", path);
+    int rc = check_file(fd, path, err);
+    auto_locked text = BERTH_LOCKED_INIT;
+    if (rc == BERTH_OK)
+        rc = berth_locked_read(fd, FILE_BYTES_MAX, &text, err);
+    if (rc == BERTH_E_TOO_LARGE ||
+        (rc == BERTH_OK && (strlen(text.bytes) != text.len || !read_keys(text.bytes, ring))))
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "Invalid secrets master key at %s: it is damaged or no key file of berth; "
+                        "put the right one there, from a backup or another node.",
+                        path);
+    return rc;
+}
+
+/* --- writing --- */
+
+static int fill_file(int fd, const char *path, const struct berth_keyring *ring,
+                     struct berth_error *err)
+{
+    auto_locked text = BERTH_LOCKED_INIT;
+    int rc = berth_locked_new(FILE_BYTES_MAX, &text, err);
+    if (rc < 0)
+        return rc;
+    berth_locked_append(&text, HEAD, strlen(HEAD));
+    for (int i = 0; i < ring->count; i++) {
+        const struct berth_key *key = &ring->keys[i];
+        char *line = text.bytes + text.len;
+        int len = snprintf(line, text.cap - text.len, WORD " %s ", key->id);
+        berth_base64_encode(key->bytes, sizeof key->bytes, line + len);
+        text.len += strlen(line);
+        berth_locked_append(&text, "\n", 1);
+    }
+    rc = berth_fs_write_all(fd, text.bytes, text.len, err);
+    if (rc == BERTH_OK && fsync(fd) < 0)
+        rc = berth_fail_errno(err, "Cannot write the key file %s", path);
+    return rc;
+}
+
+/* A whole file under another name, in the same directory. */
+static int write_aside(const char *path, const struct berth_keyring *ring, char **aside,
+                       struct berth_error *err)
+{
+    if (asprintf(aside, "%s.XXXXXX", path) < 0) {
+        *aside = NULL;
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: key file.");
+    }
+    auto_close int fd = mkostemp(*aside, O_CLOEXEC); /* O_EXCL, 0600 */
+    if (fd < 0) {
+        int rc = berth_fail_errno(err, "Cannot make the key file %s", path);
+        free(take_ptr(*aside));
+        return rc;
+    }
+    int rc = fill_file(fd, path, ring, err);
+    if (rc < 0) {
+        (void)unlink(*aside);
+        free(take_ptr(*aside));
+    }
+    return rc;
+}
+
+static int open_directory(const char *path, int *fd, struct berth_error *err)
+{
+    auto_free char *copy = strdup(path);
+    if (!copy)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: key file.");
+    const char *directory = dirname(copy);
+    int rc = berth_fs_mkdirs(directory, 0700, err);
+    if (rc < 0)
+        return rc;
+    *fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? berth_fail_errno(err, "Cannot open %s", directory) : BERTH_OK;
+}
+
+/* The directory remembers the name only after this. */
+static int sync_name(const char *path, struct berth_error *err)
+{
+    auto_close int fd = -1;
+    int rc = open_directory(path, &fd, err);
+    if (rc == BERTH_OK && fsync(fd) < 0)
+        rc = berth_fail_errno(err, "Cannot write the directory of %s", path);
+    return rc;
+}
+
+int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
+                         struct berth_error *err)
+{
+    auto_close int directory = -1;
+    auto_free char *aside = NULL;
+    int rc = open_directory(path, &directory, err);
+    if (rc == BERTH_OK)
+        rc = write_aside(path, ring, &aside, err);
+    if (rc < 0)
+        return rc;
+    /* A link is made or refused, as a whole: that is O_EXCL for a file that is already full. */
+    if (link(aside, path) < 0)
+        rc = errno == EEXIST
+                 ? berth_fail(err, BERTH_E_CONFLICT, "The key file %s is there already.", path)
+                 : berth_fail_errno(err, "Cannot make the key file %s", path);
+    (void)unlink(aside);
+    return rc < 0 ? rc : sync_name(path, err);
+}
+
+int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
+                          struct berth_error *err)
+{
+    auto_free char *aside = NULL;
+    int rc = write_aside(path, ring, &aside, err);
+    if (rc < 0)
+        return rc;
+    if (rename(aside, path) < 0) {
+        rc = berth_fail_errno(err, "Cannot replace the key file %s", path);
+        (void)unlink(aside);
+        return rc;
+    }
+    return sync_name(path, err);
+}
+
+int berth_keyfile_lock(const char *path, int *fd, struct berth_error *err)
+{
+    int rc = open_directory(path, fd, err);
+    if (rc < 0)
+        return rc;
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+        return BERTH_OK;
+    rc = errno == EWOULDBLOCK
+             ? berth_fail(err, BERTH_E_CONFLICT,
+                          "Another process is changing the key of the secrets: let it finish.")
+             : berth_fail_errno(err, "Cannot lock the directory of %s", path);
+    (void)close(*fd);
+    *fd = -1;
+    return rc;
+}

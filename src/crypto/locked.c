@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/crypto/locked.c - see locked.h. */
+#include "crypto/locked.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static size_t pages_for(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+int berth_locked_new(size_t cap, struct berth_locked *out, struct berth_error *err)
+{
+    size_t size = pages_for(cap + 1);
+    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: secret.");
+    /* Where the limit on locked memory is small this fails, and the rest still holds;
+     * "berth doctor" tells. */
+    (void)mlock(bytes, size);
+    (void)madvise(bytes, size, MADV_DONTDUMP);
+    (void)madvise(bytes, size, MADV_WIPEONFORK);
+    *out = (struct berth_locked){.bytes = bytes, .cap = cap};
+    return BERTH_OK;
+}
+
+void berth_locked_append(struct berth_locked *locked, const void *bytes, size_t len)
+{
+    assert(len <= locked->cap - locked->len);
+    if (len)
+        memcpy(locked->bytes + locked->len, bytes, len);
+    locked->len += len;
+}
+
+void berth_locked_clear(struct berth_locked *locked)
+{
+    if (!locked->bytes)
+        return;
+    size_t size = pages_for(locked->cap + 1);
+    OPENSSL_cleanse(locked->bytes, size);
+    (void)munmap(locked->bytes, size);
+    *locked = (struct berth_locked)BERTH_LOCKED_INIT;
+}
+
+int berth_locked_read(int fd, size_t max, struct berth_locked *out, struct berth_error *err)
+{
+    auto_locked all = BERTH_LOCKED_INIT;
+    int rc = berth_locked_new(max + 1, &all, err); /* one more tells that there is more */
+    while (rc == BERTH_OK && all.len < all.cap) {
+        ssize_t got = read(fd, all.bytes + all.len, all.cap - all.len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return berth_fail_errno(err, "Cannot read the value");
+        if (got == 0)
+            break;
+        all.len += (size_t)got;
+    }
+    if (rc == BERTH_OK && all.len > max)
+        rc = berth_fail(err, BERTH_E_TOO_LARGE, "The value is longer than %zu bytes.", max);
+    if (rc == BERTH_OK) {
+        *out = all;
+        all = (struct berth_locked)BERTH_LOCKED_INIT;
+    }
+    return rc;
+}
+
+bool berth_same_bytes(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+    return a_len == b_len && CRYPTO_memcmp(a, b, a_len) == 0;
+}
+
+void berth_deny_dumps(void)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0);
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+}
