@@ -120,15 +120,10 @@ static int make_registry(const struct ground *g, struct berth_registry **out,
 static int make_environment(struct ground *g, enum berth_environment_driver driver,
                             struct berth_error *err)
 {
-    const char *text = driver == BERTH_DRIVER_LOCAL ? "{}" : "{\"provider\":\"inventory\"}";
-    auto_json *config = NULL;
-    int rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
-    if (rc < 0)
-        return rc;
     struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
     input.name = "bench";
     input.driver = driver;
-    input.config = config;
+    input.config_json = driver == BERTH_DRIVER_LOCAL ? "{}" : "{\"provider\":\"inventory\"}";
     input.use = BERTH_CONFIG_SCHEMA;
     struct berth_issues issues = {.arena = &g->arena};
     return berth_environment_create(g->b, &g->arena, &input, &issues, &g->environment, err);

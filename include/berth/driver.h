@@ -3,14 +3,11 @@
 #ifndef BERTH_DRIVER_H
 #define BERTH_DRIVER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <berth/error.h>
+#include <berth/common.h>
+#include <berth/environment.h>
+#include <berth/lease.h>
 
 struct berth_driver;
-struct berth_arena;
-struct berth_issues;
 
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
  * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
@@ -33,21 +30,6 @@ struct berth_place {
     const char *id;            /* the providerLeaseId, or NULL */
     const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
     int64_t expires_at_ms;     /* by the wall clock; 0: never */
-};
-
-struct berth_probe {
-    bool ok;
-    const char *summary;
-    const char *details_json; /* or NULL */
-};
-
-/* The workspace a run brings, and where it is afterwards. */
-struct berth_workspace {
-    const char *local_path, *remote_path, *mode; /* or NULL */
-};
-struct berth_realized {
-    const char *cwd;
-    const char *metadata_json; /* or NULL */
 };
 
 /* Told of each place that carries a lease id of ours as its label. < 0 ends the search. */
@@ -108,4 +90,14 @@ struct berth_driver_ops {
 struct berth_driver {
     const struct berth_driver_ops *ops; /* an implementation embeds this as its first member */
 };
+
+/* Which implementation serves which driver, and for `sandbox` which provider. The built-in ones
+ * are there from the start. Handed to berth_open, it belongs to the runtime. */
+struct berth_registry;
+BERTH_API int berth_registry_new_builtin(struct berth_registry **out, struct berth_error *err);
+BERTH_API void berth_registry_free(struct berth_registry *registry); /* and its drivers; or NULL */
+/* Takes the implementation over in any case. provider: of a sandbox, else NULL. */
+BERTH_API int berth_registry_add(struct berth_registry *registry, const char *driver,
+                                 const char *provider, struct berth_driver *implementation,
+                                 struct berth_error *err);
 #endif

@@ -35,15 +35,18 @@ struct berth_error {
     char where[120];    /* "acquire ci-linux: create sandbox"; for logs and the CLI */
 };
 
+/* What the shared library exports; everything else is hidden. */
+#define BERTH_API __attribute__((visibility("default")))
 #define BERTH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
 /* Each returns err->code, so a failing path is one line. wrap adds to `where`, never to message:
  * many texts are pinned to the letter. */
-int berth_fail(struct berth_error *err, int code, const char *fmt, ...) BERTH_PRINTF(3, 4);
-int berth_fail_errno(struct berth_error *err, const char *fmt, ...) BERTH_PRINTF(2, 3);
-int berth_wrap(struct berth_error *err, const char *fmt, ...) BERTH_PRINTF(2, 3);
+BERTH_API int berth_fail(struct berth_error *err, int code, const char *fmt, ...)
+    BERTH_PRINTF(3, 4);
+BERTH_API int berth_fail_errno(struct berth_error *err, const char *fmt, ...) BERTH_PRINTF(2, 3);
+BERTH_API int berth_wrap(struct berth_error *err, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 /* What the table says of a code; an unknown one counts as internal. */
 int berth_code_http(int code);
-const char *berth_code_wire(int code);
+BERTH_API const char *berth_code_wire(int code);
 #endif

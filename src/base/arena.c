@@ -84,6 +84,18 @@ void berth_arena_clear(struct berth_arena *arena)
     *arena = (struct berth_arena)BERTH_ARENA_INIT;
 }
 
+struct berth_arena *berth_arena_new(void)
+{
+    return calloc(1, sizeof(struct berth_arena));
+}
+
+void berth_arena_free(struct berth_arena *arena)
+{
+    if (arena)
+        berth_arena_clear(arena);
+    free(arena);
+}
+
 bool berth_list_add(struct berth_list *list, struct berth_arena *arena, void *item)
 {
     if (list->count == list->cap) {

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/arena.h"
+
 void berth_issues_add(struct berth_issues *issues, const char *path, const char *fmt, ...)
 {
     struct berth_issue *issue = berth_arena_alloc(issues->arena, sizeof *issue);

@@ -3,19 +3,7 @@
 #ifndef BERTH_BASE_LOG_H
 #define BERTH_BASE_LOG_H
 
-enum berth_log_level {
-    BERTH_LOG_DEBUG,
-    BERTH_LOG_INFO,
-    BERTH_LOG_WARN,
-    BERTH_LOG_ERROR,
-};
-
-/* `line` is one JSON object without a newline, borrowed for the call. Any thread may call. */
-struct berth_log {
-    void (*write)(void *ctx, enum berth_log_level level, const char *line);
-    void *ctx;
-    enum berth_log_level min_level;
-};
+#include <berth/berth.h>
 
 /* Pairs of name and text after `event`, closed by NULL; a pair whose text is NULL is left out:
  *   berth_log_line(log, BERTH_LOG_WARN, "cleanup failed", "leaseId", id, "error", text, NULL);

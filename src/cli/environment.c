@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/environment.c - berth env ... */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -10,12 +11,17 @@ struct form {
     const char *name, *description, *driver, *status, *config, *metadata;
     struct berth_list set; /* of KEY=VALUE */
     struct berth_json *config_json, *metadata_json;
+    char *config_text, *metadata_text; /* of these, for the library */
 };
 
 static void form_clear(struct form *form)
 {
     berth_json_free(form->config_json);
     berth_json_free(form->metadata_json);
+    if (form->config_text) /* it may hold a pasted secret */
+        explicit_bzero(form->config_text, strlen(form->config_text));
+    free(form->config_text);
+    free(form->metadata_text);
 }
 
 static int show(struct cli *cli, const struct berth_environment *e)
@@ -98,8 +104,10 @@ static int fill(struct cli *cli, struct form *form, struct berth_environment_inp
         if (status != CLI_OK)
             return status;
     }
-    input->config = form->config_json;
-    input->metadata = form->metadata_json;
+    form->config_text = form->config_json ? berth_json_canonical(form->config_json) : NULL;
+    form->metadata_text = form->metadata_json ? berth_json_canonical(form->metadata_json) : NULL;
+    input->config_json = form->config_text;
+    input->metadata_json = form->metadata_text;
     input->name = form->name;
     input->description = form->description;
     input->fields |= (form->config_json ? BERTH_FIELD_CONFIG : 0u) |

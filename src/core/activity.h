@@ -10,12 +10,6 @@
 #include "store/environment.h"
 #include "store/lease.h"
 
-/* Who asks. NULL where one is taken means the system itself. */
-struct berth_actor {
-    const char *type; /* user, agent, system */
-    const char *id;
-};
-
 int berth_activity_of_lease(struct berth_db *db, const struct berth_lease *lease,
                             const char *action, const struct berth_actor *actor,
                             struct berth_error *err);

@@ -54,6 +54,24 @@ static int ensure_company(struct berth *b, struct berth_error *err)
     return b->company_id ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
 }
 
+const char *berth_version(void)
+{
+    return BERTH_VERSION;
+}
+
+int berth_registry_new_builtin(struct berth_registry **out, struct berth_error *err)
+{
+    struct berth_registry *registry = NULL;
+    int rc = berth_registry_new(&registry, err);
+    if (rc == BERTH_OK)
+        rc = berth_builtins.add_drivers(registry, err);
+    if (rc < 0)
+        berth_registry_free(registry);
+    else
+        *out = registry;
+    return rc;
+}
+
 /* --- where the key is --- */
 
 int berth_data_directory(char **out, struct berth_error *err)
@@ -106,11 +124,8 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     b->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->closing_fd < 0)
         return berth_fail_errno(err, "Cannot make an event descriptor");
-    if (!b->registry) {
-        rc = berth_registry_new(&b->registry, err);
-        if (rc == BERTH_OK)
-            rc = berth_builtins.add_drivers(b->registry, err);
-    }
+    if (!b->registry)
+        rc = berth_registry_new_builtin(&b->registry, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
     if (rc == BERTH_OK)

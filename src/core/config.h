@@ -9,12 +9,6 @@
 
 struct berth_registry;
 
-enum berth_config_use {
-    BERTH_CONFIG_SCHEMA,  /* the form alone */
-    BERTH_CONFIG_PROBE,   /* a probe before saving: an SSH key may stand in it */
-    BERTH_CONFIG_PERSIST, /* saving: the provider has its say, fake ones are refused */
-};
-
 /* All faults are in `issues`, and the first is the error (UNPROCESSABLE). What is not an object
  * counts as {}. *out is the normalised object, the caller's. */
 int berth_config_normalise(const struct berth_registry *registry,

@@ -8,9 +8,6 @@
 
 #include "base/arena.h"
 
-/* Which implementation serves which driver, and for `sandbox` which provider. */
-struct berth_registry;
-
 /* One way to a place. */
 struct berth_route {
     const char *driver;   /* local, ssh, sandbox, plugin */
@@ -19,10 +16,6 @@ struct berth_route {
 };
 
 int berth_registry_new(struct berth_registry **out, struct berth_error *err);
-void berth_registry_free(struct berth_registry *registry); /* and its drivers; NULL is fine */
-/* Takes the implementation over in any case. */
-int berth_registry_add(struct berth_registry *registry, const char *driver, const char *provider,
-                       struct berth_driver *implementation, struct berth_error *err);
 /* The built-in sandbox providers, sorted. */
 int berth_registry_providers(const struct berth_registry *registry, struct berth_arena *arena,
                              struct berth_list *out, struct berth_error *err);

@@ -24,6 +24,7 @@ struct change {
     struct berth *b;
     struct berth_arena *arena;
     const struct berth_environment_input *input;
+    struct berth_json *config, *metadata; /* as given; NULL: not */
     const char *id;
     struct berth_environment *environment;  /* what is to be stored */
     const struct berth_environment *before; /* update: what it was made from */
@@ -119,6 +120,38 @@ void berth_environment_json(struct berth_json_writer *w, const struct berth_envi
     berth_json_close(w, '}');
 }
 
+const char *berth_environment_id(const struct berth_environment *e)
+{
+    return e->id;
+}
+
+const char *berth_environment_name(const struct berth_environment *e)
+{
+    return e->name;
+}
+
+enum berth_environment_driver berth_environment_driver(const struct berth_environment *e)
+{
+    return e->driver;
+}
+
+enum berth_environment_status berth_environment_status(const struct berth_environment *e)
+{
+    return e->status;
+}
+
+const char *berth_environment_config(const struct berth_environment *e)
+{
+    return e->config_json;
+}
+
+const char *berth_environment_to_json(struct berth_arena *arena, const struct berth_environment *e)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_environment_json(&(struct berth_json_writer){.buf = &buf}, e);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
 /* --- checking what comes in --- */
 
 static int check_text(const char *text, size_t max, const char *what, struct berth_error *err)
@@ -140,11 +173,35 @@ static int check_input(const struct berth_environment_input *in, struct berth_er
     }
     if (rc == BERTH_OK && (in->fields & BERTH_FIELD_DESCRIPTION) && in->description)
         rc = check_text(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
-    if (rc == BERTH_OK && (in->fields & BERTH_FIELD_METADATA) && in->metadata &&
-        !berth_json_is(in->metadata, BERTH_JSON_OBJECT) &&
-        !berth_json_is(in->metadata, BERTH_JSON_NULL))
+    return rc;
+}
+
+static int parse(const char *text, const char *what, struct berth_json **out,
+                 struct berth_error *err)
+{
+    int rc = text ? berth_json_parse(text, strlen(text), BERTH_JSON_OURS, out, err) : BERTH_OK;
+    return rc < 0 ? berth_wrap(err, "%s", what) : rc;
+}
+
+/* The two documents in the input; the change owns them until end_change. */
+static int begin_change(struct change *c, struct berth_error *err)
+{
+    int rc = check_input(c->input, err);
+    if (rc == BERTH_OK)
+        rc = parse(c->input->config_json, "config", &c->config, err);
+    if (rc == BERTH_OK)
+        rc = parse(c->input->metadata_json, "metadata", &c->metadata, err);
+    if (rc == BERTH_OK && c->metadata && !berth_json_is(c->metadata, BERTH_JSON_OBJECT) &&
+        !berth_json_is(c->metadata, BERTH_JSON_NULL))
         rc = berth_fail(err, BERTH_E_INVALID, "The metadata must be an object or null.");
     return rc;
+}
+
+static void end_change(struct change *c)
+{
+    berth_json_free(c->config);
+    berth_json_free(c->metadata);
+    berth_pasted_clear(&c->pasted);
 }
 
 /* Normalises `config` into the environment, with its fingerprint. */
@@ -182,7 +239,7 @@ static int set_config(struct change *c, const struct berth_json *config,
 static int set_metadata(struct change *c, struct berth_error *err)
 {
     struct berth_environment *e = c->environment;
-    const struct berth_json *metadata = c->input->metadata;
+    const struct berth_json *metadata = c->metadata;
     e->metadata_json = NULL;
     if (!berth_json_is(metadata, BERTH_JSON_OBJECT))
         return BERTH_OK;
@@ -347,6 +404,28 @@ static const char *new_id(struct berth_arena *arena)
     return berth_arena_strdup(arena, id.text);
 }
 
+static int new_environment(struct change *c, struct berth_error *err)
+{
+    const struct berth_environment_input *in = c->input;
+    struct berth_environment *e = berth_arena_alloc(c->arena, sizeof *e);
+    if (!e)
+        return berth_arena_check(c->arena, err);
+    int64_t now = berth_time_wall_ms();
+    *e = (struct berth_environment){
+        .id = new_id(c->arena),
+        .company_id =
+            berth_arena_strdup(c->arena, in->company_id ? in->company_id : c->b->company_id),
+        .name = berth_arena_strdup(c->arena, in->name),
+        .description = berth_arena_strdup(c->arena, in->description),
+        .driver = in->driver,
+        .status = in->fields & BERTH_FIELD_STATUS ? in->status : BERTH_ENVIRONMENT_ACTIVE,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+    };
+    c->environment = e;
+    return berth_arena_check(c->arena, err);
+}
+
 int berth_environment_create(struct berth *b, struct berth_arena *arena,
                              const struct berth_environment_input *input,
                              struct berth_issues *issues, struct berth_environment **out,
@@ -354,36 +433,23 @@ int berth_environment_create(struct berth *b, struct berth_arena *arena,
 {
     struct berth_environment_input in = *input;
     in.fields |= BERTH_FIELD_NAME;
-    int rc = check_input(&in, err);
+    struct change c = {.b = b, .arena = arena, .input = &in};
+    int rc = begin_change(&c, err);
     if (rc == BERTH_OK && in.company_id && !berth_id_valid(in.company_id))
         rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
-    if (rc < 0)
-        return rc;
-    struct berth_environment *e = berth_arena_alloc(arena, sizeof *e);
-    if (!e)
-        return berth_arena_check(arena, err);
-    int64_t now = berth_time_wall_ms();
-    *e = (struct berth_environment){
-        .id = new_id(arena),
-        .company_id = berth_arena_strdup(arena, in.company_id ? in.company_id : b->company_id),
-        .name = berth_arena_strdup(arena, in.name),
-        .description = berth_arena_strdup(arena, in.description),
-        .driver = in.driver,
-        .status = in.fields & BERTH_FIELD_STATUS ? in.status : BERTH_ENVIRONMENT_ACTIVE,
-        .created_at_ms = now,
-        .updated_at_ms = now,
-    };
-    struct change c = {.b = b, .arena = arena, .input = &in, .environment = e};
-    rc = set_config(&c, in.config, issues, err);
+    if (rc == BERTH_OK)
+        rc = new_environment(&c, err);
+    if (rc == BERTH_OK)
+        rc = set_config(&c, c.config, issues, err);
     if (rc == BERTH_OK)
         rc = set_metadata(&c, err);
     if (rc == BERTH_OK)
         rc = plain_details(&c, err);
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_create, &c, err);
-    berth_pasted_clear(&c.pasted);
+    end_change(&c);
     if (rc == BERTH_OK)
-        *out = e;
+        *out = c.environment;
     return rc;
 }
 
@@ -403,17 +469,12 @@ int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
             *out = list.items[0];
             return BERTH_OK;
         }
-        auto_json *metadata = berth_json_new_object();
-        if (!metadata ||
-            !berth_json_set(metadata, "managedByPaperclip", berth_json_new_bool(true)) ||
-            !berth_json_set(metadata, "defaultForCompany", berth_json_new_bool(true)))
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
         struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
         input.company_id = company_id;
         input.name = "Local";
         input.description = "Default execution environment for Paperclip runs on this machine.";
         input.driver = BERTH_DRIVER_LOCAL;
-        input.metadata = metadata;
+        input.metadata_json = "{\"managedByPaperclip\":true,\"defaultForCompany\":true}";
         struct berth_issues issues = {.arena = arena};
         rc = berth_environment_create(b, arena, &input, &issues, out, err);
         if (rc != BERTH_E_CONFLICT) /* else somebody was faster: theirs serves */
@@ -438,7 +499,7 @@ static int next_config(const struct change *c, struct berth_json **out, struct b
     if (rc < 0)
         return rc;
     if (in->fields & BERTH_FIELD_CONFIG)
-        berth_json_each (in->config, iter) {
+        berth_json_each (c->config, iter) {
             if (!berth_json_set(base, berth_json_iter_key(iter),
                                 berth_json_copy(berth_json_iter_value(iter)))) {
                 berth_json_free(base);
@@ -478,11 +539,11 @@ static int update_details(struct change *c, struct berth_error *err)
         berth_json_put_bool(&w, "descriptionChanged", true);
     if (in->fields & BERTH_FIELD_CONFIG) {
         berth_json_put_bool(&w, "configChanged", true);
-        berth_json_put_int(&w, "configTopLevelKeyCount", (int64_t)berth_json_count(in->config));
+        berth_json_put_int(&w, "configTopLevelKeyCount", (int64_t)berth_json_count(c->config));
     }
     if (in->fields & BERTH_FIELD_METADATA) {
         berth_json_put_bool(&w, "metadataChanged", true);
-        berth_json_put_int(&w, "metadataTopLevelKeyCount", (int64_t)berth_json_count(in->metadata));
+        berth_json_put_int(&w, "metadataTopLevelKeyCount", (int64_t)berth_json_count(c->metadata));
     }
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "Activity details", err);
@@ -558,16 +619,15 @@ int berth_environment_update(struct berth *b, struct berth_arena *arena, const c
                              struct berth_issues *issues, struct berth_environment **out,
                              struct berth_error *err)
 {
-    int rc = check_input(input, err);
+    struct change c = {.b = b, .arena = arena, .input = input, .id = id, .again = true};
+    int rc = begin_change(&c, err);
     if (rc == BERTH_OK && !input->fields)
         rc = berth_fail(err, BERTH_E_INVALID, "Nothing to change was given.");
-    struct change c = {.b = b, .arena = arena, .input = input, .id = id, .again = true};
-    for (int tries = 0; rc == BERTH_OK && c.again; tries++) {
+    for (int tries = 0; rc == BERTH_OK && c.again; tries++)
         rc = tries == BERTH_STORE_RETRIES_MAX
                  ? berth_fail(err, BERTH_E_CONFLICT, "The environment keeps changing: try again.")
                  : try_update(&c, issues, err);
-    }
-    berth_pasted_clear(&c.pasted);
+    end_change(&c);
     if (rc == BERTH_OK)
         *out = c.environment;
     return rc;

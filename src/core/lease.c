@@ -446,6 +446,60 @@ int berth_lease_acknowledge(struct berth *b, struct berth_arena *arena, const ch
     return rc;
 }
 
+/* --- for embedding programs --- */
+
+const char *berth_lease_id(const struct berth_lease *l)
+{
+    return l->id;
+}
+
+const char *berth_lease_environment_id(const struct berth_lease *l)
+{
+    return l->environment_id;
+}
+
+const char *berth_lease_run_id(const struct berth_lease *l)
+{
+    return l->heartbeat_run_id;
+}
+
+const char *berth_lease_provider_lease_id(const struct berth_lease *l)
+{
+    return l->provider_lease_id;
+}
+
+enum berth_lease_status berth_lease_status(const struct berth_lease *l)
+{
+    return l->status;
+}
+
+const char *berth_lease_status_name(enum berth_lease_status status)
+{
+    return berth_lease_statuses.names[status];
+}
+
+const char *berth_lease_failure_reason(const struct berth_lease *l)
+{
+    return l->failure_reason;
+}
+
+int64_t berth_lease_expires_at_ms(const struct berth_lease *l)
+{
+    return l->expires_at_ms;
+}
+
+bool berth_lease_stands(const struct berth_lease *l)
+{
+    return l->due_at_ms != 0;
+}
+
+const char *berth_lease_to_json(struct berth_arena *arena, const struct berth_lease *l)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_lease_json(&(struct berth_json_writer){.buf = &buf}, l);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
 /* --- using --- */
 
 static int tx_touch(struct berth_db *db, void *ctx, struct berth_error *err)

@@ -4,6 +4,7 @@
 
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "core/lease.h"
 #include "store/company.h"
@@ -15,6 +16,64 @@ struct work {
     const struct berth_run_end *end;
     struct berth_run *run;
 };
+
+const char *berth_run_id(const struct berth_run *run)
+{
+    return run->id;
+}
+
+enum berth_run_status berth_run_status(const struct berth_run *run)
+{
+    return run->status;
+}
+
+void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "id", r->id);
+    berth_json_put_str(w, "companyId", r->company_id);
+    berth_json_put_str(w, "environmentId", r->environment_id);
+    berth_json_put_str(w, "status", berth_run_statuses.names[r->status]);
+    berth_json_put_str(w, "error", r->error);
+    berth_json_put_str(w, "errorCode", r->error_code);
+    berth_json_put_time(w, "startedAt", r->started_at_ms);
+    berth_json_put_time(w, "finishedAt", r->finished_at_ms);
+    berth_json_put_time(w, "createdAt", r->created_at_ms);
+    berth_json_put_time(w, "updatedAt", r->updated_at_ms);
+    berth_json_close(w, '}');
+}
+
+const char *berth_run_to_json(struct berth_arena *arena, const struct berth_run *run)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_run_json(&(struct berth_json_writer){.buf = &buf}, run);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
+struct listing {
+    struct berth_arena *arena;
+    const struct berth_run_filter *filter;
+    struct berth_list *out;
+};
+
+static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct listing *listing = ctx;
+    return berth_run_select(db, listing->arena, listing->filter, listing->out, err);
+}
+
+int berth_run_list(struct berth *b, struct berth_arena *arena,
+                   const struct berth_run_filter *filter, struct berth_list *out,
+                   struct berth_error *err)
+{
+    struct berth_run_filter full = *filter;
+    if (!full.company_id)
+        full.company_id = b->company_id;
+    *out = (struct berth_list){0};
+    struct listing listing = {.arena = arena, .filter = &full, .out = out};
+    return berth_id_valid(full.company_id) ? berth_store_read(b->store, tx_list, &listing, err)
+                                           : BERTH_OK;
+}
 
 static int not_found(const char *id, struct berth_error *err)
 {

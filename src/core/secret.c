@@ -134,6 +134,33 @@ void berth_secret_json(struct berth_json_writer *w, const struct berth_secret *s
     berth_json_close(w, '}');
 }
 
+const char *berth_secret_id(const struct berth_secret *s)
+{
+    return s->id;
+}
+
+const char *berth_secret_name(const struct berth_secret *s)
+{
+    return s->name;
+}
+
+enum berth_secret_status berth_secret_status(const struct berth_secret *s)
+{
+    return s->status;
+}
+
+int64_t berth_secret_latest_version(const struct berth_secret *s)
+{
+    return s->latest_version;
+}
+
+const char *berth_secret_to_json(struct berth_arena *arena, const struct berth_secret *s)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_secret_json(&(struct berth_json_writer){.buf = &buf}, s);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
 /* --- sealing --- */
 
 /* What a version is sealed for: moved to another row, it opens no more. */

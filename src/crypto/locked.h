@@ -7,22 +7,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <berth/error.h>
-
-struct berth_locked {
-    char *bytes; /* a NUL follows the last; NULL: nothing was made */
-    size_t len, cap;
-};
-#define BERTH_LOCKED_INIT                                                                          \
-    {                                                                                              \
-        0                                                                                          \
-    }
+#include <berth/secret.h>
 
 /* Room for `cap` bytes, and never more: what grows leaves copies. */
 int berth_locked_new(size_t cap, struct berth_locked *out, struct berth_error *err);
 /* The caller knows that it fits. */
 void berth_locked_append(struct berth_locked *locked, const void *bytes, size_t len);
-void berth_locked_clear(struct berth_locked *locked);
 #define auto_locked __attribute__((cleanup(berth_locked_clear))) struct berth_locked
 
 /* All that `fd` gives, up to `max` bytes; TOO_LARGE beyond. */

@@ -3,22 +3,9 @@
 #ifndef BERTH_STORE_ENVIRONMENT_H
 #define BERTH_STORE_ENVIRONMENT_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <berth/environment.h>
 
 #include "store/row.h"
-
-enum berth_environment_driver {
-    BERTH_DRIVER_LOCAL,
-    BERTH_DRIVER_SSH,
-    BERTH_DRIVER_SANDBOX,
-    BERTH_DRIVER_PLUGIN,
-};
-
-enum berth_environment_status {
-    BERTH_ENVIRONMENT_ACTIVE,
-    BERTH_ENVIRONMENT_ARCHIVED,
-};
 
 extern const struct berth_enum berth_environment_drivers, berth_environment_statuses;
 
@@ -33,16 +20,6 @@ struct berth_environment {
     int64_t created_at_ms, updated_at_ms;
     const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
-
-struct berth_environment_filter {
-    const char *company_id; /* NULL: any */
-    const char *name;
-    int driver, status; /* -1: any */
-};
-#define BERTH_ENVIRONMENT_FILTER_INIT                                                              \
-    {                                                                                              \
-        .driver = -1, .status = -1                                                                 \
-    }
 
 int berth_environment_insert(struct berth_db *db, const struct berth_environment *environment,
                              struct berth_error *err);

@@ -3,20 +3,9 @@
 #ifndef BERTH_STORE_LEASE_H
 #define BERTH_STORE_LEASE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <berth/lease.h>
 
 #include "store/row.h"
-
-enum berth_lease_status {
-    BERTH_LEASE_ACQUIRING, /* the intent is stored, the place is being made */
-    BERTH_LEASE_ACTIVE,
-    BERTH_LEASE_RELEASING, /* the intent is stored, the place is being given back */
-    BERTH_LEASE_RELEASED,
-    BERTH_LEASE_EXPIRED,
-    BERTH_LEASE_FAILED,
-    BERTH_LEASE_RETAINED, /* failed, and the place is kept for somebody to look at */
-};
 
 enum berth_lease_policy {
     BERTH_POLICY_EPHEMERAL,
@@ -78,17 +67,6 @@ struct berth_lease {
     int64_t due_at_ms;   /* when the sweep looks; 0: never again */
     const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
-
-struct berth_lease_filter {
-    const char *company_id, *environment_id, *run_id;
-    int status;         /* -1: any */
-    bool standing_only; /* open, parked or owing clean-up */
-    int limit;
-};
-#define BERTH_LEASE_FILTER_INIT                                                                    \
-    {                                                                                              \
-        .status = -1, .limit = 100                                                                 \
-    }
 
 int berth_lease_insert(struct berth_db *db, const struct berth_lease *lease,
                        struct berth_error *err);

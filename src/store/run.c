@@ -6,9 +6,13 @@ static const char *const status_names[] = {"queued", "running",   "scheduled_ret
                                            "failed", "cancelled", "timed_out",       NULL};
 const struct berth_enum berth_run_statuses = {"run status", status_names};
 
+#define COLUMNS                                                                                    \
+    "id, company_id, environment_id, status, error, error_code, started_at, finished_at,"          \
+    " created_at, updated_at"
+
 struct reader {
     struct berth_arena *arena;
-    struct berth_run *run;
+    struct berth_list *out;
 };
 
 static int on_run(void *ctx, const struct berth_value *row, struct berth_error *err)
@@ -16,7 +20,7 @@ static int on_run(void *ctx, const struct berth_value *row, struct berth_error *
     struct reader *reader = ctx;
     struct berth_arena *arena = reader->arena;
     struct berth_run *run = berth_arena_alloc(arena, sizeof *run);
-    if (!run)
+    if (!run || !berth_list_add(reader->out, arena, run))
         return berth_arena_check(arena, err);
     int status;
     int rc = berth_enum_read(&berth_run_statuses, &row[3], &status, err);
@@ -32,7 +36,6 @@ static int on_run(void *ctx, const struct berth_value *row, struct berth_error *
     run->finished_at_ms = row[7].number;
     run->created_at_ms = row[8].number;
     run->updated_at_ms = row[9].number;
-    reader->run = run;
     return berth_arena_check(arena, err);
 }
 
@@ -50,14 +53,27 @@ int berth_run_insert(struct berth_db *db, const struct berth_run *run, struct be
 int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                    struct berth_run **out, struct berth_error *err)
 {
-    struct reader reader = {.arena = arena};
-    int rc = berth_db_exec(db,
-                           "SELECT id, company_id, environment_id, status, error, error_code,"
-                           " started_at, finished_at, created_at, updated_at"
-                           " FROM runs WHERE id = $1",
-                           on_run, &reader, err, berth_text(id));
-    *out = reader.run;
+    struct berth_list list = {0};
+    struct reader reader = {.arena = arena, .out = &list};
+    int rc = berth_db_exec(db, "SELECT " COLUMNS " FROM runs WHERE id = $1", on_run, &reader, err,
+                           berth_text(id));
+    *out = list.count ? list.items[0] : NULL;
     return rc;
+}
+
+int berth_run_select(struct berth_db *db, struct berth_arena *arena,
+                     const struct berth_run_filter *filter, struct berth_list *out,
+                     struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM runs WHERE company_id = $1"
+                         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
+                         " ORDER BY id DESC LIMIT $3",
+                         on_run, &reader, err, berth_text(filter->company_id),
+                         berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
+                         berth_int(filter->limit));
 }
 
 int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,

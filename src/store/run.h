@@ -3,20 +3,10 @@
 #ifndef BERTH_STORE_RUN_H
 #define BERTH_STORE_RUN_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <berth/run.h>
 
 #include "store/row.h"
 
-enum berth_run_status {
-    BERTH_RUN_QUEUED,
-    BERTH_RUN_RUNNING,
-    BERTH_RUN_SCHEDULED_RETRY,
-    BERTH_RUN_SUCCEEDED,
-    BERTH_RUN_FAILED,
-    BERTH_RUN_CANCELLED,
-    BERTH_RUN_TIMED_OUT,
-};
 extern const struct berth_enum berth_run_statuses;
 
 static inline bool berth_run_ended(int status)
@@ -35,6 +25,10 @@ int berth_run_insert(struct berth_db *db, const struct berth_run *run, struct be
 /* *out is NULL when there is none. */
 int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                    struct berth_run **out, struct berth_error *err);
+/* A list of struct berth_run of one company, newest first. */
+int berth_run_select(struct berth_db *db, struct berth_arena *arena,
+                     const struct berth_run_filter *filter, struct berth_list *out,
+                     struct berth_error *err);
 /* Sets status, error and times unless the run has ended already; *won says whether. */
 int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,
                    struct berth_error *err);

@@ -4,16 +4,9 @@
 #ifndef BERTH_STORE_SECRET_H
 #define BERTH_STORE_SECRET_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <berth/secret.h>
 
 #include "store/row.h"
-
-enum berth_secret_status {
-    BERTH_SECRET_ACTIVE,
-    BERTH_SECRET_DISABLED,
-    BERTH_SECRET_ARCHIVED,
-};
 
 enum berth_version_status {
     BERTH_VERSION_CURRENT,

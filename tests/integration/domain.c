@@ -33,8 +33,7 @@
 static int create(struct fixture *f, struct berth_environment_input input, const char *config,
                   struct berth_issues *issues, struct berth_environment **out)
 {
-    auto_json *parsed = config ? parse_json(config) : NULL;
-    input.config = parsed;
+    input.config_json = config;
     *issues = (struct berth_issues){.arena = &f->arena};
     return berth_environment_create(f->b, &f->arena, &input, issues, out, &f->err);
 }
@@ -60,8 +59,7 @@ static struct berth_environment *save(struct fixture *f, const char *name,
 static int update(struct fixture *f, const char *id, struct berth_environment_input input,
                   const char *config, struct berth_environment **out)
 {
-    auto_json *parsed = config ? parse_json(config) : NULL;
-    input.config = parsed;
+    input.config_json = config;
     if (config)
         input.fields |= BERTH_FIELD_CONFIG;
     struct berth_issues issues = {.arena = &f->arena};
@@ -133,11 +131,10 @@ static void assert_lease(struct fixture *f, const struct berth_lease *lease,
 static void environment_is_created_and_shown(void **state)
 {
     struct fixture *f = *state;
-    auto_json *metadata = parse_json("{\"team\":\"infra\",\"at\":[1,2]}");
     struct berth_environment_input input = named("ci", BERTH_DRIVER_SANDBOX);
     input.fields = BERTH_FIELD_METADATA;
     input.description = "for nightly work";
-    input.metadata = metadata;
+    input.metadata_json = "{\"team\":\"infra\",\"at\":[1,2]}";
     struct berth_issues issues;
     struct berth_environment *made;
     assert_ok(f, create(f, input, " {\"timeoutMs\":\"1500\",\"provider\":\" inventory \"} ",
@@ -426,7 +423,6 @@ static void changes_of_environments_are_logged_without_values(void **state)
 {
     struct fixture *f = *state;
     struct berth_actor alice = {.type = "user", .id = "alice"};
-    auto_json *metadata = parse_json("{\"note\":\"hush-hush\",\"n\":1}");
     struct berth_environment_input input = named("logged", BERTH_DRIVER_SANDBOX);
     input.actor = &alice;
     struct berth_issues issues;
@@ -449,7 +445,7 @@ static void changes_of_environments_are_logged_without_values(void **state)
     input.name = "renamed";
     input.description = "hush-hush";
     input.status = BERTH_ENVIRONMENT_ARCHIVED;
-    input.metadata = metadata;
+    input.metadata_json = "{\"note\":\"hush-hush\",\"n\":1}";
     assert_ok(f, update(f, e->id, input, "{\"apiKey\":\"hush-hush 2\",\"x\":1,\"y\":2}", &changed));
     a = last_activity(f, e->id, "environment.updated");
     assert_non_null(a);
@@ -1079,15 +1075,17 @@ static void what_is_too_long_is_refused(void **state)
         berth_arena_printf(&f->arena, "{\"k\":\"%s\"}", repeated(f, 'v', BERTH_CONFIG_BYTES_MAX));
     assert_fails(f, BERTH_E_TOO_LARGE, "The config is longer than 262144 bytes.",
                  create(f, input, big, &issues, &e));
-    auto_json *metadata = parse_json(big);
     input.fields = BERTH_FIELD_METADATA;
-    input.metadata = metadata;
+    input.metadata_json = big;
     assert_fails(f, BERTH_E_TOO_LARGE, "The metadata is longer than 262144 bytes.",
                  create(f, input, NULL, &issues, &e));
-    auto_json *list = parse_json("[1]");
-    input.metadata = list;
+    input.metadata_json = "[1]";
     assert_fails(f, BERTH_E_INVALID, "The metadata must be an object or null.",
                  create(f, input, NULL, &issues, &e));
+    input.metadata_json = "{";
+    assert_fails(f, BERTH_E_INVALID, "line 1", create(f, input, NULL, &issues, &e));
+    input.metadata_json = NULL;
+    assert_fails(f, BERTH_E_INVALID, "line 1", create(f, input, "{\"a\":}", &issues, &e));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM environments"), 0);
 
     struct berth_environment *box = save(f, "box", BERTH_DRIVER_SANDBOX, INVENTORY);
@@ -1095,7 +1093,7 @@ static void what_is_too_long_is_refused(void **state)
     assert_fails(f, BERTH_E_TOO_LARGE, "The config is longer than 262144 bytes.",
                  update(f, box->id, change, big, &e));
     change.fields = BERTH_FIELD_METADATA;
-    change.metadata = metadata;
+    change.metadata_json = big;
     assert_fails(f, BERTH_E_TOO_LARGE, "The metadata is longer than 262144 bytes.",
                  update(f, box->id, change, NULL, &e));
 

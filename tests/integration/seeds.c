@@ -43,11 +43,10 @@ static struct berth_environment *change_environment(struct fixture *f,
                                                     enum berth_environment_driver driver,
                                                     const char *config)
 {
-    auto_json *parsed = parse_json(config);
     struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
     input.fields = BERTH_FIELD_DRIVER | BERTH_FIELD_CONFIG;
     input.driver = driver;
-    input.config = parsed;
+    input.config_json = config;
     input.use = BERTH_CONFIG_SCHEMA;
     struct berth_issues issues = {.arena = &f->arena};
     struct berth_environment *changed;

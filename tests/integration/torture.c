@@ -118,14 +118,10 @@ static bool allocation_armed(void)
 /* A life with all its turns; stops at the first error. */
 static int live(struct fixture *f, struct berth_arena *arena, struct berth_error *err)
 {
-    struct berth_json *config = NULL;
-    const char text[] = "{\"provider\":\"inventory\",\"reuseLease\":true}";
-    int rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
-    if (rc < 0)
-        return rc;
     struct berth_environment_input input = {.name = "torture",
                                             .driver = BERTH_DRIVER_SANDBOX,
-                                            .config = config,
+                                            .config_json = "{\"provider\":\"inventory\","
+                                                           "\"reuseLease\":true}",
                                             .use = BERTH_CONFIG_PERSIST};
     struct berth_issues issues = {.arena = arena};
     struct berth_environment *e;
@@ -140,8 +136,7 @@ static int live(struct fixture *f, struct berth_arena *arena, struct berth_error
     struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
 
-    rc = berth_environment_create(f->b, arena, &input, &issues, &e, err);
-    berth_json_free(config);
+    int rc = berth_environment_create(f->b, arena, &input, &issues, &e, err);
     if (rc == BERTH_OK)
         rc = berth_run_create(f->b, arena, NULL, &run, err);
     if (rc == BERTH_OK) {

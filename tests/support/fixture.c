@@ -323,11 +323,10 @@ bool json_has(const char *json, const char *key)
 struct berth_environment *make_environment(struct fixture *f, enum berth_environment_driver driver,
                                            const char *config)
 {
-    auto_json *parsed = parse_json(config);
     struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
     input.name = "place under test";
     input.driver = driver;
-    input.config = parsed;
+    input.config_json = config;
     input.use = BERTH_CONFIG_SCHEMA;
     struct berth_issues issues = {.arena = &f->arena};
     struct berth_environment *e;
