@@ -398,8 +398,6 @@ static void record_failure(struct acquisition *a, const struct berth_error *why)
     if (rc == BERTH_OK && f.row)
         rc = berth_ledger_settle(a->b, a->arena, &f.row, BERTH_OP_ACQUIRE, a->request->actor, &err);
     if (rc < 0)
-        berth_sweep_soon(a->b);
-    if (rc < 0)
         berth_log_line(&a->b->log, BERTH_LOG_ERROR, "failed acquire not recorded", "leaseId",
                        a->id.text, "error", err.message, NULL);
 }
@@ -569,8 +567,9 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     a.environment_id = environment_id.text;
     rc = acquire(&a, err);
     berth_node_end(b->node, a.id.text);
-    if (rc == BERTH_E_UNAVAILABLE)
-        berth_sweep_soon(b); /* the intent may be stored all the same */
+    if (rc < 0 && (a.lease || rc == BERTH_E_UNAVAILABLE))
+        berth_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
+    berth_sweep_remind(b);
     if (rc < 0)
         return berth_wrap(err, "acquire %s", request->environment_id);
     *out = a.lease;

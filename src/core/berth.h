@@ -34,6 +34,7 @@ struct berth {
     struct berth_map lanes;    /* provider -> how many jobs sweep its environments */
     _Atomic unsigned sweeps;   /* passes so far */
     bool sweep_set;            /* one is to come by itself */
+    _Atomic bool sweep_missed; /* one should, but there was no memory for it */
     bool closing;              /* none is, any more */
     char *company_id;          /* of the company `default` */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */

@@ -330,9 +330,10 @@ static int give(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         return rc;
     rc = give_back(&g, op == BERTH_OP_RELEASE ? tx_release : tx_destroy, err);
-    if (rc == BERTH_E_UNAVAILABLE)
-        berth_sweep_soon(b); /* the intent may be stored all the same */
     berth_node_end(b->node, id.text);
+    if (rc < 0)
+        berth_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
+    berth_sweep_remind(b);
     if (rc == BERTH_OK && out)
         *out = g.lease;
     return rc;

@@ -197,13 +197,16 @@ static int take_and_settle(struct pass *pass, struct berth_arena *arena,
 }
 
 static int release(struct pass *pass, struct berth_arena *arena, const struct berth_standing *s,
-                   const struct judgement *j, bool *done, struct berth_error *err)
+                   const struct judgement *j, bool *taken, bool *done, struct berth_error *err)
 {
     struct berth_release_request request = {
         .lease_id = s->id, .if_version = s->version, .status = j->status, .reason = j->reason};
     struct berth_lease *l;
     int rc = berth_lease_release(pass->b, arena, &request, &l, err);
     *done = rc == BERTH_OK && l->cleanup != BERTH_CLEANUP_FAILED;
+    /* It may have been decided otherwise meanwhile, and is left alone then. */
+    *taken = rc < 0 || (l->status != BERTH_LEASE_ACTIVE &&
+                        (l->status != BERTH_LEASE_RETAINED || j->status == BERTH_LEASE_FAILED));
     return rc;
 }
 
@@ -227,8 +230,11 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
     if (is_closing(pass->b))
         return; /* a call that is cancelled at once would only count as failed */
     int rc = judge(pass, s, &j, &err);
-    if (rc == BERTH_OK && j.verdict == LEAVE)
+    if (rc == BERTH_OK && j.verdict == LEAVE) {
+        if (pass->options.own_only)
+            count(pass, &pass->report.unfinished); /* a thread of ours has it: look again */
         return;
+    }
     if (rc == BERTH_OK && !pass->options.call_providers && !ledger_only(pass, s)) {
         count(pass, &pass->report.waiting);
         return;
@@ -237,7 +243,7 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
     if (rc == BERTH_OK)
         rc = berth_node_begin(pass->b->node, s->id, &err);
     if (rc == BERTH_OK) {
-        rc = j.verdict == RELEASE ? release(pass, &arena, s, &j, &done, &err)
+        rc = j.verdict == RELEASE ? release(pass, &arena, s, &j, &taken, &done, &err)
                                   : take_and_settle(pass, &arena, s, &taken, &done, &err);
         berth_node_end(pass->b->node, s->id);
     }
@@ -487,7 +493,8 @@ static int tx_read(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct pass *pass = ctx;
     struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
-    int rc = audits(pass)
+    int rc = pass->options.own_only ? BERTH_OK
+             : audits(pass)
                  ? berth_environment_select(db, &pass->arena, &all, &pass->environments, err)
                  : berth_environment_select_drained(db, &pass->arena, &pass->environments, err);
     if (rc == BERTH_OK)
@@ -527,13 +534,13 @@ static int make_groups(struct pass *pass, struct berth_error *err)
     }
     for (int i = 0; i < pass->standing.count; i++) {
         struct berth_standing *s = pass->standing.items[i];
+        if (pass->options.own_only &&
+            (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
+            continue;
         if (s->trouble) {
             quarantine(pass, "unreadable lease left alone", s->id, s->trouble);
             continue;
         }
-        if (pass->options.own_only &&
-            (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
-            continue;
         struct group *group = berth_map_get(&by_id, s->environment_id);
         if (!group)
             group = add_group(pass, &by_id, s->environment_id, NULL);
@@ -683,6 +690,22 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
 
 /* --- by itself --- */
 
+static void sweep_job(void *ctx);
+
+/* False: it could not be set for want of memory. */
+static bool set_timer(struct berth *b)
+{
+    struct berth_error ignored;
+    int64_t delay_ms = b->settings.self_sweep_ms;
+    pthread_mutex_lock(&b->sweeping_lock);
+    bool wanted = delay_ms > 0 && !b->closing;
+    if (wanted && !b->sweep_set)
+        b->sweep_set = berth_pool_after(b->pool, delay_ms, sweep_job, b, &ignored) == BERTH_OK;
+    bool set = !wanted || b->sweep_set;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return set;
+}
+
 static void sweep_job(void *ctx)
 {
     struct berth *b = ctx;
@@ -695,16 +718,20 @@ static void sweep_job(void *ctx)
     pthread_mutex_lock(&b->sweeping_lock);
     b->sweep_set = false;
     pthread_mutex_unlock(&b->sweeping_lock);
-    if (berth_sweep(b, &options, &report, &err) < 0 || report.unfinished)
-        berth_sweep_soon(b);
+    if (berth_sweep(b, &options, &report, &err) == BERTH_OK && !report.unfinished)
+        return;
+    const struct timespec pause = {.tv_nsec = 100 * 1000000};
+    while (!set_timer(b))
+        (void)nanosleep(&pause, NULL); /* out of memory for now */
 }
 
 void berth_sweep_soon(struct berth *b)
 {
-    struct berth_error ignored; /* then a sweep that this process is asked for takes it up */
-    int64_t delay_ms = b->settings.self_sweep_ms;
-    pthread_mutex_lock(&b->sweeping_lock);
-    if (delay_ms > 0 && !b->closing && !b->sweep_set)
-        b->sweep_set = berth_pool_after(b->pool, delay_ms, sweep_job, b, &ignored) == BERTH_OK;
-    pthread_mutex_unlock(&b->sweeping_lock);
+    atomic_store(&b->sweep_missed, !set_timer(b));
+}
+
+void berth_sweep_remind(struct berth *b)
+{
+    if (atomic_load_explicit(&b->sweep_missed, memory_order_relaxed))
+        berth_sweep_soon(b);
 }

@@ -10,4 +10,6 @@
 /* This process has a row that it could not bring to an end, because the store failed. Others leave
  * it alone while we live, so we sweep after a while (settings.self_sweep_ms), until it works. */
 void berth_sweep_soon(struct berth *b);
+/* The same, if memory was too short for it the last time. */
+void berth_sweep_remind(struct berth *b);
 #endif

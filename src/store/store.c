@@ -85,13 +85,17 @@ static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *
 /* --- one writer thread --- */
 
 /* A rollback that failed leaves its transaction, and with it the lock of the file, to the
- * connection: only another connection helps. */
-static int mend_writer(struct berth_store *store, struct berth_error *err)
+ * connection: only its end helps, and now, since others wait for the lock. */
+static void drop_broken(struct berth_store *store)
 {
     if (store->writer_db && store->writer_db->broken) {
         store->writer_db->ops->free(store->writer_db);
         store->writer_db = NULL;
     }
+}
+
+static int mend_writer(struct berth_store *store, struct berth_error *err)
+{
     return store->writer_db ? BERTH_OK : open_db(store, BERTH_WRITE, &store->writer_db, err);
 }
 
@@ -103,6 +107,7 @@ static void run_alone(struct berth_store *store, struct request *request)
         return;
     request->rc = run_once(store->writer_db, BERTH_WRITE, request->fn, request->ctx, &committing,
                            request->err);
+    drop_broken(store);
     if (request->rc == BERTH_OK) {
         atomic_fetch_add(&store->commits, 1);
         atomic_fetch_add(&store->requests, 1);
@@ -129,11 +134,13 @@ static bool run_together(struct berth_store *store, struct request *batch)
         int64_t after = db->ops->written(db);
         if (after < 0 || (r->rc < 0 && after != before)) {
             db->ops->rollback(db);
+            drop_broken(store);
             return false;
         }
     }
     if (db->ops->commit(db, &err) < 0) {
         db->ops->rollback(db);
+        drop_broken(store);
         return false;
     }
     atomic_fetch_add(&store->commits, 1);

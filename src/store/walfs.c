@@ -11,10 +11,13 @@
 #define PAGE_MAX 4096
 
 /* SQLite writes the header of a frame and then, in its very next call, the page behind it. The
- * header is held for that long. Any other call lets go of it first. */
+ * header is held for that long. Any other call lets go of it first. Two other writes have the same
+ * length, and are not held: a header with a new checksum, where it was read just before, and the
+ * rest of a page that is written in parts, on disks that want whole sectors. */
 struct wal {
     sqlite3_file base;
     sqlite3_int64 held_at;
+    sqlite3_int64 read_at; /* by the call before; -1: it was no read */
     bool held;
     unsigned char frame[FRAME_HEADER + PAGE_MAX];
     sqlite3_file *real; /* in the same allocation, behind us */
@@ -34,6 +37,11 @@ static int let_go(sqlite3_file *file)
     return wal->real->pMethods->xWrite(wal->real, wal->frame, FRAME_HEADER, wal->held_at);
 }
 
+static int wal_traits(sqlite3_file *file)
+{
+    return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file));
+}
+
 static int wal_write(sqlite3_file *file, const void *data, int len, sqlite3_int64 at)
 {
     struct wal *wal = (struct wal *)file;
@@ -42,8 +50,11 @@ static int wal_write(sqlite3_file *file, const void *data, int len, sqlite3_int6
         memcpy(wal->frame + FRAME_HEADER, data, (size_t)len);
         return wal->real->pMethods->xWrite(wal->real, wal->frame, FRAME_HEADER + len, wal->held_at);
     }
+    bool joins = len == FRAME_HEADER && at != wal->read_at &&
+                 wal_traits(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+    wal->read_at = -1;
     int rc = let_go(file);
-    if (rc != SQLITE_OK || len != FRAME_HEADER)
+    if (rc != SQLITE_OK || !joins)
         return rc != SQLITE_OK ? rc : wal->real->pMethods->xWrite(wal->real, data, len, at);
     memcpy(wal->frame, data, FRAME_HEADER);
     wal->held_at = at;
@@ -61,6 +72,7 @@ static int wal_close(sqlite3_file *file)
 static int wal_read(sqlite3_file *file, void *data, int len, sqlite3_int64 at)
 {
     int rc = let_go(file);
+    ((struct wal *)file)->read_at = at;
     return rc != SQLITE_OK ? rc : real_of(file)->pMethods->xRead(real_of(file), data, len, at);
 }
 
@@ -108,11 +120,6 @@ static int wal_sector(sqlite3_file *file)
     return real_of(file)->pMethods->xSectorSize(real_of(file));
 }
 
-static int wal_traits(sqlite3_file *file)
-{
-    return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file));
-}
-
 static const sqlite3_io_methods wal_methods = {
     .iVersion = 1,
     .xClose = wal_close,
@@ -138,6 +145,7 @@ static int open_file(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
         return theirs->xOpen(theirs, name, file, flags, out);
     struct wal *wal = (struct wal *)file;
     memset(wal, 0, sizeof *wal);
+    wal->read_at = -1;
     wal->real = (sqlite3_file *)(wal + 1);
     int rc = theirs->xOpen(theirs, name, wal->real, flags, out);
     if (wal->real->pMethods)
@@ -147,15 +155,24 @@ static int open_file(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
 
 static void register_once(void)
 {
-    theirs = sqlite3_vfs_find(NULL);
+    theirs = sqlite3_vfs_find("unix"); /* its methods do not look behind the vfs they are given */
     if (!theirs)
         return;
     ours = *theirs;
+    if (ours.iVersion > 3) /* what we copied */
+        ours.iVersion = 3;
     ours.zName = "berth";
     ours.szOsFile = (int)sizeof(struct wal) + theirs->szOsFile;
     ours.xOpen = open_file;
     ours.pNext = NULL;
     (void)sqlite3_vfs_register(&ours, 0);
+}
+
+/* For hosts that unload us. */
+__attribute__((destructor)) static void unregister(void)
+{
+    if (theirs)
+        (void)sqlite3_vfs_unregister(&ours);
 }
 
 const char *berth_walfs(void)

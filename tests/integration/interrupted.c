@@ -200,14 +200,20 @@ static void store_fails_after_the_acquire_of_a_blind_provider(void **state)
 
 /* --- what a living process holds, nobody else may touch: it sweeps by itself --- */
 
-static void open_self_sweeping(struct fixture *f)
+static void open_self_sweeping_with(struct fixture *f, struct berth_log log)
 {
     fixture_close(f);
     struct berth_options options = BERTH_OPTIONS_INIT;
+    options.log = log;
     options.store = f->store;
     options.registry = fixture_registry(f);
     options.settings.self_sweep_ms = 20;
     assert_ok(f, berth_open(&options, &f->b, &f->err));
+}
+
+static void open_self_sweeping(struct fixture *f)
+{
+    open_self_sweeping_with(f, (struct berth_log){0});
 }
 
 /* Until the timer has come. */
@@ -297,6 +303,32 @@ static void self_sweep_comes_back_to_a_busy_environment(void **state)
     assert_int_equal(scripted_count(f->world), 0);
 }
 
+static void write_slowly(void *ctx, enum berth_log_level level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
+    pause_ms(150); /* several times the wait before a self-sweep */
+}
+
+/* It comes while the operation that asked for it is not quite over, and must come again. */
+static void self_sweep_waits_for_its_operation_to_end(void **state)
+{
+    struct fixture *f = *state;
+    open_self_sweeping_with(f, (struct berth_log){.write = write_slowly});
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    struct scripted_act act = {.mode = SCRIPTED_FAIL,
+                               .code = BERTH_E_UPSTREAM,
+                               .text = "half made",
+                               .after = true,
+                               .then_fail_query = 1};
+    scripted_set(f->world, SCRIPTED_ACQUIRE, act);
+    assert_fails(f, BERTH_E_UPSTREAM, "half made", try_lease(f, e, NULL));
+    scripted_go_on(f->world);
+    struct berth_lease *row = newest_lease(f, e);
+    await_end(f, row);
+    assert_done(f, row, BERTH_LEASE_FAILED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    assert_int_equal(scripted_count(f->world), 0);
+}
+
 /* Both ends of a probe: what it found, and that it failed. */
 static void probe_that_was_interrupted_is_swept_by_itself(void **state)
 {
@@ -355,6 +387,7 @@ int main(void)
         TEST_ON_BOTH(what_the_store_interrupted_is_swept_by_itself),
         TEST_ON_BOTH(self_sweep_tries_until_the_store_is_back),
         TEST_ON_BOTH(self_sweep_comes_back_to_a_busy_environment),
+        TEST_ON_BOTH(self_sweep_waits_for_its_operation_to_end),
         TEST_ON_BOTH(probe_that_was_interrupted_is_swept_by_itself),
         TEST_ON_BOTH(self_sweep_leaves_the_rest_to_sweeps),
     };
