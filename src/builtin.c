@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/builtin.c - the list of drivers and databases: the one place that names them all. */
+#include "base/json.h"
 #include "core/berth.h"
 #include "driver/fake.h"
 #include "driver/local.h"
@@ -38,8 +39,14 @@ static int add_drivers(struct berth_registry *registry, struct berth_error *err)
     return BERTH_OK;
 }
 
+static void tune_process(void)
+{
+    berth_sqlite_tune_process();
+    berth_json_tune_process();
+}
+
 const struct berth_builtins berth_builtins = {
     .databases = databases,
     .add_drivers = add_drivers,
-    .tune_process = berth_sqlite_tune_process,
+    .tune_process = tune_process,
 };

@@ -5,6 +5,7 @@
 #define BERTH_BERTH_H
 
 #include <berth/common.h>
+#include <berth/company.h>
 #include <berth/driver.h>
 #include <berth/environment.h>
 #include <berth/error.h>

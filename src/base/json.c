@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include <jansson.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,6 +238,18 @@ const char *berth_json_iter_key(void *iter)
 const struct berth_json *berth_json_iter_value(void *iter)
 {
     return ours(json_object_iter_value(iter));
+}
+
+static void zero_and_free(void *p)
+{
+    if (p)
+        explicit_bzero(p, malloc_usable_size(p));
+    free(p);
+}
+
+void berth_json_tune_process(void)
+{
+    json_set_alloc_funcs(malloc, zero_and_free);
 }
 
 struct berth_json *berth_json_new_object(void)

@@ -29,6 +29,10 @@ enum berth_json_mode {
     BERTH_JSON_FOREIGN, /* frames from Node: NUL in texts is kept, a lone surrogate is U+FFFD */
 };
 
+/* For programs, before their first document: what a value held is zeroed when it goes, since it may
+ * have been a secret. It holds for everybody in the process who uses the JSON library. */
+void berth_json_tune_process(void);
+
 /* INVALID says what is wrong and at which line and column; TOO_LARGE beyond the limits. */
 int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
                      struct berth_json **out, struct berth_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/cli.c - see cli.h. */
+ * src/cli/cli.c - arguments, errors, and opening the runtime; see cli.h. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -7,20 +7,29 @@
 #include <getopt.h>
 #include <pwd.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/id.h"
 #include "base/limits.h"
-#include "base/time.h"
 #include "core/sweep.h"
 #include "os/fs.h"
 
-#define OPTIONS_MAX 24
-#define GLOBALS 4
+#define OPTIONS_MAX 32
+
+/* In the order of `enum global`. */
+const char *const cli_global_options[] = {"store=", "company=", "key-file=", "json",
+                                          "quiet",  "help",     NULL};
+enum global {
+    STORE,
+    COMPANY,
+    KEY_FILE,
+    JSON,
+    QUIET,
+    HELP,
+    GLOBALS,
+};
 
 const char *cli_command_name(const struct cli_command *c, char out[64])
 {
@@ -28,12 +37,17 @@ const char *cli_command_name(const struct cli_command *c, char out[64])
     return out;
 }
 
+static void put_prefix(void)
+{
+    (void)fputs(cli_colours(stderr) ? "\033[31mberth:\033[0m " : "berth: ", stderr);
+}
+
 int cli_usage(const struct cli *cli, const char *fmt, ...)
 {
     char name[64];
     va_list args;
     va_start(args, fmt);
-    (void)fputs("berth: ", stderr);
+    put_prefix();
     (void)vfprintf(stderr, fmt, args);
     va_end(args);
     if (cli->command)
@@ -49,25 +63,38 @@ static void help(const struct cli *cli)
     char name[64];
     (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name),
                  cli->command->arguments, cli->command->summary);
-    (void)puts("Everywhere: --store ADDRESS (or BERTH_STORE), --json, --quiet, --help");
+    (void)puts(
+        "Everywhere: --store ADDRESS (or BERTH_STORE), --company NAME|ID (or BERTH_COMPANY),\n"
+        "  --key-file FILE (or BERTH_KEY_FILE), --json, --quiet, --help");
 }
 
-/* `index` counts the global options first, as cli_parse lists them. */
-static void take_option(struct cli *cli, const struct cli_option *options, int index)
+static void take_global(struct cli *cli, enum global option)
 {
-    if (index == 0)
+    switch (option) {
+    case STORE:
         cli->store = optarg;
-    else if (index == 1)
+        break;
+    case COMPANY:
+        cli->company = optarg;
+        break;
+    case KEY_FILE:
+        cli->key_file = optarg;
+        break;
+    case JSON:
         cli->json = true;
-    else if (index == 2)
+        break;
+    case QUIET:
         cli->quiet = true;
-    else if (index == 3) {
+        break;
+    case HELP:
+    case GLOBALS:
         help(cli);
         exit(CLI_OK);
     }
-    if (index < GLOBALS)
-        return;
-    const struct cli_option *option = &options[index - GLOBALS];
+}
+
+static void take_option(struct cli *cli, const struct cli_option *option)
+{
     if (option->text)
         *option->text = optarg;
     else if (option->flag)
@@ -76,34 +103,65 @@ static void take_option(struct cli *cli, const struct cli_option *options, int i
         (void)berth_list_add(option->texts, &cli->arena, optarg); /* the arena remembers */
 }
 
-int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
-              int max)
+/* The options of this command, after those that work anywhere. */
+static int make_table(const struct cli_option *options, struct option table[OPTIONS_MAX])
 {
-    struct option table[OPTIONS_MAX] = {{"store", required_argument, NULL, 0},
-                                        {"json", no_argument, NULL, 0},
-                                        {"quiet", no_argument, NULL, 0},
-                                        {"help", no_argument, NULL, 0}};
-    int count = GLOBALS;
+    static char names[GLOBALS][16];
+    int count = 0;
+    for (; cli_global_options[count]; count++) {
+        const char *name = cli_global_options[count];
+        size_t len = strcspn(name, "=");
+        (void)snprintf(names[count], sizeof names[count], "%.*s", (int)len, name);
+        table[count] = (struct option){.name = names[count],
+                                       .has_arg = name[len] ? required_argument : no_argument};
+    }
     for (const struct cli_option *o = options; o && o->name; o++)
         table[count++] =
             (struct option){.name = o->name, .has_arg = o->flag ? no_argument : required_argument};
+    return count;
+}
+
+static void say_unknown(const struct cli *cli, const struct option *table, int count,
+                        const char *given)
+{
+    const char *names[OPTIONS_MAX];
+    for (int i = 0; i < count; i++)
+        names[i] = table[i].name;
+    char word[64];
+    (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
+    const char *like = strncmp(word, "--", 2) == 0 ? cli_most_like(word + 2, names, count) : NULL;
+    if (like)
+        (void)cli_usage(cli, "there is no option %s. Did you mean --%s?", word, like);
+    else
+        (void)cli_usage(cli, "there is no option %s", word);
+}
+
+int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
+              int max)
+{
+    struct option table[OPTIONS_MAX] = {{0}};
+    int count = make_table(options, table);
     opterr = 0;
     optind = 1;
     for (;;) {
         int index = 0;
-        int got = getopt_long(argc, argv, ":q", table, &index);
+        int got = getopt_long(argc, argv, ":qh", table, &index);
         if (got == -1)
             break;
         if (got == 'q') {
             cli->quiet = true;
+        } else if (got == 'h') {
+            take_global(cli, HELP);
         } else if (got == ':') {
             (void)cli_usage(cli, "%s needs a value", argv[optind - 1]);
             return -1;
         } else if (got == '?') {
-            (void)cli_usage(cli, "there is no option %s", argv[optind - 1]);
+            say_unknown(cli, table, count, argv[optind - 1]);
             return -1;
+        } else if (index < GLOBALS) {
+            take_global(cli, (enum global)index);
         } else {
-            take_option(cli, options, index);
+            take_option(cli, &options[index - GLOBALS]);
         }
     }
     int words = argc - optind;
@@ -117,6 +175,34 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
     for (int i = 0; i < words; i++)
         argv[i] = argv[optind + i];
     return words;
+}
+
+const char *cli_choices(struct cli *cli, const struct berth_enum *type)
+{
+    const char *all = type->names[0];
+    for (int i = 1; type->names[i] && all; i++)
+        all = berth_arena_printf(&cli->arena, "%s, %s", all, type->names[i]);
+    return all ? all : "";
+}
+
+int cli_choice(struct cli *cli, const char *option, const char *given,
+               const struct berth_enum *type, int *out)
+{
+    if (!given)
+        return CLI_OK;
+    *out = berth_enum_find(type, given);
+    return *out < 0
+               ? cli_usage(cli, "--%s \"%s\" is none of: %s", option, given, cli_choices(cli, type))
+               : CLI_OK;
+}
+
+int cli_limit(struct cli *cli, const char *given, int *out)
+{
+    int64_t rows = BERTH_LIST_ROWS_DEFAULT;
+    if (given && !cli_number(given, 1, BERTH_LIST_ROWS_MAX, &rows))
+        return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
+    *out = (int)rows;
+    return CLI_OK;
 }
 
 int cli_fail(struct cli *cli)
@@ -144,11 +230,14 @@ int cli_fail(struct cli *cli)
         (void)fprintf(stderr, "%s\n", buf.failed ? "{}" : berth_buf_str(&buf));
         return CLI_FAILED;
     }
+    put_prefix();
     if (cli->issues.list.count < 2) {
-        (void)fprintf(stderr, "berth: %s\n", cli->err.message);
+        (void)fprintf(stderr, "%s\n", cli->err.message);
+        if (strncmp(cli->err.where, "config.", 7) == 0)
+            (void)fprintf(stderr, "  in %s\n", cli->err.where);
         return CLI_FAILED;
     }
-    (void)fputs("berth: the config is not right:\n", stderr);
+    (void)fputs("the config is not right:\n", stderr);
     for (int i = 0; i < cli->issues.list.count; i++) {
         const struct berth_issue *issue = cli->issues.list.items[i];
         (void)fprintf(stderr, "  %s\n", issue->message);
@@ -190,20 +279,35 @@ static void log_to_stderr(void *ctx, enum berth_log_level level, const char *lin
     (void)fprintf(stderr, "berth: %s\n", line);
 }
 
-int cli_connect(struct cli *cli)
+int cli_try_connect(struct cli *cli)
 {
     if (!cli->store)
         cli->store = getenv("BERTH_STORE");
     if ((!cli->store || !*cli->store) && default_store(cli) < 0)
-        return cli_fail(cli);
+        return cli->err.code;
+    if (!cli->company)
+        cli->company = getenv("BERTH_COMPANY");
+    if (!cli->key_file)
+        cli->key_file = getenv("BERTH_KEY_FILE");
     const struct passwd *user = getpwuid(getuid());
     cli->actor = (struct berth_actor){
         .type = "user", .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = cli->store;
+    options.key_file = cli->key_file && *cli->key_file ? cli->key_file : NULL;
     if (!cli->quiet)
         options.log = (struct berth_log){.write = log_to_stderr, .min_level = BERTH_LOG_WARN};
-    return berth_open(&options, &cli->b, &cli->err) < 0 ? cli_fail(cli) : CLI_OK;
+    int rc = berth_open(&options, &cli->b, &cli->err);
+    if (rc < 0)
+        return rc;
+    cli->company_id = cli->b->company_id;
+    return cli->company && *cli->company ? cli_find_company(cli, cli->company, &cli->company_id)
+                                         : BERTH_OK;
+}
+
+int cli_connect(struct cli *cli)
+{
+    return cli_try_connect(cli) < 0 ? cli_fail(cli) : CLI_OK;
 }
 
 int cli_open(struct cli *cli)
@@ -218,74 +322,6 @@ int cli_open(struct cli *cli)
         return cli_fail(cli);
     say_what_is_owed(cli, &report);
     return CLI_OK;
-}
-
-int cli_print(struct cli *cli, struct berth_buf *buf)
-{
-    if (berth_buf_check(buf, "The answer", &cli->err) < 0)
-        return cli_fail(cli);
-    if (puts(berth_buf_str(buf)) < 0 || fflush(stdout) != 0) {
-        (void)berth_fail_errno(&cli->err, "Cannot write the answer");
-        return cli_fail(cli);
-    }
-    return CLI_OK;
-}
-
-/* Characters, not bytes: names may hold any. */
-static int width_of(const char *text)
-{
-    int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
-}
-
-int cli_table(struct cli *cli, const char *const *heading, int columns,
-              const struct berth_list *rows)
-{
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    int widths[16] = {0};
-    for (int c = 0; c < columns; c++)
-        widths[c] = width_of(heading[c]);
-    for (int r = 0; r < rows->count; r++)
-        for (int c = 0; c < columns; c++) {
-            int width = width_of(((const char **)rows->items[r])[c]);
-            if (width > widths[c])
-                widths[c] = width;
-        }
-    if (cli->quiet && !rows->count)
-        return CLI_OK;
-    int first = cli->quiet ? 0 : -1; /* no heading over ids alone */
-    for (int r = first; r < rows->count; r++) {
-        const char *const *row = r < 0 ? heading : (const char *const *)rows->items[r];
-        if (r > first)
-            berth_buf_puts(&buf, "\n");
-        for (int c = 0; c < columns; c++) {
-            berth_buf_puts(&buf, row[c]);
-            if (c + 1 < columns)
-                berth_buf_printf(&buf, "%*s", widths[c] - width_of(row[c]) + 2, "");
-        }
-    }
-    return cli_print(cli, &buf);
-}
-
-void cli_say_cut(const struct cli *cli, int rows, int limit)
-{
-    if (rows >= limit && !cli->quiet)
-        (void)fprintf(stderr, "berth: these are the first %d; --limit shows more\n", limit);
-}
-
-const char *cli_when(struct cli *cli, int64_t wall_ms)
-{
-    if (!wall_ms)
-        return "-";
-    int64_t away = wall_ms - berth_time_wall_ms();
-    int64_t s = (away < 0 ? -away : away) / 1000;
-    const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
-    int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
-    const char *text =
-        berth_arena_printf(&cli->arena, away < 0 ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
-    return text ? text : "?";
 }
 
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out)
@@ -334,25 +370,4 @@ int cli_read_object(struct cli *cli, const char *path, struct berth_json **out)
                         std_in ? "Standard input" : path);
     }
     return rc;
-}
-
-int cli_find_environment(struct cli *cli, const char *name, struct berth_environment **out)
-{
-    if (berth_id_valid(name))
-        return berth_environment_get(cli->b, &cli->arena, name, out, &cli->err);
-    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
-    filter.name = name;
-    struct berth_list list;
-    int rc = berth_environment_list(cli->b, &cli->arena, &filter, &list, &cli->err);
-    if (rc < 0)
-        return rc;
-    if (list.count == 0)
-        return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
-                          "There is no environment \"%.200s\": \"berth env list\" shows them.",
-                          name);
-    if (list.count > 1)
-        return berth_fail(&cli->err, BERTH_E_CONFLICT,
-                          "%d environments are called \"%.200s\": use the id.", list.count, name);
-    *out = list.items[0];
-    return BERTH_OK;
 }

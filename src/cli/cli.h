@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/cli.h - what the commands share: options, answers, errors. */
+ * src/cli/cli.h - what the commands share: options, answers, errors, the terminal. */
 #ifndef BERTH_CLI_CLI_H
 #define BERTH_CLI_CLI_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/issues.h"
@@ -12,6 +13,8 @@
 #include "core/activity.h"
 #include "core/berth.h"
 #include "core/environment.h"
+#include "core/find.h"
+#include "crypto/locked.h"
 
 /* Exit statuses. */
 enum {
@@ -25,9 +28,12 @@ struct cli_command;
 /* One call of the program. */
 struct cli {
     const struct cli_command *command;
-    const char *store; /* --store, else BERTH_STORE, else the user's own */
+    const char *store;    /* --store, else BERTH_STORE, else the user's own */
+    const char *company;  /* --company, else BERTH_COMPANY, else `default` */
+    const char *key_file; /* --key-file, else BERTH_KEY_FILE, else beside the store */
     bool json, quiet;
     struct berth *b;
+    const char *company_id;
     struct berth_arena arena;
     struct berth_issues issues;
     struct berth_actor actor;
@@ -50,38 +56,101 @@ struct cli_command {
 };
 
 extern const struct cli_command *const cli_groups[]; /* each closed by a NULL noun */
+extern const struct cli_command cli_company_commands[], cli_environment_commands[],
+    cli_lease_commands[], cli_run_commands[], cli_secret_commands[], cli_other_commands[];
+int cli_doctor(struct cli *cli, int argc, char **argv);
+int cli_completion(struct cli *cli, int argc, char **argv);
+/* What could follow the words, one a line; the last is the one being written. */
+int cli_complete(struct cli *cli, int argc, char **argv);
 /* "env create", in `out`. */
 const char *cli_command_name(const struct cli_command *command, char out[64]);
-extern const struct cli_command cli_environment_commands[], cli_lease_commands[],
-    cli_other_commands[];
+/* The options that work anywhere, closed by NULL; those that take a value end in "=". */
+extern const char *const cli_global_options[];
+
+/* --- arguments (cli.c) --- */
 
 /* Reads options and between `min` and `max` words, which replace argv[0...]. The number of words,
- * or -1 after the usage error has been told. --store, --json, --quiet and --help work anywhere. */
+ * or -1 after the usage error has been told. */
 int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
               int max);
 int cli_usage(const struct cli *cli, const char *fmt, ...) BERTH_PRINTF(2, 3); /* CLI_USAGE */
 int cli_fail(struct cli *cli); /* tells cli->err and the issues; CLI_FAILED */
-
-int cli_connect(struct cli *cli); /* opens the runtime */
-/* Opens the runtime and makes the short pass that needs no provider; what is owed is told. */
-int cli_open(struct cli *cli);
-
-/* Prints the buffer's text and a newline. CLI_OK or CLI_FAILED. */
-int cli_print(struct cli *cli, struct berth_buf *buf);
-
-/* Rows of texts under a heading, aligned; the list holds arrays of `columns` texts. */
-int cli_table(struct cli *cli, const char *const *heading, int columns,
-              const struct berth_list *rows);
-/* Says on stderr that a list may have been cut. */
-void cli_say_cut(const struct cli *cli, int rows, int limit);
-/* "2m ago", "in 3h", "-". */
-const char *cli_when(struct cli *cli, int64_t wall_ms);
-
 /* "90s", "15m", "1h", "2d", "250ms". */
 bool cli_duration(const char *text, int64_t *ms);
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
+/* The names of an enum, "a, b, c". */
+const char *cli_choices(struct cli *cli, const struct berth_enum *type);
+/* An enum's value by name; CLI_USAGE after the usage error has been told. */
+int cli_choice(struct cli *cli, const char *option, const char *given,
+               const struct berth_enum *type, int *out);
+/* A limit on rows; NULL is the default. */
+int cli_limit(struct cli *cli, const char *given, int *out);
 /* An object from a file, or from standard input for "-". */
 int cli_read_object(struct cli *cli, const char *path, struct berth_json **out);
-/* An environment by id or by its name. */
-int cli_find_environment(struct cli *cli, const char *name, struct berth_environment **out);
+
+/* --- the runtime (cli.c) --- */
+
+/* Opens the runtime and finds the company; the error is in cli->err. */
+int cli_try_connect(struct cli *cli);
+int cli_connect(struct cli *cli); /* the same, and tells it; CLI_OK or CLI_FAILED */
+/* The same, and makes the short pass that needs no provider; what is owed is told. */
+int cli_open(struct cli *cli);
+
+/* --- names (find.c) --- */
+
+/* The whole id of a lease, a run ...: from an id or its beginning. */
+int cli_find_id(struct cli *cli, enum berth_kind kind, const char *text, const char **out);
+/* The same for what has a name, too; "did you mean" when there is none. */
+int cli_find_environment(struct cli *cli, const char *text, struct berth_environment **out);
+struct berth_secret;
+int cli_find_secret(struct cli *cli, const char *text, struct berth_secret **out);
+int cli_find_company(struct cli *cli, const char *text, const char **id);
+/* The name that is most like the text, or NULL when none is like it. */
+const char *cli_most_like(const char *text, const char *const *names, int count);
+
+/* --- answers (text.c) --- */
+
+/* Prints the buffer's text and a newline. CLI_OK or CLI_FAILED. */
+int cli_print(struct cli *cli, struct berth_buf *buf);
+/* "name         value" and a newline; NULL values are left out. What could move the cursor is
+ * shown as "?". */
+void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
+void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
+/* "2m ago", "in 3h", "-". */
+const char *cli_when(struct cli *cli, int64_t wall_ms);
+
+enum cli_column_kind {
+    CLI_TEXT,
+    CLI_ID,     /* may be cut to what tells it apart */
+    CLI_STATUS, /* may have a colour */
+};
+struct cli_column {
+    const char *heading;
+    enum cli_column_kind kind;
+};
+/* How a list is shown: a table for people, its first column alone with --quiet, --json. */
+struct cli_view {
+    const struct cli_column *columns; /* closed by a NULL heading */
+    void (*row)(struct cli *cli, const void *item, const char **cells);
+    void (*json)(struct berth_json_writer *w, const void *item);
+};
+int cli_print_list(struct cli *cli, const struct berth_list *list, const struct cli_view *view);
+/* The same for one thing: its id with --quiet, --json, or what `people` writes. */
+int cli_print_one(struct cli *cli, const char *id, const void *item,
+                  void (*json)(struct berth_json_writer *w, const void *item),
+                  void (*people)(struct cli *cli, struct berth_buf *buf, const void *item));
+/* Says on stderr that a list may have been cut. */
+void cli_say_cut(const struct cli *cli, int rows, int limit);
+
+/* --- the terminal (ask.c) --- */
+
+bool cli_can_ask(void); /* there is a person to ask */
+bool cli_colours(FILE *out);
+int cli_width(void); /* of standard output; 0: it is no terminal */
+/* One line, in the arena. CANCELLED: the input ended. */
+int cli_ask(struct cli *cli, const char *label, const char **out);
+/* Without echo, twice when `again`; the caller clears it. */
+int cli_ask_secret(struct cli *cli, const char *label, bool again, struct berth_locked *out);
+/* A value from a file, standard input ("-"), or by asking (NULL). Never from the arguments. */
+int cli_read_secret(struct cli *cli, const char *path, const char *label, struct berth_locked *out);
 #endif

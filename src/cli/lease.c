@@ -2,40 +2,47 @@
  * src/cli/lease.c - berth lease ... */
 #include <string.h>
 
-#include "base/id.h"
-#include "base/limits.h"
+#include "base/map.h"
 #include "cli/cli.h"
 #include "core/lease.h"
 
+static void json(struct berth_json_writer *w, const void *item)
+{
+    berth_lease_json(w, item);
+}
+
+static void people(struct cli *cli, struct berth_buf *buf, const void *item)
+{
+    const struct berth_lease *l = item;
+    const char *place = berth_lease_places.names[l->place];
+    const char *cleanup = l->cleanup ? berth_lease_cleanups.names[l->cleanup] : NULL;
+    if (l->provider_lease_id)
+        place = berth_arena_printf(&cli->arena, "%s %s", place, l->provider_lease_id);
+    if (l->cleanup_error)
+        cleanup = berth_arena_printf(&cli->arena, "%s: %s", cleanup, l->cleanup_error);
+    cli_field(cli, buf, "id", l->id);
+    cli_field(cli, buf, "environment", l->environment_id);
+    cli_field_status(cli, buf, "status", berth_lease_statuses.names[l->status]);
+    cli_field(cli, buf, "place", place);
+    cli_field(cli, buf, "policy", berth_lease_policies.names[l->policy]);
+    cli_field(cli, buf, "provider", l->provider ? l->provider : "-");
+    cli_field(cli, buf, "acquired", cli_when(cli, l->acquired_at_ms));
+    cli_field(cli, buf, "expires", cli_when(cli, l->expires_at_ms));
+    cli_field(cli, buf, "run", l->heartbeat_run_id);
+    cli_field(cli, buf, "released", l->released_at_ms ? cli_when(cli, l->released_at_ms) : NULL);
+    cli_field(cli, buf, "reason", l->failure_reason);
+    cli_field(cli, buf, "clean-up", cleanup);
+}
+
 static int show(struct cli *cli, const struct berth_lease *l)
 {
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    if (cli->quiet) {
-        berth_buf_puts(&buf, l->id);
-    } else if (cli->json) {
-        berth_lease_json(&w, l);
-    } else {
-        berth_buf_printf(&buf,
-                         "id           %s\nenvironment  %s\nstatus       %s\nplace        %s%s%s\n"
-                         "policy       %s\nprovider     %s\nacquired     %s\nexpires      %s",
-                         l->id, l->environment_id, berth_lease_statuses.names[l->status],
-                         berth_lease_places.names[l->place], l->provider_lease_id ? " " : "",
-                         l->provider_lease_id ? l->provider_lease_id : "",
-                         berth_lease_policies.names[l->policy], l->provider ? l->provider : "-",
-                         cli_when(cli, l->acquired_at_ms), cli_when(cli, l->expires_at_ms));
-        if (l->heartbeat_run_id)
-            berth_buf_printf(&buf, "\nrun          %s", l->heartbeat_run_id);
-        if (l->released_at_ms)
-            berth_buf_printf(&buf, "\nreleased     %s", cli_when(cli, l->released_at_ms));
-        if (l->failure_reason)
-            berth_buf_printf(&buf, "\nreason       %s", l->failure_reason);
-        if (l->cleanup)
-            berth_buf_printf(&buf, "\nclean-up     %s%s%s", berth_lease_cleanups.names[l->cleanup],
-                             l->cleanup_error ? ": " : "",
-                             l->cleanup_error ? l->cleanup_error : "");
-    }
-    return cli_print(cli, &buf);
+    return cli_print_one(cli, l->id, l, json, people);
+}
+
+/* The whole id of the lease that is named. */
+static int find(struct cli *cli, const char *text, const char **id)
+{
+    return cli_find_id(cli, BERTH_KIND_LEASE, text, id);
 }
 
 static int acquire(struct cli *cli, int argc, char **argv)
@@ -64,7 +71,8 @@ static int acquire(struct cli *cli, int argc, char **argv)
     struct berth_environment *e;
     struct berth_lease *l;
     request.actor = &cli->actor;
-    if (cli_find_environment(cli, argv[0], &e) < 0)
+    if (cli_find_environment(cli, argv[0], &e) < 0 ||
+        (request.run_id && cli_find_id(cli, BERTH_KIND_RUN, request.run_id, &request.run_id) < 0))
         return cli_fail(cli);
     request.environment_id = e->id;
     if (berth_lease_acquire(cli->b, &cli->arena, &request, &l, &cli->err) < 0)
@@ -86,10 +94,10 @@ static int release(struct cli *cli, int argc, char **argv)
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
-    request.lease_id = argv[0];
     request.actor = &cli->actor;
     struct berth_lease *l;
-    if (berth_lease_release(cli->b, &cli->arena, &request, &l, &cli->err) < 0)
+    if (find(cli, argv[0], &request.lease_id) < 0 ||
+        berth_lease_release(cli->b, &cli->arena, &request, &l, &cli->err) < 0)
         return cli_fail(cli);
     return show(cli, l);
 }
@@ -102,8 +110,9 @@ static int on_one(struct cli *cli, int argc, char **argv,
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
+    const char *id;
     struct berth_lease *l;
-    if (act(cli, argv[0], &l) < 0)
+    if (find(cli, argv[0], &id) < 0 || act(cli, id, &l) < 0)
         return cli_fail(cli);
     return show(cli, l);
 }
@@ -138,38 +147,46 @@ static int acknowledge(struct cli *cli, int argc, char **argv)
     return on_one(cli, argc, argv, act_acknowledge);
 }
 
-static int print_json_list(struct cli *cli, const struct berth_list *list)
+/* --- lists --- */
+
+/* People know environments by name; one that is gone has only its id. */
+static struct berth_map names;
+
+static int load_names(struct cli *cli)
 {
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '[');
-    for (int i = 0; i < list->count; i++)
-        berth_lease_json(&w, list->items[i]);
-    berth_json_close(&w, ']');
-    return cli_print(cli, &buf);
+    struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
+    struct berth_list list;
+    all.company_id = cli->company_id;
+    int rc = berth_environment_list(cli->b, &cli->arena, &all, &list, &cli->err);
+    for (int i = 0; rc == BERTH_OK && i < list.count; i++) {
+        struct berth_environment *e = list.items[i];
+        (void)berth_map_put(&names, e->id, e); /* without memory the id serves */
+    }
+    return rc;
 }
 
-static int print_table(struct cli *cli, const struct berth_list *list)
+static void row(struct cli *cli, const void *item, const char **cells)
 {
-    static const char *const heading[] = {"ID",       "ENVIRONMENT", "STATUS", "PLACE",
-                                          "CLEAN-UP", "USED",        "EXPIRES"};
-    struct berth_list rows = {0};
-    for (int i = 0; i < list->count; i++) {
-        const struct berth_lease *l = list->items[i];
-        const char **row = berth_arena_alloc(&cli->arena, sizeof heading);
-        if (!row || !berth_list_add(&rows, &cli->arena, row))
-            break;
-        row[0] = l->id;
-        row[1] = l->environment_id;
-        row[2] = berth_lease_statuses.names[l->status];
-        row[3] = berth_lease_places.names[l->place];
-        row[4] = l->cleanup ? berth_lease_cleanups.names[l->cleanup] : "-";
-        row[5] = cli_when(cli, l->last_used_at_ms);
-        row[6] = l->due_at_ms ? cli_when(cli, l->expires_at_ms) : "-";
-    }
-    if (berth_arena_check(&cli->arena, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_table(cli, heading, cli->quiet ? 1 : 7, &rows);
+    const struct berth_lease *l = item;
+    const struct berth_environment *e = berth_map_get(&names, l->environment_id);
+    cells[0] = l->id;
+    cells[1] = e ? e->name : l->environment_id;
+    cells[2] = berth_lease_statuses.names[l->status];
+    cells[3] = berth_lease_places.names[l->place];
+    cells[4] = l->cleanup ? berth_lease_cleanups.names[l->cleanup] : NULL;
+    cells[5] = cli_when(cli, l->last_used_at_ms);
+    cells[6] = l->due_at_ms ? cli_when(cli, l->expires_at_ms) : NULL;
+}
+
+static int print_list(struct cli *cli, const struct berth_list *found)
+{
+    static const struct cli_column columns[] = {
+        {"ID", CLI_ID},           {"ENVIRONMENT", 0}, {"STATUS", CLI_STATUS}, {"PLACE", 0},
+        {"CLEAN-UP", CLI_STATUS}, {"USED", 0},        {"EXPIRES", 0},         {0}};
+    static const struct cli_view view = {columns, row, json};
+    int status = load_names(cli) < 0 ? cli_fail(cli) : cli_print_list(cli, found, &view);
+    berth_map_clear(&names);
+    return status;
 }
 
 static int list(struct cli *cli, int argc, char **argv)
@@ -182,28 +199,24 @@ static int list(struct cli *cli, int argc, char **argv)
     if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
         return CLI_USAGE;
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
-    int64_t rows = BERTH_LIST_ROWS_DEFAULT;
-    if (limit && !cli_number(limit, 1, BERTH_LIST_ROWS_MAX, &rows))
-        return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
-    if (as && (filter.status = berth_enum_find(&berth_lease_statuses, as)) < 0)
-        return cli_usage(cli, "--status \"%s\" is none a lease can have", as);
-    if (run && !berth_id_valid(run))
-        return cli_usage(cli, "--run \"%s\" is no id", run);
+    if (cli_choice(cli, "status", as, &berth_lease_statuses, &filter.status) != CLI_OK ||
+        cli_limit(cli, limit, &filter.limit) != CLI_OK)
+        return CLI_USAGE;
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
     struct berth_environment *e = NULL;
-    if (environment && cli_find_environment(cli, environment, &e) < 0)
+    if ((environment && cli_find_environment(cli, environment, &e) < 0) ||
+        (run && cli_find_id(cli, BERTH_KIND_RUN, run, &filter.run_id) < 0))
         return cli_fail(cli);
+    filter.company_id = cli->company_id;
     filter.environment_id = e ? e->id : NULL;
-    filter.run_id = run;
-    filter.limit = (int)rows;
     filter.standing_only = !all && !as;
     struct berth_list found;
     if (berth_lease_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
         return cli_fail(cli);
     cli_say_cut(cli, found.count, filter.limit);
-    return cli->json ? print_json_list(cli, &found) : print_table(cli, &found);
+    return print_list(cli, &found);
 }
 
 const struct cli_command cli_lease_commands[] = {

@@ -7,8 +7,15 @@
 #include "base/failpoint.h"
 #include "cli/cli.h"
 
-const struct cli_command *const cli_groups[] = {cli_environment_commands, cli_lease_commands,
-                                                cli_other_commands, NULL};
+#define WORDS_MAX 64
+
+const struct cli_command *const cli_groups[] = {cli_environment_commands,
+                                                cli_lease_commands,
+                                                cli_run_commands,
+                                                cli_secret_commands,
+                                                cli_company_commands,
+                                                cli_other_commands,
+                                                NULL};
 
 /* All commands, or those of one noun. */
 static void overview(FILE *out, const char *noun)
@@ -59,22 +66,62 @@ static bool arm_failpoint(const char *name)
 /* Options that work anywhere may stand before the command, too. The words they take, or -1. */
 static int leading_options(struct cli *cli, int argc, char **argv)
 {
+    const char **const values[] = {&cli->store, &cli->company, &cli->key_file};
     int at = 1;
-    for (; at < argc && argv[at][0] == '-'; at++) {
-        if (strcmp(argv[at], "--json") == 0)
+    for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
+        bool taken = false;
+        for (size_t i = 0; i < sizeof values / sizeof values[0] && !taken; i++) {
+            size_t len = strlen(cli_global_options[i]) - 1; /* without the "=" */
+            if (strncmp(argv[at] + 2, cli_global_options[i], len) != 0)
+                continue;
+            taken = argv[at][2 + len] == '=' || !argv[at][2 + len];
+            if (taken && !argv[at][2 + len] && at + 1 == argc)
+                return -1;
+            if (taken)
+                *values[i] = argv[at][2 + len] ? argv[at] + 3 + len : argv[at + 1];
+            at += taken && !argv[at][2 + len];
+        }
+        if (!taken && strcmp(argv[at], "--json") == 0)
             cli->json = true;
-        else if (strcmp(argv[at], "--quiet") == 0 || strcmp(argv[at], "-q") == 0)
+        else if (!taken && strcmp(argv[at], "--quiet") == 0)
             cli->quiet = true;
-        else if (strncmp(argv[at], "--store=", 8) == 0)
-            cli->store = argv[at] + 8;
-        else if (strcmp(argv[at], "--store") == 0 && at + 1 < argc)
-            cli->store = argv[++at];
-        else if (strcmp(argv[at], "--store") == 0)
-            return -1;
-        else
+        else if (!taken)
             break;
     }
+    if (at < argc && strcmp(argv[at], "-q") == 0) {
+        cli->quiet = true;
+        at++;
+    }
     return at - 1;
+}
+
+/* The verbs of a noun, or all nouns. */
+static int words_of(const char *noun, const char *words[WORDS_MAX])
+{
+    int count = 0;
+    for (const struct cli_command *const *group = cli_groups; *group; group++)
+        for (const struct cli_command *c = *group; c->noun && count < WORDS_MAX; c++)
+            if (!noun)
+                words[count++] = c->noun;
+            else if (strcmp(c->noun, noun) == 0 && c->verb)
+                words[count++] = c->verb;
+    return count;
+}
+
+static int say_unknown(const struct cli *cli, const char *noun, const char *verb)
+{
+    const char *words[WORDS_MAX];
+    bool known = knows_noun(noun);
+    int count = words_of(known ? noun : NULL, words);
+    if (known && !verb)
+        return cli_usage(cli, "\"%s\" what? \"berth %s --help\" lists it", noun, noun);
+    const char *like = cli_most_like(known ? verb : noun, words, count);
+    const char *space = known ? " " : "", *before = known ? noun : "";
+    const char *given = known ? verb : noun;
+    if (like)
+        return cli_usage(cli, "there is no command \"%s%s%s\". Did you mean \"%s%s%s\"?", before,
+                         space, given, before, space, like);
+    return cli_usage(cli, "there is no command \"%s%s%s\"", before, space, given);
 }
 
 static int run(struct cli *cli, int argc, char **argv)
@@ -83,13 +130,15 @@ static int run(struct cli *cli, int argc, char **argv)
         return cli_usage(cli, "BERTH_FAILPOINT names no step");
     int leading = leading_options(cli, argc, argv);
     if (leading < 0)
-        return cli_usage(cli, "--store needs a value");
+        return cli_usage(cli, "%s needs a value", argv[argc - 1]);
     argc -= leading;
     argv += leading;
     if (argc < 2) {
         overview(stderr, NULL);
         return CLI_USAGE;
     }
+    if (strcmp(argv[1], "__complete") == 0)
+        return cli_complete(cli, argc - 2, argv + 2);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
         overview(stdout, NULL);
         return CLI_OK;
@@ -100,11 +149,8 @@ static int run(struct cli *cli, int argc, char **argv)
         overview(stdout, noun);
         return CLI_OK;
     }
-    if (!command && knows_noun(argv[1]))
-        return cli_usage(cli, argc > 2 ? "there is no command \"%s %s\"" : "\"%s\" what?%s",
-                         argv[1], argc > 2 ? argv[2] : "");
     if (!command)
-        return cli_usage(cli, "there is no command \"%s\"", argv[1]);
+        return say_unknown(cli, noun, argc > 2 ? argv[2] : NULL);
     cli->command = command;
     int skip = command->verb ? 2 : 1;
     return command->run(cli, argc - skip, argv + skip);
@@ -113,6 +159,7 @@ static int run(struct cli *cli, int argc, char **argv)
 int main(int argc, char **argv)
 {
     berth_builtins.tune_process();
+    berth_deny_dumps(); /* values of secrets pass through here */
     struct cli cli = {0};
     cli.issues.arena = &cli.arena;
     int status = run(&cli, argc, argv);

@@ -11,59 +11,65 @@
 #include "core/sweep.h"
 #include "store/migrate.h"
 
-static int print_activity(struct cli *cli, const struct berth_list *list)
+static void activity_json(struct berth_json_writer *w, const void *item)
 {
-    static const char *const heading[] = {"ID", "WHEN", "ACTOR", "ACTION", "ENTITY"};
-    struct berth_list rows = {0};
-    for (int i = 0; i < list->count; i++) {
-        const struct berth_activity *a = list->items[i];
-        const char **row = berth_arena_alloc(&cli->arena, sizeof heading);
-        if (!row || !berth_list_add(&rows, &cli->arena, row))
-            break;
-        row[0] = berth_arena_printf(&cli->arena, "%lld", (long long)a->id);
-        row[1] = cli_when(cli, a->created_at_ms);
-        row[2] = a->actor_id ? a->actor_id : a->actor_type;
-        row[3] = a->action;
-        row[4] = a->entity_id;
+    berth_activity_json(w, item);
+}
+
+static void activity_row(struct cli *cli, const void *item, const char **cells)
+{
+    const struct berth_activity *a = item;
+    cells[0] = berth_arena_printf(&cli->arena, "%lld", (long long)a->id);
+    cells[1] = cli_when(cli, a->created_at_ms);
+    cells[2] = a->actor_id ? a->actor_id : a->actor_type;
+    cells[3] = a->action;
+    cells[4] = a->entity_id;
+}
+
+/* Anything that has an id can have a history; by name where it has one. */
+static int find_entity(struct cli *cli, const char *text, const char **id)
+{
+    static const enum berth_kind kinds[] = {BERTH_KIND_LEASE, BERTH_KIND_ENVIRONMENT,
+                                            BERTH_KIND_SECRET, BERTH_KIND_RUN, BERTH_KIND_COMPANY};
+    *id = text;
+    if (berth_id_valid(text))
+        return BERTH_OK; /* also of what is no more */
+    int rc = BERTH_E_NOT_FOUND;
+    for (size_t i = 0; rc == BERTH_E_NOT_FOUND && i < sizeof kinds / sizeof kinds[0]; i++)
+        rc = cli_find_id(cli, kinds[i], text, id);
+    struct berth_environment *e;
+    if (rc == BERTH_E_NOT_FOUND) {
+        rc = cli_find_environment(cli, text, &e);
+        *id = rc == BERTH_OK ? e->id : NULL;
     }
-    if (berth_arena_check(&cli->arena, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_table(cli, heading, cli->quiet ? 1 : 5, &rows);
+    return rc;
 }
 
 static int activity(struct cli *cli, int argc, char **argv)
 {
+    static const struct cli_column columns[] = {{"ID", 0},     {"WHEN", 0},        {"ACTOR", 0},
+                                                {"ACTION", 0}, {"ENTITY", CLI_ID}, {0}};
+    static const struct cli_view view = {columns, activity_row, activity_json};
     const char *entity = NULL, *limit = NULL, *before = NULL;
     const struct cli_option options[] = {
         {"entity", &entity}, {"limit", &limit}, {"before", &before}, {0}};
     if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
         return CLI_USAGE;
-    struct berth_activity_filter filter = {.entity_id = entity};
-    int64_t rows = BERTH_LIST_ROWS_DEFAULT;
-    if (limit && !cli_number(limit, 1, BERTH_LIST_ROWS_MAX, &rows))
-        return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
-    if (entity && !berth_id_valid(entity))
-        return cli_usage(cli, "--entity \"%s\" is no id", entity);
+    struct berth_activity_filter filter = {0};
+    if (cli_limit(cli, limit, &filter.limit) != CLI_OK)
+        return CLI_USAGE;
     if (before && !cli_number(before, 1, INT64_MAX, &filter.before))
         return cli_usage(cli, "--before is the id of an entry");
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
-    filter.company_id = cli->b->company_id;
-    filter.limit = (int)rows;
     struct berth_list found;
-    if (berth_activity_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
+    filter.company_id = cli->company_id;
+    if ((entity && find_entity(cli, entity, &filter.entity_id) < 0) ||
+        berth_activity_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
         return cli_fail(cli);
     cli_say_cut(cli, found.count, filter.limit);
-    if (!cli->json)
-        return print_activity(cli, &found);
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '[');
-    for (int i = 0; i < found.count; i++)
-        berth_activity_json(&w, found.items[i]);
-    berth_json_close(&w, ']');
-    return cli_print(cli, &buf);
+    return cli_print_list(cli, &found, &view);
 }
 
 /* X(field): the report's numbers, by the names they have everywhere. */
@@ -181,10 +187,13 @@ static int version(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_other_commands[] = {
-    {"activity", NULL, "[--entity ID] [--limit N] [--before ID]", "what happened, newest first",
-     activity},
+    {"activity", NULL, "[--entity NAME|ID] [--limit N] [--before ID]",
+     "what happened, newest first", activity},
     {"sweep", NULL, "[--watch] [--interval 30s]",
      "take back what nobody gave back, and clean up what is owed", sweep},
+    {"doctor", NULL, "", "what works here, what does not, and the cure", cli_doctor},
+    {"completion", NULL, "bash|zsh|fish",
+     "a script that completes berth's commands, for your shell to read", cli_completion},
     {"version", NULL, "", "the version of this program", version},
     {0},
 };

@@ -4,20 +4,19 @@
 
 struct reader {
     struct berth_arena *arena;
-    struct berth_company *company;
+    struct berth_list *out;
 };
 
 static int on_company(void *ctx, const struct berth_value *row, struct berth_error *err)
 {
     struct reader *reader = ctx;
     struct berth_company *company = berth_arena_alloc(reader->arena, sizeof *company);
-    if (company) {
-        company->id = berth_row_text(reader->arena, &row[0]);
-        company->name = berth_row_text(reader->arena, &row[1]);
-        company->created_at_ms = row[2].number;
-        company->updated_at_ms = row[3].number;
-    }
-    reader->company = company;
+    if (!company || !berth_list_add(reader->out, reader->arena, company))
+        return berth_arena_check(reader->arena, err);
+    company->id = berth_row_text(reader->arena, &row[0]);
+    company->name = berth_row_text(reader->arena, &row[1]);
+    company->created_at_ms = row[2].number;
+    company->updated_at_ms = row[3].number;
     return berth_arena_check(reader->arena, err);
 }
 
@@ -34,10 +33,20 @@ int berth_company_insert(struct berth_db *db, const struct berth_company *compan
 static int find(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *key,
                 struct berth_company **out, struct berth_error *err)
 {
-    struct reader reader = {.arena = arena};
+    struct berth_list list = {0};
+    struct reader reader = {.arena = arena, .out = &list};
     int rc = berth_db_exec(db, sql, on_company, &reader, err, berth_text(key));
-    *out = reader.company;
+    *out = list.count ? list.items[0] : NULL;
     return rc;
+}
+
+int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                         struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db, "SELECT id, name, created_at, updated_at FROM companies ORDER BY name",
+                        NULL, 0, on_company, &reader, err);
 }
 
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,

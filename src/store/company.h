@@ -18,6 +18,9 @@ int berth_company_insert(struct berth_db *db, const struct berth_company *compan
 /* *out is NULL when there is none. */
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,
                           struct berth_company **out, struct berth_error *err);
+/* A list of struct berth_company by name. */
+int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                         struct berth_error *err);
 int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,
                         struct berth_company **out, struct berth_error *err);
 #endif

@@ -16,6 +16,8 @@
     X("{turn_lock}", "$1", "pg_advisory_xact_lock(hashtextextended($1, 0))")                       \
     X("{migration_lock}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505001)")            \
     X("{serial_key}", "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")    \
+    /* SQLite compares bytes; a PostgreSQL database sorts as its locale does. */                   \
+    X("{byte_order}", "", "COLLATE \"C\"")                                                         \
     X("{bigint}", "INTEGER", "BIGINT")                                                             \
     X("{table_end}", ") STRICT, WITHOUT ROWID", ")")                                               \
     X("{serial_table_end}", ") STRICT", ")")                                                       \

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/completion.c - berth completion, and what the scripts it prints ask for. */
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/company.h"
+#include "core/secret.h"
+
+static const struct {
+    const char *shell, *script;
+} scripts[] = {
+    {"bash", "_berth() {\n"
+             "    local IFS=$'\\n'\n"
+             "    COMPREPLY=($(compgen -W \"$(berth __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\""
+             " 2>/dev/null)\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
+             "}\n"
+             "complete -F _berth berth"},
+    {"zsh", "#compdef berth\n"
+            "_berth() {\n"
+            "    local -a found\n"
+            "    found=(\"${(@f)$(berth __complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
+            "    compadd -a found\n"
+            "}\n"
+            "compdef _berth berth"},
+    {"fish", "complete -c berth -f -a '(berth __complete (commandline -opc)[2..-1] "
+             "(commandline -ct) 2>/dev/null)'"},
+};
+
+int cli_completion(struct cli *cli, int argc, char **argv)
+{
+    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
+        return CLI_USAGE;
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+        if (strcmp(scripts[i].shell, argv[0]) == 0)
+            return puts(scripts[i].script) < 0 ? CLI_FAILED : CLI_OK;
+    return cli_usage(cli, "\"%s\" is none of: bash, zsh, fish", argv[0]);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void offer(const char *word, const char *prefix)
+{
+    if (begins(word, prefix))
+        (void)puts(word);
+}
+
+/* Nouns, or the verbs of one; each once. */
+static void offer_words(const char *noun, const char *prefix)
+{
+    const char *last = "";
+    for (const struct cli_command *const *group = cli_groups; *group; group++)
+        for (const struct cli_command *c = *group; c->noun; c++) {
+            const char *word = !noun ? c->noun : strcmp(c->noun, noun) == 0 ? c->verb : NULL;
+            if (word && strcmp(word, last) != 0)
+                offer(word, prefix);
+            last = word ? word : last;
+        }
+}
+
+/* The options are those that the usage shows. */
+static void offer_options(const struct cli_command *c, const char *prefix)
+{
+    for (const char *at = c->arguments; (at = strstr(at, "--")); at += 2) {
+        char option[32];
+        size_t len = 2 + strcspn(at + 2, " ]=");
+        (void)snprintf(option, sizeof option, "%.*s", (int)len, at);
+        offer(option, prefix);
+    }
+    for (const char *const *g = cli_global_options; *g; g++) {
+        char option[32];
+        (void)snprintf(option, sizeof option, "--%.*s", (int)strcspn(*g, "="), *g);
+        offer(option, prefix);
+    }
+}
+
+/* "a|b|c" in the usage, after the option that came before the word. */
+static bool offer_choices(const struct cli_command *c, const char *option, const char *prefix)
+{
+    const char *at = strstr(c->arguments, option);
+    if (!at || strncmp(option, "--", 2) != 0 || at[strlen(option)] != ' ')
+        return false;
+    at += strlen(option) + 1;
+    size_t len = strcspn(at, " ]");
+    if (!memchr(at, '|', len) || (at[0] >= 'A' && at[0] <= 'Z'))
+        return at[0] != '-'; /* it wants a value that we do not know */
+    while (len) {
+        char word[32];
+        size_t part = strcspn(at, "| ]");
+        (void)snprintf(word, sizeof word, "%.*s", (int)part, at);
+        offer(word, prefix);
+        size_t step = part + (at[part] == '|');
+        at += step;
+        len = step < len ? len - step : 0;
+        if (part == step)
+            break;
+    }
+    return true;
+}
+
+/* Only a store that is there: completing must not make one. */
+static bool connect(struct cli *cli)
+{
+    cli->quiet = true;
+    const char *path = cli->store && begins(cli->store, "sqlite:") ? cli->store + 7 : NULL;
+    return (!path || access(path, R_OK) == 0) && cli_try_connect(cli) == BERTH_OK;
+}
+
+static void offer_names(struct cli *cli, const char *noun, const char *prefix)
+{
+    struct berth_list list = {0};
+    struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
+    bool env = strcmp(noun, "env") == 0 || strcmp(noun, "lease") == 0;
+    bool secret = strcmp(noun, "secret") == 0, company = strcmp(noun, "company") == 0;
+    if ((!env && !secret && !company) || !connect(cli))
+        return;
+    all.company_id = cli->company_id;
+    if (env)
+        (void)berth_environment_list(cli->b, &cli->arena, &all, &list, &cli->err);
+    else if (secret)
+        (void)berth_secret_list(cli->b, &cli->arena, cli->company_id, &list, &cli->err);
+    else
+        (void)berth_company_list(cli->b, &cli->arena, &list, &cli->err);
+    for (int i = 0; i < list.count; i++)
+        offer(env      ? berth_environment_name(list.items[i])
+              : secret ? berth_secret_name(list.items[i])
+                       : berth_company_name(list.items[i]),
+              prefix);
+}
+
+int cli_complete(struct cli *cli, int argc, char **argv)
+{
+    const char *prefix = argc ? argv[argc - 1] : "", *noun = argc > 1 ? argv[0] : NULL;
+    const char *verb = argc > 2 ? argv[1] : NULL;
+    const struct cli_command *command = NULL;
+    for (const struct cli_command *const *group = cli_groups; noun && *group; group++)
+        for (const struct cli_command *c = *group; c->noun && !command; c++)
+            if (strcmp(c->noun, noun) == 0 && (!c->verb || (verb && strcmp(c->verb, verb) == 0)))
+                command = c;
+    if (!noun || !command) {
+        offer_words(noun, prefix);
+        return CLI_OK;
+    }
+    const char *before = argv[argc - 2];
+    if (begins(prefix, "-"))
+        offer_options(command, prefix);
+    else if (strcmp(before, "--env") == 0)
+        offer_names(cli, "env", prefix);
+    else if (strcmp(noun, "completion") == 0)
+        for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+            offer(scripts[i].shell, prefix);
+    else if (!offer_choices(command, before, prefix) &&
+             (begins(command->arguments, "NAME|ID") || begins(command->arguments, "ENVIRONMENT")))
+        offer_names(cli, noun, prefix);
+    return CLI_OK;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/doctor.c - berth doctor: what works here, what does not, and the cure. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/landlock.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "core/vault.h"
+#include "store/migrate.h"
+#include "store/secret.h"
+#include "store/store.h"
+
+#define FILES_WANTED 4096
+#define LOCKED_WANTED (4 * 1024 * 1024)
+
+enum verdict {
+    GOOD,
+    POOR, /* something does less than it could */
+    BAD,  /* something does not work */
+};
+static const char *const verdicts[] = {"ok", "warn", "fail"};
+
+struct finding {
+    const char *name;
+    enum verdict verdict;
+    const char *summary, *cure;
+};
+
+struct visit {
+    struct cli *cli;
+    struct berth_list findings;
+};
+
+static void find(struct visit *v, const char *name, enum verdict verdict, const char *summary,
+                 const char *cure)
+{
+    struct finding *f = berth_arena_alloc(&v->cli->arena, sizeof *f);
+    if (!f)
+        return; /* the arena remembers */
+    *f = (struct finding){name, verdict, summary, verdict == GOOD ? NULL : cure};
+    (void)berth_list_add(&v->findings, &v->cli->arena, f);
+}
+
+#define say(v, ...) berth_arena_printf(&(v)->cli->arena, __VA_ARGS__)
+
+/* --- the store and its key --- */
+
+static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct visit *v = ctx;
+    const char *id;
+    int rc = berth_secret_key_load(db, &v->cli->arena, BERTH_LOCK_NONE, &id, err);
+    if (rc < 0)
+        return rc;
+    struct berth_vault *vault = v->cli->b->vault;
+    const char *path = berth_vault_path(vault);
+    struct berth_error trouble;
+    if (!id)
+        find(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path), NULL);
+    else if (berth_vault_has(vault, id, &trouble) < 0)
+        find(v, "key", BAD, say(v, "%s", trouble.message),
+             "put the right key file there; secrets cannot be read without it");
+    else
+        find(v, "key", GOOD, say(v, "%s in %s", id, path), NULL);
+    return rc;
+}
+
+static void check_store(struct visit *v)
+{
+    struct cli *cli = v->cli;
+    if (cli_try_connect(cli) < 0) {
+        find(v, "store", BAD, say(v, "%s: %s", cli->store ? cli->store : "-", cli->err.message),
+             "name a store that can be opened with --store or BERTH_STORE");
+        return;
+    }
+    find(v, "store", GOOD,
+         say(v, "%s:%s, schema %d", berth_store_scheme(cli->b->store),
+             berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
+             berth_store_version()),
+         NULL);
+    if (berth_store_read(cli->b->store, tx_key_id, v, &cli->err) < 0)
+        find(v, "key", BAD, say(v, "%s", cli->err.message), "see the store");
+}
+
+/* --- the machine --- */
+
+static void check_limits(struct visit *v)
+{
+    struct rlimit files, locked;
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    (void)getrlimit(RLIMIT_MEMLOCK, &locked);
+    find(v, "files", files.rlim_cur >= FILES_WANTED ? GOOD : POOR,
+         say(v, "%llu open files allowed", (unsigned long long)files.rlim_cur),
+         "raise it: ulimit -n 4096, or LimitNOFILE= in the unit");
+    if (locked.rlim_cur == RLIM_INFINITY)
+        find(v, "memory lock", GOOD, "no limit", NULL);
+    else
+        find(v, "memory lock", locked.rlim_cur >= LOCKED_WANTED ? GOOD : POOR,
+             say(v, "%llu KiB can be kept out of swap", (unsigned long long)locked.rlim_cur / 1024),
+             "raise it, so that secrets are never swapped out: ulimit -l 4096, or LimitMEMLOCK=");
+}
+
+static bool can_unshare(int flags)
+{
+    pid_t child = fork();
+    if (child == 0)
+        _exit(unshare(flags) == 0 ? 0 : 1);
+    int status = -1;
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static void check_sandboxing(struct visit *v)
+{
+    bool user = can_unshare(CLONE_NEWUSER);
+    bool rest =
+        can_unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC);
+    find(v, "namespaces", rest ? GOOD : POOR,
+         rest   ? "user, mount, pid, net and ipc namespaces"
+         : user ? "user namespaces, but not all others"
+                : "no user namespaces",
+         "allow them: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000");
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    find(v, "landlock", abi >= 1 ? GOOD : POOR,
+         abi >= 1 ? say(v, "ABI %ld", abi) : "not in this kernel, or not switched on",
+         "boot with lsm=landlock,... on a kernel with CONFIG_SECURITY_LANDLOCK");
+}
+
+static void check_cgroups(struct visit *v)
+{
+    auto_close int fd = open("/sys/fs/cgroup/cgroup.controllers", O_RDONLY | O_CLOEXEC);
+    char text[256] = "";
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[got > 0 ? strcspn(text, "\n") : 0] = '\0';
+    bool v1 =
+        access("/sys/fs/cgroup/memory", F_OK) == 0 && access("/sys/fs/cgroup/pids", F_OK) == 0;
+    if (strstr(text, "memory") && strstr(text, "pids"))
+        find(v, "cgroups", GOOD, say(v, "version 2: %s", text), NULL);
+    else if (v1)
+        find(v, "cgroups", access("/sys/fs/cgroup/memory", W_OK) == 0 ? GOOD : POOR,
+             "version 1, memory and pids", "limits need a writable hierarchy: run as root");
+    else
+        find(v, "cgroups", POOR, "no memory and pids controllers",
+             "sandboxes here have no memory or process limits; mount cgroup2");
+}
+
+/* --- programs --- */
+
+static const char *find_program(struct visit *v, const char *name)
+{
+    const char *path = getenv("PATH");
+    auto_free char *copy = strdup(path ? path : "");
+    char *rest = NULL;
+    for (char *dir = copy ? strtok_r(copy, ":", &rest) : NULL; dir;
+         dir = strtok_r(NULL, ":", &rest)) {
+        const char *file = say(v, "%s/%s", dir, name);
+        if (file && access(file, X_OK) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+static void check_programs(struct visit *v)
+{
+    static const struct {
+        const char *name, *use, *cure;
+    } programs[] = {
+        {"ssh", "for environments over SSH", "apt install openssh-client"},
+        {"node", "for provider plugins written in JavaScript", "apt install nodejs"},
+    };
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const char *file = find_program(v, programs[i].name);
+        find(v, programs[i].name, file ? GOOD : POOR,
+             file ? file : say(v, "not found; it is %s", programs[i].use), programs[i].cure);
+    }
+}
+
+/* --- the answer --- */
+
+static void json(struct berth_json_writer *w, const void *item)
+{
+    const struct finding *f = item;
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "name", f->name);
+    berth_json_put_str(w, "status", verdicts[f->verdict]);
+    berth_json_put_str(w, "summary", f->summary);
+    berth_json_put_str(w, "cure", f->cure);
+    berth_json_close(w, '}');
+}
+
+/* The cure is the point, so it has a line of its own and is never cut. */
+static int print_findings(struct cli *cli, const struct berth_list *findings)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    static const char *const colours[] = {"32", "33", "31"};
+    for (int i = 0; i < findings->count; i++) {
+        const struct finding *f = findings->items[i];
+        const char *word = verdicts[f->verdict];
+        if (cli_colours(stdout))
+            berth_buf_printf(&buf, "%s\033[%sm%-4s\033[0m", i ? "\n" : "", colours[f->verdict],
+                             word);
+        else
+            berth_buf_printf(&buf, "%s%-4s", i ? "\n" : "", word);
+        berth_buf_printf(&buf, "  %-12s %s", f->name, f->summary);
+        if (f->cure)
+            berth_buf_printf(&buf, "\n      %-12s %s", "", f->cure);
+    }
+    return cli_print(cli, &buf);
+}
+
+int cli_doctor(struct cli *cli, int argc, char **argv)
+{
+    static const struct cli_view view = {.json = json};
+    if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
+        return CLI_USAGE;
+    struct visit v = {.cli = cli};
+    check_store(&v);
+    check_limits(&v);
+    check_sandboxing(&v);
+    check_cgroups(&v);
+    check_programs(&v);
+    if (berth_arena_check(&cli->arena, &cli->err) < 0)
+        return cli_fail(cli);
+    int status =
+        cli->json ? cli_print_list(cli, &v.findings, &view) : print_findings(cli, &v.findings);
+    for (int i = 0; i < v.findings.count; i++)
+        if (((const struct finding *)v.findings.items[i])->verdict == BAD)
+            status = CLI_FAILED;
+    return status;
+}

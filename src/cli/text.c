@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/text.c - answers: tables that fit, times that read, nothing that moves the cursor. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "cli/cli.h"
+
+#define COLUMNS_MAX 12
+#define CELL_MIN 6 /* a text that is cut keeps so many characters */
+#define ID_MIN 8   /* an id that is cut */
+#define GAP 2      /* between columns */
+#define FIELD_WIDTH 13
+
+int cli_print(struct cli *cli, struct berth_buf *buf)
+{
+    if (berth_buf_check(buf, "The answer", &cli->err) < 0)
+        return cli_fail(cli);
+    if (puts(berth_buf_str(buf)) < 0 || fflush(stdout) != 0) {
+        (void)berth_fail_errno(&cli->err, "Cannot write the answer");
+        return cli_fail(cli);
+    }
+    return CLI_OK;
+}
+
+/* Names and errors come from outside: a control character in one must not reach a terminal. */
+static const char *clean(struct cli *cli, const char *text)
+{
+    char *copy = berth_arena_strdup(&cli->arena, text);
+    if (!copy)
+        return "?";
+    for (char *p = copy; *p;) {
+        size_t step = berth_utf8_step(p);
+        unsigned char c = (unsigned char)*p;
+        bool c1 = step == 2 && c == 0xc2 && (unsigned char)p[1] < 0xa0;
+        if (step == 0 || c < 0x20 || c == 0x7f || c1)
+            memset(p, '?', step ? step : 1);
+        p += step ? step : 1;
+    }
+    return copy;
+}
+
+static const char *colour_of(const char *status)
+{
+    static const struct {
+        const char *status, *colour;
+    } colours[] = {
+        {"active", "32"},    {"ok", "32"},        {"success", "32"},  {"succeeded", "32"},
+        {"running", "32"},   {"failed", "31"},    {"fail", "31"},     {"expired", "31"},
+        {"timed_out", "31"}, {"failure", "31"},   {"unknown", "31"},  {"acquiring", "33"},
+        {"warn", "33"},      {"releasing", "33"}, {"retained", "33"}, {"pending", "33"},
+        {"disabled", "33"},  {"archived", "2"},   {"released", "2"}};
+    for (size_t i = 0; i < sizeof colours / sizeof colours[0]; i++)
+        if (strcmp(colours[i].status, status) == 0)
+            return colours[i].colour;
+    return NULL;
+}
+
+void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const char *value)
+{
+    if (value)
+        berth_buf_printf(buf, "%s%-*s%s", buf->len ? "\n" : "", FIELD_WIDTH, name,
+                         clean(cli, value));
+}
+
+void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value)
+{
+    const char *colour = value && cli_colours(stdout) ? colour_of(value) : NULL;
+    if (!colour)
+        cli_field(cli, buf, name, value);
+    else
+        berth_buf_printf(buf, "%s%-*s\033[%sm%s\033[0m", buf->len ? "\n" : "", FIELD_WIDTH, name,
+                         colour, value);
+}
+
+const char *cli_when(struct cli *cli, int64_t wall_ms)
+{
+    if (!wall_ms)
+        return "-";
+    int64_t away = wall_ms - berth_time_wall_ms();
+    int64_t s = (away < 0 ? -away : away) / 1000;
+    const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
+    int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
+    const char *text =
+        berth_arena_printf(&cli->arena, away < 0 ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
+    return text ? text : "?";
+}
+
+/* --- tables --- */
+
+struct table {
+    const struct cli_column *columns;
+    int count;
+    const char ***rows;
+    int row_count;
+    int widths[COLUMNS_MAX];
+};
+
+/* Characters, not bytes: names may hold any. */
+static int width_of(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
+static void measure(struct table *t)
+{
+    for (int c = 0; c < t->count; c++) {
+        t->widths[c] = width_of(t->columns[c].heading);
+        for (int r = 0; r < t->row_count; r++) {
+            int width = width_of(t->rows[r][c]);
+            if (width > t->widths[c])
+                t->widths[c] = width;
+        }
+    }
+}
+
+static int total(const struct table *t)
+{
+    int sum = GAP * (t->count - 1);
+    for (int c = 0; c < t->count; c++)
+        sum += t->widths[c];
+    return sum;
+}
+
+/* So many characters of the ids in the column tell them apart. */
+static int telling_length(const struct table *t, int c)
+{
+    size_t needed = ID_MIN;
+    for (int a = 0; a < t->row_count; a++)
+        for (int b = 0; b < a; b++) {
+            const char *x = t->rows[a][c], *y = t->rows[b][c];
+            size_t same = 0;
+            while (x[same] && x[same] == y[same])
+                same++;
+            if (x[same] && same + 1 > needed)
+                needed = same + 1;
+        }
+    return (int)needed;
+}
+
+/* Ids first, then the widest texts, then whole columns from the right. */
+static void fit(struct table *t, int width)
+{
+    for (int c = 0; c < t->count && total(t) > width; c++)
+        if (t->columns[c].kind == CLI_ID) {
+            int needed = telling_length(t, c);
+            if (needed < t->widths[c])
+                t->widths[c] = needed;
+        }
+    while (total(t) > width) {
+        int widest = -1;
+        for (int c = 0; c < t->count; c++)
+            if (t->columns[c].kind == CLI_TEXT && t->widths[c] > CELL_MIN &&
+                (widest < 0 || t->widths[c] > t->widths[widest]))
+                widest = c;
+        if (widest >= 0)
+            t->widths[widest]--;
+        else if (t->count > 2)
+            t->count--;
+        else
+            break;
+    }
+}
+
+/* At most `width` characters; "…" says that there was more, but for ids, whose beginning serves. */
+static void put_cell(struct berth_buf *buf, const char *text, int width, enum cli_column_kind kind,
+                     bool last)
+{
+    int have = width_of(text);
+    bool cut = have > width;
+    int keep = cut && kind != CLI_ID ? width - 1 : width;
+    const char *colour = kind == CLI_STATUS && cli_colours(stdout) ? colour_of(text) : NULL;
+    const char *end = text;
+    for (int shown = 0; *end; end++)
+        if (((unsigned char)*end & 0xc0) != 0x80 && ++shown > keep)
+            break;
+    if (colour)
+        berth_buf_printf(buf, "\033[%sm", colour);
+    berth_buf_append(buf, text, (size_t)(end - text));
+    if (cut && kind != CLI_ID)
+        berth_buf_puts(buf, "…");
+    if (colour)
+        berth_buf_puts(buf, "\033[0m");
+    if (!last)
+        berth_buf_printf(buf, "%*s", width - (cut ? width : have) + GAP, "");
+}
+
+static int print_table(struct cli *cli, struct table *t)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    int width = cli_width();
+    bool bold = cli_colours(stdout);
+    measure(t);
+    if (width)
+        fit(t, width);
+    berth_buf_puts(&buf, bold ? "\033[1m" : "");
+    for (int c = 0; c < t->count; c++)
+        put_cell(&buf, t->columns[c].heading, t->widths[c], CLI_TEXT, c + 1 == t->count);
+    berth_buf_puts(&buf, bold ? "\033[0m" : "");
+    for (int r = 0; r < t->row_count; r++) {
+        berth_buf_puts(&buf, "\n");
+        for (int c = 0; c < t->count; c++)
+            put_cell(&buf, t->rows[r][c], t->widths[c], t->columns[c].kind, c + 1 == t->count);
+    }
+    return cli_print(cli, &buf);
+}
+
+static int print_json_list(struct cli *cli, const struct berth_list *list,
+                           const struct cli_view *view)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '[');
+    for (int i = 0; i < list->count; i++)
+        view->json(&w, list->items[i]);
+    berth_json_close(&w, ']');
+    return cli_print(cli, &buf);
+}
+
+static int print_first_cells(struct cli *cli, const struct table *t)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    for (int r = 0; r < t->row_count; r++)
+        berth_buf_printf(&buf, "%s%s", r ? "\n" : "", t->rows[r][0]);
+    return t->row_count ? cli_print(cli, &buf) : CLI_OK;
+}
+
+int cli_print_list(struct cli *cli, const struct berth_list *list, const struct cli_view *view)
+{
+    if (cli->json)
+        return print_json_list(cli, list, view);
+    struct table t = {.columns = view->columns, .row_count = list->count};
+    while (t.columns[t.count].heading)
+        t.count++;
+    t.rows = berth_arena_alloc(&cli->arena, sizeof *t.rows * (size_t)(list->count + 1));
+    for (int r = 0; t.rows && r < list->count; r++) {
+        t.rows[r] = berth_arena_alloc(&cli->arena, sizeof **t.rows * (size_t)t.count);
+        if (!t.rows[r])
+            break;
+        view->row(cli, list->items[r], t.rows[r]);
+        for (int c = 0; c < t.count; c++)
+            t.rows[r][c] = clean(cli, t.rows[r][c] ? t.rows[r][c] : "-");
+    }
+    if (berth_arena_check(&cli->arena, &cli->err) < 0)
+        return cli_fail(cli);
+    return cli->quiet ? print_first_cells(cli, &t) : print_table(cli, &t);
+}
+
+int cli_print_one(struct cli *cli, const char *id, const void *item,
+                  void (*json)(struct berth_json_writer *w, const void *item),
+                  void (*people)(struct cli *cli, struct berth_buf *buf, const void *item))
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    if (cli->quiet)
+        berth_buf_puts(&buf, id);
+    else if (cli->json)
+        json(&w, item);
+    else
+        people(cli, &buf, item);
+    return cli_print(cli, &buf);
+}
+
+void cli_say_cut(const struct cli *cli, int rows, int limit)
+{
+    if (rows >= limit && !cli->quiet)
+        (void)fprintf(stderr, "berth: these are the first %d; --limit shows more\n", limit);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/find.h - what people write for an id: the id, or enough of its beginning. */
+#ifndef BERTH_CORE_FIND_H
+#define BERTH_CORE_FIND_H
+
+#include "core/berth.h"
+#include "store/prefix.h"
+
+#define BERTH_PREFIX_LEN_MIN 4
+
+/* Could the text be the beginning of an id? */
+bool berth_is_prefix(const char *text);
+/* *out is the whole id, in the arena. NOT_FOUND: none begins so. CONFLICT: several do. */
+int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
+                  const char *text, const char **out, struct berth_error *err);
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/prefix.c - see prefix.h. */
+#include "store/prefix.h"
+
+struct reader {
+    struct berth_arena *arena;
+    struct berth_list *out;
+};
+
+static int on_id(void *ctx, const struct berth_value *row, struct berth_error *err)
+{
+    struct reader *reader = ctx;
+    char *id = berth_arena_strdup(reader->arena, row[0].text);
+    (void)berth_list_add(reader->out, reader->arena, id);
+    return berth_arena_check(reader->arena, err);
+}
+
+int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
+                        const char *prefix, struct berth_list *out, struct berth_error *err)
+{
+    /* "g" sorts behind every hex digit and the dash. */
+#define BY_PREFIX(table)                                                                           \
+    "SELECT id FROM " table " WHERE id {byte_order} >= $1"                                         \
+    " AND id {byte_order} < CAST($1 AS TEXT) || 'g' ORDER BY id {byte_order} LIMIT 5"
+    static const char *const sql[] = {
+        [BERTH_KIND_COMPANY] = BY_PREFIX("companies"),
+        [BERTH_KIND_ENVIRONMENT] = BY_PREFIX("environments"),
+        [BERTH_KIND_LEASE] = BY_PREFIX("leases"),
+        [BERTH_KIND_RUN] = BY_PREFIX("runs"),
+        [BERTH_KIND_SECRET] = BY_PREFIX("secrets"),
+    };
+#undef BY_PREFIX
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_exec(db, sql[kind], on_id, &reader, err, berth_text(prefix));
+}
