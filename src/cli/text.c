@@ -80,7 +80,7 @@ const char *cli_when(struct cli *cli, int64_t wall_ms)
     if (!wall_ms)
         return "-";
     int64_t away = wall_ms - berth_time_wall_ms();
-    int64_t s = (away < 0 ? -away : away) / 1000;
+    int64_t s = ((away < 0 ? -away : away) + 500) / 1000;
     const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
     int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
     const char *text =
