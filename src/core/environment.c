@@ -222,6 +222,10 @@ static int set_config(struct change *c, const struct berth_json *config,
     if (rc == BERTH_OK)
         rc = berth_config_normalise(c->b->registry, e->driver, taken ? taken : config,
                                     c->input->use, issues, &normalised, err);
+    /* Once more: only now is it certain which provider is meant, and the provider has had its say.
+     */
+    if (rc == BERTH_OK && taken)
+        rc = berth_references_take(c->b->registry, c->arena, driver, normalised, &c->pasted, err);
     if (rc == BERTH_OK)
         rc = berth_references_of(c->b->registry, c->arena, driver, normalised, &c->references, err);
     if (rc < 0)

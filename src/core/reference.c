@@ -264,15 +264,12 @@ int berth_references_take(const struct berth_registry *registry, struct berth_ar
                           const char *driver, struct berth_json *config, struct berth_list *out,
                           struct berth_error *err)
 {
-    *out = (struct berth_list){0};
     int rc = strcmp(driver, "ssh") == 0 ? take_ssh(arena, config, out, err) : BERTH_OK;
     struct berth_list paths = {0};
     if (rc == BERTH_OK)
         rc = paths_of(registry, arena, driver, config, &paths, err);
     for (int i = 0; rc == BERTH_OK && i < paths.count; i++)
         rc = take_at(arena, config, paths.items[i], out, err);
-    if (rc < 0)
-        berth_pasted_clear(out);
     return rc;
 }
 

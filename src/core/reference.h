@@ -30,8 +30,8 @@ int berth_reference_paths(struct berth_arena *arena, const struct berth_json *sc
 int berth_references_of(const struct berth_registry *registry, struct berth_arena *arena,
                         const char *driver, const struct berth_json *config, struct berth_list *out,
                         struct berth_error *err);
-/* Takes the pasted values out of the config and puts ids there; a list of struct berth_pasted,
- * which berth_pasted_clear ends. Blank values are removed. */
+/* Takes the pasted values out of the config and puts ids there; struct berth_pasted are added to
+ * the list, which berth_pasted_clear ends. Blank values are removed. */
 int berth_references_take(const struct berth_registry *registry, struct berth_arena *arena,
                           const char *driver, struct berth_json *config, struct berth_list *out,
                           struct berth_error *err);
