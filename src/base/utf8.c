@@ -2,6 +2,8 @@
  * src/base/utf8.c - see utf8.h. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 static bool follows(unsigned char c)
 {
     return (c & 0xc0) == 0x80;
@@ -46,4 +48,13 @@ void berth_utf8_mend(char *text)
             *text = '?';
         text += step ? step : 1;
     }
+}
+
+int berth_utf8_check(const char *text, size_t max, const char *what, struct berth_error *err)
+{
+    if (strlen(text) > max)
+        return berth_fail(err, BERTH_E_INVALID, "The %s is longer than %zu bytes.", what, max);
+    if (!berth_utf8_valid(text))
+        return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
+    return BERTH_OK;
 }

@@ -324,6 +324,12 @@ int cli_open(struct cli *cli)
     return CLI_OK;
 }
 
+int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
+              int max)
+{
+    return cli_parse(cli, argc, argv, options, min, max) < 0 ? CLI_USAGE : cli_open(cli);
+}
+
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out)
 {
     char *end;

@@ -95,6 +95,9 @@ int cli_try_connect(struct cli *cli);
 int cli_connect(struct cli *cli); /* the same, and tells it; CLI_OK or CLI_FAILED */
 /* The same, and makes the short pass that needs no provider; what is owed is told. */
 int cli_open(struct cli *cli);
+/* cli_parse and then cli_open: for commands that have nothing to say in between. */
+int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
+              int max);
 
 /* --- names (find.c) --- */
 

@@ -30,9 +30,7 @@ static const struct cli_view view = {columns, row, json};
 
 static int create(struct cli *cli, int argc, char **argv)
 {
-    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
     struct berth_company *c;
@@ -43,9 +41,7 @@ static int create(struct cli *cli, int argc, char **argv)
 
 static int list(struct cli *cli, int argc, char **argv)
 {
-    if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
     struct berth_list found;
@@ -56,9 +52,7 @@ static int list(struct cli *cli, int argc, char **argv)
 
 static int show(struct cli *cli, int argc, char **argv)
 {
-    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
     const char *id;

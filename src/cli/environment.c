@@ -310,9 +310,7 @@ static int update(struct cli *cli, int argc, char **argv)
 static int open_one(struct cli *cli, int argc, char **argv, const struct cli_option *options,
                     struct berth_environment **out)
 {
-    if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status == CLI_OK && cli_find_environment(cli, argv[0], out) < 0)
         status = cli_fail(cli);
     return status;

@@ -105,9 +105,7 @@ static int release(struct cli *cli, int argc, char **argv)
 static int on_one(struct cli *cli, int argc, char **argv,
                   int (*act)(struct cli *cli, const char *id, struct berth_lease **out))
 {
-    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
     const char *id;

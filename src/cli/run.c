@@ -58,9 +58,7 @@ static int list(struct cli *cli, int argc, char **argv)
 
 static int show(struct cli *cli, int argc, char **argv)
 {
-    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
     const char *id;

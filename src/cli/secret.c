@@ -43,9 +43,7 @@ static int create(struct cli *cli, int argc, char **argv)
     const char *from = NULL;
     const struct cli_option options[] = {
         {"from", &from}, {"key", &input.key}, {"description", &input.description}, {0}};
-    if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;
     auto_locked value = BERTH_LOCKED_INIT;
@@ -62,9 +60,7 @@ static int create(struct cli *cli, int argc, char **argv)
 static int open_one(struct cli *cli, int argc, char **argv, const struct cli_option *options,
                     struct berth_secret **out)
 {
-    if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status == CLI_OK && cli_find_secret(cli, argv[0], out) < 0)
         status = cli_fail(cli);
     return status;
@@ -145,9 +141,7 @@ static int list(struct cli *cli, int argc, char **argv)
         {"ID", CLI_ID},  {"NAME", 0}, {"STATUS", CLI_STATUS}, {"VERSION", 0}, {"USED BY", 0},
         {"RESOLVED", 0}, {0}};
     static const struct cli_view view = {columns, row, json};
-    if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
     struct berth_list found;
@@ -259,9 +253,7 @@ static int events(struct cli *cli, int argc, char **argv)
 
 static int rotate_key(struct cli *cli, int argc, char **argv)
 {
-    if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
-        return CLI_USAGE;
-    int status = cli_open(cli);
+    int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
     struct berth_key_change done;

@@ -65,10 +65,11 @@ int berth_company_create(struct berth *b, struct berth_arena *arena, const char 
                          const struct berth_actor *actor, struct berth_company **out,
                          struct berth_error *err)
 {
-    if (!name || !*name || strlen(name) > BERTH_NAME_BYTES_MAX || !berth_utf8_valid(name))
-        return berth_fail(err, BERTH_E_INVALID,
-                          "A company needs a name of 1 to %d bytes, in UTF-8.",
-                          BERTH_NAME_BYTES_MAX);
+    if (!name || !*name)
+        return berth_fail(err, BERTH_E_INVALID, "A company needs a name.");
+    int rc = berth_utf8_check(name, BERTH_NAME_BYTES_MAX, "name", err);
+    if (rc < 0)
+        return rc;
     struct berth_company *company = berth_arena_alloc(arena, sizeof *company);
     if (!company)
         return berth_arena_check(arena, err);
@@ -78,7 +79,7 @@ int berth_company_create(struct berth *b, struct berth_arena *arena, const char 
                                       .name = berth_arena_strdup(arena, name),
                                       .created_at_ms = now,
                                       .updated_at_ms = now};
-    int rc = berth_arena_check(arena, err);
+    rc = berth_arena_check(arena, err);
     struct work work = {.arena = arena, .actor = actor, .company = company};
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_create, &work, err);

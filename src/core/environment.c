@@ -154,25 +154,16 @@ const char *berth_environment_to_json(struct berth_arena *arena, const struct be
 
 /* --- checking what comes in --- */
 
-static int check_text(const char *text, size_t max, const char *what, struct berth_error *err)
-{
-    if (strlen(text) > max)
-        return berth_fail(err, BERTH_E_INVALID, "The %s is longer than %zu bytes.", what, max);
-    if (!berth_utf8_valid(text))
-        return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
-    return BERTH_OK;
-}
-
 static int check_input(const struct berth_environment_input *in, struct berth_error *err)
 {
     int rc = BERTH_OK;
     if (in->fields & BERTH_FIELD_NAME) {
         if (!in->name || !*in->name)
             return berth_fail(err, BERTH_E_INVALID, "An environment needs a name.");
-        rc = check_text(in->name, BERTH_NAME_BYTES_MAX, "name", err);
+        rc = berth_utf8_check(in->name, BERTH_NAME_BYTES_MAX, "name", err);
     }
     if (rc == BERTH_OK && (in->fields & BERTH_FIELD_DESCRIPTION) && in->description)
-        rc = check_text(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
+        rc = berth_utf8_check(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
     return rc;
 }
 

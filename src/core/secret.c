@@ -255,22 +255,13 @@ static int check_value(const void *value, size_t len, struct berth_error *err)
     return BERTH_OK;
 }
 
-static int check_text(const char *text, size_t max, const char *what, struct berth_error *err)
-{
-    if (strlen(text) > max)
-        return berth_fail(err, BERTH_E_INVALID, "The %s is longer than %zu bytes.", what, max);
-    if (!berth_utf8_valid(text))
-        return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
-    return BERTH_OK;
-}
-
 static int check_words(const struct berth_secret_input *in, struct berth_error *err)
 {
     if (!in->name || !*in->name)
         return berth_fail(err, BERTH_E_INVALID, "A secret needs a name.");
-    int rc = check_text(in->name, BERTH_NAME_BYTES_MAX, "name", err);
+    int rc = berth_utf8_check(in->name, BERTH_NAME_BYTES_MAX, "name", err);
     if (rc == BERTH_OK && in->description)
-        rc = check_text(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
+        rc = berth_utf8_check(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
     return rc;
 }
 
