@@ -27,6 +27,8 @@
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 
+#define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024) /* waiting for a child to read them */
+
 #define BERTH_POOL_THREADS_MAX 16
 #define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */
 #define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider that are swept at once */

@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/engine.c - see engine.h. A process is started by its caller and handed to the loop; from
+ * then on only the loop thread touches it, and what others want of it is posted there. */
+#include "os/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "os/spawn.h"
+
+#define CHUNK_BYTES (64 * 1024)
+
+/* Something to be done on the loop thread. */
+struct post {
+    void (*run)(struct post *post);
+    struct post *next;
+};
+
+struct berth_engine {
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_timer_t timer; /* for the first deadline */
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the queue */
+    struct post *head, **tail;
+    bool stopping;
+    struct berth_deadlines deadlines;
+    struct berth_time_watch watch;
+    struct berth_process *first; /* all that were started and not freed */
+    char chunk[CHUNK_BYTES];     /* what is read, one stream at a time */
+};
+
+enum phase {
+    RUNNING,
+    TERMINATING, /* SIGTERM was sent; SIGKILL follows */
+    KILLED,
+    LINGERING, /* it has ended, its pipes have not */
+};
+
+struct output {
+    uv_pipe_t pipe;
+    struct berth_process *process;
+    bool open;
+};
+
+struct berth_process {
+    struct berth_engine *engine;
+    struct berth_process_handlers handlers;
+    struct berth_process *next, **link; /* among the engine's */
+    int64_t grace_ms, linger_ms;
+    struct berth_child child;
+    int fds[3]; /* ours, until the loop has them: stdin, stdout, stderr */
+    bool terminal;
+
+    uv_poll_t exit;
+    struct output outputs[2];
+    uv_pipe_t input;
+    bool has_input, input_closing;
+    struct berth_deadline deadline;
+    bool timed; /* the deadline is set */
+    enum phase phase;
+    bool exited, paused, ended;
+    int handles; /* that libuv still holds */
+    struct berth_process_end end;
+
+    bool let_go; /* the caller has: it is freed when it has ended */
+
+    struct post cancel_post, free_post; /* these need no memory */
+    pthread_mutex_t lock;               /* of what other threads look at: */
+    size_t waiting;                     /* bytes for stdin that have not gone */
+    bool input_closed, over, cancelling;
+};
+
+/* --- the loop --- */
+
+static void post(struct berth_engine *engine, struct post *what)
+{
+    what->next = NULL;
+    pthread_mutex_lock(&engine->lock);
+    *engine->tail = what;
+    engine->tail = &what->next;
+    pthread_mutex_unlock(&engine->lock);
+    (void)uv_async_send(&engine->wake);
+}
+
+bool berth_engine_is_here(const struct berth_engine *engine)
+{
+    return pthread_equal(pthread_self(), engine->thread);
+}
+
+static void on_deadline(struct berth_process *p);
+
+static void on_timer(uv_timer_t *timer);
+
+static void set_timer(struct berth_engine *engine)
+{
+    const struct berth_deadline *first = berth_deadlines_first(&engine->deadlines);
+    if (!first) {
+        (void)uv_timer_stop(&engine->timer);
+        return;
+    }
+    int64_t wait_ms = first->at_ms - berth_time_mono_ms();
+    uv_update_time(&engine->loop);
+    (void)uv_timer_start(&engine->timer, on_timer, wait_ms > 0 ? (uint64_t)wait_ms : 0, 0);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct berth_engine *engine = timer->data;
+    for (struct berth_deadline *d;
+         (d = berth_deadlines_pop_due(&engine->deadlines, berth_time_mono_ms()));) {
+        struct berth_process *p =
+            (struct berth_process *)(void *)((char *)d - offsetof(struct berth_process, deadline));
+        p->timed = false;
+        on_deadline(p);
+    }
+    set_timer(engine);
+}
+
+static void stop_loop(struct berth_engine *engine);
+
+static void on_wake(uv_async_t *wake)
+{
+    struct berth_engine *engine = wake->data;
+    pthread_mutex_lock(&engine->lock);
+    struct post *all = engine->head;
+    engine->head = NULL;
+    engine->tail = &engine->head;
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->lock);
+    while (all) {
+        struct post *next = all->next;
+        all->run(all);
+        all = next;
+    }
+    set_timer(engine); /* the clock may have been moved */
+    if (stopping)
+        stop_loop(engine);
+}
+
+static void on_shift(void *ctx)
+{
+    struct berth_engine *engine = ctx;
+    (void)uv_async_send(&engine->wake);
+}
+
+static void *loop_main(void *ctx)
+{
+    struct berth_engine *engine = ctx;
+    (void)uv_run(&engine->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static int start_thread(struct berth_engine *engine, struct berth_error *err)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int number = pthread_create(&engine->thread, NULL, loop_main, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = number;
+    return number ? berth_fail_errno(err, "Cannot start the engine's thread") : BERTH_OK;
+}
+
+int berth_engine_new(struct berth_engine **out, struct berth_error *err)
+{
+    struct berth_engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: engine.");
+    engine->tail = &engine->head;
+    pthread_mutex_init(&engine->lock, NULL);
+    if (uv_loop_init(&engine->loop) != 0) {
+        free(engine);
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop.");
+    }
+    (void)uv_timer_init(&engine->loop, &engine->timer);
+    engine->timer.data = engine;
+    int number = uv_async_init(&engine->loop, &engine->wake, on_wake);
+    engine->wake.data = engine;
+    int rc = number == 0 ? start_thread(engine, err)
+                         : berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop: %s.",
+                                      uv_strerror(number));
+    if (rc < 0) {
+        uv_close((uv_handle_t *)&engine->timer, NULL);
+        if (number == 0)
+            uv_close((uv_handle_t *)&engine->wake, NULL);
+        (void)uv_run(&engine->loop, UV_RUN_DEFAULT);
+        (void)uv_loop_close(&engine->loop);
+        pthread_mutex_destroy(&engine->lock);
+        free(engine);
+        return rc;
+    }
+    engine->watch = (struct berth_time_watch){.on_shift = on_shift, .ctx = engine};
+    berth_time_watch_add(&engine->watch);
+    *out = engine;
+    return BERTH_OK;
+}
+
+/* --- deadlines and signals --- */
+
+static void set_deadline(struct berth_process *p, int64_t after_ms)
+{
+    struct berth_engine *engine = p->engine;
+    struct berth_error ignored;
+    if (p->timed)
+        berth_deadlines_remove(&engine->deadlines, &p->deadline);
+    p->deadline.at_ms = berth_time_mono_ms() + after_ms;
+    p->timed = berth_deadlines_add(&engine->deadlines, &p->deadline, &ignored) == BERTH_OK;
+    if (!p->timed) /* no memory to wait with: what would come later comes now */
+        on_deadline(p);
+    set_timer(engine);
+}
+
+static void clear_deadline(struct berth_process *p)
+{
+    if (p->timed)
+        berth_deadlines_remove(&p->engine->deadlines, &p->deadline);
+    p->timed = false;
+}
+
+static void signal_group(const struct berth_process *p, int number)
+{
+    if (kill(-p->child.pid, number) < 0 && !p->exited)
+        (void)kill(p->child.pid, number);
+}
+
+static void terminate(struct berth_process *p, enum berth_end_cause cause)
+{
+    if (p->phase != RUNNING || p->exited)
+        return;
+    p->phase = TERMINATING;
+    p->end.cause = cause;
+    signal_group(p, SIGTERM);
+    signal_group(p, SIGCONT); /* a stopped one would not hear it */
+    set_deadline(p, p->grace_ms);
+}
+
+static void stop_reading(struct berth_process *p);
+static void end_if_done(struct berth_process *p);
+
+static void on_deadline(struct berth_process *p)
+{
+    switch (p->phase) {
+    case RUNNING:
+        terminate(p, BERTH_END_TIMEOUT);
+        break;
+    case TERMINATING:
+        p->phase = KILLED;
+        signal_group(p, SIGKILL);
+        break;
+    case LINGERING:
+        signal_group(p, SIGKILL);
+        stop_reading(p);
+        end_if_done(p);
+        break;
+    case KILLED:
+        break;
+    }
+}
+
+/* --- the end --- */
+
+static void free_process(struct berth_process *p)
+{
+    for (int i = 0; i < 3; i++)
+        if (p->fds[i] >= 0)
+            (void)close(p->fds[i]);
+    if (p->child.pidfd >= 0)
+        (void)close(p->child.pidfd);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct berth_process *p = handle->data;
+    p->handles--;
+    end_if_done(p);
+}
+
+static void close_handle(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_handle_closed);
+}
+
+static void close_output(struct output *o)
+{
+    if (!o->open)
+        return;
+    o->open = false;
+    close_handle((uv_handle_t *)&o->pipe);
+}
+
+static void stop_reading(struct berth_process *p)
+{
+    for (int i = 0; i < 2; i++) {
+        p->end.cut[i] |= p->outputs[i].open;
+        close_output(&p->outputs[i]);
+    }
+}
+
+static void close_input(struct berth_process *p)
+{
+    if (!p->has_input)
+        return;
+    p->has_input = false;
+    close_handle((uv_handle_t *)&p->input);
+}
+
+/* It is over when the program has ended, its pipes are closed, and libuv has let go of all. */
+static void end_if_done(struct berth_process *p)
+{
+    if (p->ended)
+        return;
+    if (p->exited && !p->outputs[0].open && !p->outputs[1].open) {
+        clear_deadline(p);
+        close_input(p);
+        close_handle((uv_handle_t *)&p->exit);
+    }
+    if (!p->exited || p->handles > 0)
+        return;
+    p->ended = true;
+    p->end.finished_at_ms = berth_time_wall_ms();
+    *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    struct berth_engine *engine = p->engine;
+    struct berth_process_handlers handlers = p->handlers;
+    struct berth_process_end end = p->end;
+    pthread_mutex_lock(&p->lock);
+    p->over = true;
+    pthread_mutex_unlock(&p->lock);
+    handlers.on_end(handlers.ctx, &end); /* may let go of it, which is done later */
+    if (p->let_go)
+        free_process(p);
+    pthread_mutex_lock(&engine->lock);
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->lock);
+    if (stopping)
+        stop_loop(engine);
+}
+
+static void on_exit_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    struct berth_process *p = poll->data;
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)p->child.pid, &info, WEXITED | WNOHANG) < 0 && errno != ECHILD)
+        return;
+    if (info.si_pid == 0 && errno != ECHILD)
+        return; /* not yet */
+    (void)uv_poll_stop(poll);
+    p->exited = true;
+    bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    p->end.exit_code = by_signal ? -1 : info.si_status;
+    p->end.signal = by_signal ? info.si_status : 0;
+    if (p->phase == RUNNING)
+        p->end.cause = by_signal ? BERTH_END_SIGNALLED : BERTH_END_EXITED;
+    else
+        signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
+    p->phase = LINGERING;
+    set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
+    end_if_done(p);
+}
+
+/* --- output --- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    const struct berth_process *p = handle->data;
+    *buf = uv_buf_init(p->engine->chunk, CHUNK_BYTES);
+}
+
+static struct output *output_of(uv_stream_t *stream)
+{
+    return (struct output *)(void *)((char *)stream - offsetof(struct output, pipe));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct output *o = output_of(stream);
+    struct berth_process *p = o->process;
+    if (len > 0) {
+        enum berth_stream which = o == &p->outputs[0] ? BERTH_STDOUT : BERTH_STDERR;
+        p->end.bytes[which] += (uint64_t)len;
+        if (p->handlers.on_output)
+            p->handlers.on_output(p->handlers.ctx, which, buf->base, (size_t)len);
+    } else if (len < 0) { /* the end; a terminal whose other side is gone says EIO */
+        close_output(o);
+        end_if_done(p);
+    }
+}
+
+static void read_outputs(struct berth_process *p)
+{
+    for (int i = 0; i < 2; i++)
+        if (p->outputs[i].open && p->paused)
+            (void)uv_read_stop((uv_stream_t *)&p->outputs[i].pipe);
+        else if (p->outputs[i].open)
+            (void)uv_read_start((uv_stream_t *)&p->outputs[i].pipe, on_alloc, on_read);
+}
+
+/* --- input --- */
+
+struct write {
+    struct post post;
+    uv_write_t request;
+    struct berth_process *process;
+    size_t len;
+    char bytes[];
+};
+
+static void count_written(struct berth_process *p, size_t len)
+{
+    pthread_mutex_lock(&p->lock);
+    p->waiting -= len;
+    bool closing = p->input_closing && p->waiting == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (closing)
+        close_input(p);
+    else if (p->handlers.on_stdin_room && !p->ended)
+        p->handlers.on_stdin_room(p->handlers.ctx);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct write *w = request->data;
+    struct berth_process *p = w->process;
+    if (status < 0 && status != UV_ECANCELED)
+        close_input(p); /* nobody reads any more: not our failure */
+    count_written(p, w->len);
+    free(w);
+}
+
+static void run_write(struct post *post)
+{
+    struct write *w = (struct write *)(void *)post;
+    struct berth_process *p = w->process;
+    uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)w->len);
+    w->request.data = w;
+    if (p->has_input && uv_write(&w->request, (uv_stream_t *)&p->input, &buf, 1, on_written) == 0)
+        return;
+    count_written(p, w->len);
+    free(w);
+}
+
+int berth_process_write(struct berth_process *p, const void *bytes, size_t len,
+                        struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    pthread_mutex_lock(&p->lock);
+    if (p->input_closed || p->over)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "The standard input is closed.");
+    else if (p->waiting && p->waiting + len > BERTH_PIPE_QUEUE_BYTES_MAX)
+        rc = berth_fail(err, BERTH_E_UNAVAILABLE, "The standard input is full.");
+    else
+        p->waiting += len;
+    pthread_mutex_unlock(&p->lock);
+    if (rc < 0)
+        return rc;
+    struct write *w = malloc(sizeof *w + len);
+    if (!w) {
+        pthread_mutex_lock(&p->lock);
+        p->waiting -= len;
+        pthread_mutex_unlock(&p->lock);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: standard input.");
+    }
+    *w = (struct write){.post = {.run = run_write}, .process = p, .len = len};
+    memcpy(w->bytes, bytes, len);
+    post(p->engine, &w->post);
+    return BERTH_OK;
+}
+
+/* --- what others want of a process --- */
+
+struct wish {
+    struct post post;
+    struct berth_process *process;
+    unsigned short rows, columns;
+    bool flag;
+};
+
+/* Without memory the wish is lost. */
+static struct wish *new_wish(struct berth_process *p, void (*run)(struct post *post))
+{
+    struct wish *wish = calloc(1, sizeof *wish);
+    if (wish) {
+        wish->post.run = run;
+        wish->process = p;
+    }
+    return wish;
+}
+
+static void run_cancel(struct post *post)
+{
+    struct berth_process *p =
+        (struct berth_process *)(void *)((char *)post -
+                                         offsetof(struct berth_process, cancel_post));
+    if (!p->ended)
+        terminate(p, BERTH_END_CANCELLED);
+}
+
+void berth_process_cancel(struct berth_process *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool already = p->cancelling || p->over;
+    p->cancelling = true;
+    pthread_mutex_unlock(&p->lock);
+    p->cancel_post.run = run_cancel;
+    if (!already)
+        post(p->engine, &p->cancel_post);
+}
+
+static void run_close_stdin(struct post *post)
+{
+    struct wish *wish = (struct wish *)(void *)post;
+    struct berth_process *p = wish->process;
+    p->input_closing = true;
+    pthread_mutex_lock(&p->lock);
+    bool now = p->waiting == 0;
+    pthread_mutex_unlock(&p->lock);
+    if (now && !p->terminal)
+        close_input(p);
+    free(wish);
+}
+
+void berth_process_close_stdin(struct berth_process *p)
+{
+    pthread_mutex_lock(&p->lock);
+    bool already = p->input_closed;
+    p->input_closed = true;
+    pthread_mutex_unlock(&p->lock);
+    struct wish *wish = already ? NULL : new_wish(p, run_close_stdin);
+    if (wish)
+        post(p->engine, &wish->post);
+}
+
+static void run_pause(struct post *post)
+{
+    struct wish *wish = (struct wish *)(void *)post;
+    wish->process->paused = wish->flag;
+    read_outputs(wish->process);
+    free(wish);
+}
+
+void berth_process_pause(struct berth_process *p, bool paused)
+{
+    if (berth_engine_is_here(p->engine)) {
+        p->paused = paused;
+        read_outputs(p);
+        return;
+    }
+    struct wish *wish = new_wish(p, run_pause);
+    if (!wish)
+        return;
+    wish->flag = paused;
+    post(p->engine, &wish->post);
+}
+
+static void run_resize(struct post *post)
+{
+    struct wish *wish = (struct wish *)(void *)post;
+    struct winsize size = {.ws_row = wish->rows, .ws_col = wish->columns};
+    uv_os_fd_t fd;
+    const struct berth_process *p = wish->process;
+    if (p->terminal && p->outputs[0].open &&
+        uv_fileno((const uv_handle_t *)&p->outputs[0].pipe, &fd) == 0)
+        (void)ioctl(fd, TIOCSWINSZ, &size);
+    free(wish);
+}
+
+void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned short columns)
+{
+    struct wish *wish = new_wish(p, run_resize);
+    if (!wish)
+        return;
+    wish->rows = rows;
+    wish->columns = columns;
+    post(p->engine, &wish->post);
+}
+
+int berth_process_pid(const struct berth_process *p)
+{
+    return (int)p->child.pid;
+}
+
+/* --- the beginning --- */
+
+struct arrival {
+    struct post post;
+    struct berth_process *process;
+    int64_t timeout_ms;
+};
+
+static void adopt_pipe(struct berth_process *p, uv_pipe_t *pipe, int *fd, bool *open)
+{
+    (void)uv_pipe_init(&p->engine->loop, pipe, 0);
+    pipe->data = p;
+    p->handles++;
+    *open = uv_pipe_open(pipe, *fd) == 0;
+    if (*open)
+        *fd = -1;
+    else
+        close_handle((uv_handle_t *)pipe);
+}
+
+static void run_arrival(struct post *post)
+{
+    struct arrival *arrival = (struct arrival *)(void *)post;
+    struct berth_process *p = arrival->process;
+    struct berth_engine *engine = p->engine;
+    p->next = engine->first;
+    p->link = &engine->first;
+    if (p->next)
+        p->next->link = &p->next;
+    engine->first = p;
+    for (int i = 0; i < 2; i++) {
+        p->outputs[i].process = p;
+        if (p->fds[1 + i] >= 0)
+            adopt_pipe(p, &p->outputs[i].pipe, &p->fds[1 + i], &p->outputs[i].open);
+    }
+    if (p->fds[0] >= 0)
+        adopt_pipe(p, &p->input, &p->fds[0], &p->has_input);
+    (void)uv_poll_init(&engine->loop, &p->exit, p->child.pidfd);
+    p->exit.data = p;
+    p->handles++;
+    (void)uv_poll_start(&p->exit, UV_READABLE, on_exit_readable);
+    read_outputs(p);
+    if (arrival->timeout_ms > 0)
+        set_deadline(p, arrival->timeout_ms);
+    pthread_mutex_lock(&engine->lock);
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->lock);
+    if (stopping)
+        terminate(p, BERTH_END_CANCELLED);
+    free(arrival);
+}
+
+static int open_pipe(int *ours, int *theirs, bool we_read, struct berth_error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a pipe: %s.", strerror(errno));
+    *ours = ends[we_read ? 0 : 1];
+    *theirs = ends[we_read ? 1 : 0];
+    return BERTH_OK;
+}
+
+/* A PTY: one descriptor of ours reads, a copy of it writes. */
+static int open_terminal(struct berth_process *p, const struct berth_process_options *options,
+                         char name[64], struct berth_error *err)
+{
+    int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    p->fds[1] = fd;
+    struct winsize size = {.ws_row = options->rows, .ws_col = options->columns};
+    if (fd < 0 || grantpt(fd) < 0 || unlockpt(fd) < 0 || ptsname_r(fd, name, 64) != 0 ||
+        ioctl(fd, TIOCSWINSZ, &size) < 0 || (p->fds[0] = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a terminal: %s.", strerror(errno));
+    return BERTH_OK;
+}
+
+static int start(struct berth_process *p, const struct berth_process_options *options,
+                 struct berth_error *err)
+{
+    char name[64];
+    int theirs[3] = {-1, -1, -1};
+    struct berth_spawn what = {.argv = options->argv, .env = options->env, .cwd = options->cwd};
+    int rc = BERTH_OK;
+    if (options->terminal) {
+        rc = open_terminal(p, options, name, err);
+        what.terminal = name;
+    } else {
+        if (options->with_stdin)
+            rc = open_pipe(&p->fds[0], &theirs[0], false, err);
+        for (int i = 1; i < 3 && rc == BERTH_OK; i++)
+            rc = open_pipe(&p->fds[i], &theirs[i], true, err);
+    }
+    memcpy(what.fds, theirs, sizeof theirs);
+    if (rc == BERTH_OK)
+        rc = berth_spawn(&what, &p->child, err);
+    for (int i = 0; i < 3; i++)
+        if (theirs[i] >= 0)
+            (void)close(theirs[i]);
+    return rc;
+}
+
+int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
+                        const struct berth_process_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err)
+{
+    struct berth_process *p = calloc(1, sizeof *p);
+    struct arrival *arrival = calloc(1, sizeof *arrival);
+    if (!p || !arrival) {
+        free(p);
+        free(arrival);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: process.");
+    }
+    *p = (struct berth_process){.engine = engine,
+                                .handlers = *handlers,
+                                .grace_ms = options->grace_ms,
+                                .linger_ms = options->linger_ms,
+                                .child = {.pidfd = -1},
+                                .fds = {-1, -1, -1},
+                                .terminal = options->terminal};
+    p->input_closed = !options->with_stdin && !options->terminal;
+    pthread_mutex_init(&p->lock, NULL);
+    p->end.started_at_ms = berth_time_wall_ms();
+    int rc = start(p, options, err);
+    if (rc < 0) {
+        free(arrival);
+        free_process(p);
+        return rc;
+    }
+    *out = p;
+    *arrival = (struct arrival){
+        .post = {.run = run_arrival}, .process = p, .timeout_ms = options->timeout_ms};
+    post(engine, &arrival->post);
+    return BERTH_OK;
+}
+
+static void run_free(struct post *post)
+{
+    struct berth_process *p =
+        (struct berth_process *)(void *)((char *)post - offsetof(struct berth_process, free_post));
+    p->let_go = true;
+    if (p->ended)
+        free_process(p);
+    else
+        terminate(p, BERTH_END_CANCELLED);
+}
+
+void berth_process_free(struct berth_process *p)
+{
+    if (!p)
+        return;
+    p->free_post.run = run_free;
+    post(p->engine, &p->free_post);
+}
+
+/* --- the end of the engine --- */
+
+static void stop_loop(struct berth_engine *engine)
+{
+    for (struct berth_process *p = engine->first; p; p = p->next)
+        terminate(p, BERTH_END_CANCELLED);
+    if (engine->first)
+        return; /* the last of them comes back here */
+    if (!uv_is_closing((uv_handle_t *)&engine->wake)) {
+        uv_close((uv_handle_t *)&engine->wake, NULL);
+        uv_close((uv_handle_t *)&engine->timer, NULL);
+    }
+}
+
+void berth_engine_free(struct berth_engine *engine)
+{
+    if (!engine)
+        return;
+    assert(!berth_engine_is_here(engine));
+    berth_time_watch_remove(&engine->watch);
+    pthread_mutex_lock(&engine->lock);
+    engine->stopping = true;
+    pthread_mutex_unlock(&engine->lock);
+    (void)uv_async_send(&engine->wake);
+    (void)pthread_join(engine->thread, NULL);
+    for (struct post *left = engine->head, *next; left; left = next) {
+        next = left->next; /* let go of after the last turn of the loop */
+        left->run(left);
+    }
+    (void)uv_loop_close(&engine->loop);
+    berth_deadlines_clear(&engine->deadlines);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/engine.h - one thread that waits for everything: children, their pipes, deadlines.
+ * Handlers run on that thread and must not block; what blocks belongs on a pool. */
+#ifndef BERTH_OS_ENGINE_H
+#define BERTH_OS_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <berth/error.h>
+
+struct berth_engine; /* safe to share between threads */
+
+int berth_engine_new(struct berth_engine **out, struct berth_error *err);
+/* Ends every process that still runs, with its tree, and waits until all handlers have run. NULL is
+ * fine. */
+void berth_engine_free(struct berth_engine *engine);
+bool berth_engine_is_here(const struct berth_engine *engine); /* are we on its thread? */
+
+enum berth_stream {
+    BERTH_STDOUT,
+    BERTH_STDERR,
+};
+
+enum berth_end_cause {
+    BERTH_END_EXITED,
+    BERTH_END_SIGNALLED, /* by somebody else */
+    BERTH_END_TIMEOUT,
+    BERTH_END_CANCELLED,
+};
+
+struct berth_process_end {
+    enum berth_end_cause cause;
+    int exit_code;     /* -1: a signal ended it */
+    int signal;        /* or 0 */
+    uint64_t bytes[2]; /* of each stream, all that the handlers were given */
+    bool cut[2];       /* somebody else still held the pipe when we stopped reading it */
+    int64_t started_at_ms, finished_at_ms; /* by the wall clock */
+};
+
+/* on_output may be NULL: then what comes is counted and dropped. `bytes` live for the call. on_end
+ * is the last call; the process may be freed from then on, by it or later. */
+struct berth_process_handlers {
+    void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
+    void (*on_stdin_room)(void *ctx); /* what was written has gone; or NULL */
+    void (*on_end)(void *ctx, const struct berth_process_end *end);
+    void *ctx;
+};
+
+struct berth_process_options {
+    const char *const *argv, *const *env; /* as in spawn.h */
+    const char *cwd;
+    bool with_stdin; /* else /dev/null */
+    bool terminal;   /* a PTY: one stream, and stdin */
+    unsigned short rows, columns;
+    int64_t timeout_ms; /* 0: none */
+    int64_t grace_ms;   /* between SIGTERM and SIGKILL */
+    int64_t linger_ms;  /* after its end, for what still holds its pipes */
+};
+#define BERTH_PROCESS_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        .rows = 24, .columns = 80, .grace_ms = 5000, .linger_ms = 1000                             \
+    }
+
+struct berth_process;
+
+/* The program runs when this returns; no handler is called if it fails. */
+int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
+                        const struct berth_process_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err);
+/* After on_end, or before: it is then ended, and freed when that is done. NULL is fine. */
+void berth_process_free(struct berth_process *p);
+
+/* These may be called from any thread, at any moment; on a process that has ended they do nothing.
+ */
+void berth_process_cancel(struct berth_process *p); /* SIGTERM, the grace, SIGKILL, to the tree */
+/* The bytes are copied. UNAVAILABLE: too much is waiting; on_stdin_room says when to try again.
+ * CONFLICT: stdin is closed. */
+int berth_process_write(struct berth_process *p, const void *bytes, size_t len,
+                        struct berth_error *err);
+void berth_process_close_stdin(struct berth_process *p); /* when all that was written has gone */
+/* Stops and goes on reading: the child waits when its pipe is full. */
+void berth_process_pause(struct berth_process *p, bool paused);
+void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned short columns);
+int berth_process_pid(const struct berth_process *p);
+
+/* Kills whatever carries the variable ("NAME=value") in its environment, here and now: what has
+ * left its process group is found by it. Reads all of /proc, so it does not belong on the loop. How
+ * many there were. */
+int berth_strays_end(const char *label);
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/spawn.h - the only way berth starts a program: never by forking a large parent, with
+ * nothing of ours but what is named. */
+#ifndef BERTH_OS_SPAWN_H
+#define BERTH_OS_SPAWN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <berth/error.h>
+
+struct berth_spawn {
+    const char *const *argv; /* argv[0] is looked for in the PATH of `env`; closed by NULL */
+    const char *const *env;  /* the whole environment, "NAME=value"; closed by NULL */
+    const char *cwd;         /* NULL: ours */
+    int fds[3];              /* what becomes 0, 1 and 2; -1: /dev/null */
+    const char *terminal;    /* instead: the controlling terminal behind all three; or NULL */
+};
+
+struct berth_child {
+    pid_t pid; /* leads a session and a process group of its own */
+    int pidfd; /* readable when it has ended; the caller's */
+};
+
+/* Every other descriptor is closed in the child, signals are as a fresh program expects them.
+ * NOT_FOUND: there is no such program (127 in a shell). DENIED: it may not be run (126).
+ * UNPROCESSABLE: the directory is not there. UNAVAILABLE: no processes, descriptors or memory. */
+int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct berth_error *err);
+
+/* The file that a name stands for, by a PATH; in `out`. NOT_FOUND and DENIED as above. */
+int berth_spawn_find(const char *name, const char *path, char *out, size_t size,
+                     struct berth_error *err);
+/* The value of a variable in an environment, or NULL. */
+const char *berth_env_get(const char *const *env, const char *name);
+#endif
