@@ -37,7 +37,7 @@ int cli_width(void)
 /* --- without echo --- */
 
 static struct termios saved;
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define ENDINGS (sizeof ending / sizeof ending[0])
 
 /* Puts the terminal right, then lets the signal do what it would have done. */
@@ -47,6 +47,15 @@ static void on_signal(int number)
     (void)!write(STDERR_FILENO, "\n", 1);
     (void)signal(number, SIG_DFL);
     (void)raise(number);
+}
+
+/* Ctrl-Z waits until the answer is given: whoever came back would type with the echo on. */
+static void hold_stops(bool hold)
+{
+    sigset_t stops;
+    (void)sigemptyset(&stops);
+    (void)sigaddset(&stops, SIGTSTP);
+    (void)sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stops, NULL);
 }
 
 static void set_handlers(struct sigaction before[ENDINGS], bool set)
@@ -88,6 +97,7 @@ static int ask_hidden(const char *label, struct berth_locked *out, struct berth_
         return berth_fail_errno(err, "Cannot turn the echo off");
     struct sigaction before[ENDINGS];
     set_handlers(before, true);
+    hold_stops(true);
     struct termios hidden = saved;
     hidden.c_lflag &= ~(tcflag_t)ECHO;
     hidden.c_lflag |= ECHONL;
@@ -97,6 +107,7 @@ static int ask_hidden(const char *label, struct berth_locked *out, struct berth_
         rc = read_line(out, err);
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &saved);
     set_handlers(before, false);
+    hold_stops(false);
     return rc;
 }
 
@@ -143,9 +154,9 @@ static void say_newline(const struct cli *cli, const struct berth_locked *value)
 
 int cli_read_secret(struct cli *cli, const char *path, const char *label, struct berth_locked *out)
 {
-    if (!path && cli_can_ask())
-        return cli_ask_secret(cli, label, true, out);
     bool std_in = !path || strcmp(path, "-") == 0;
+    if (std_in && isatty(STDIN_FILENO)) /* typed: then without echo, wherever stderr goes */
+        return cli_ask_secret(cli, label, true, out);
     auto_close int file = std_in ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (!std_in && file < 0)
         return berth_fail_errno(&cli->err, "Cannot read %s", path);

@@ -17,6 +17,7 @@
 #include "os/fs.h"
 
 #define OPTIONS_MAX 32
+#define FIRST_LONG 256 /* behind all characters: each option has its own number */
 
 /* In the order of `enum global`. */
 const char *const cli_global_options[] = {"store=", "company=", "key-file=", "json",
@@ -113,24 +114,68 @@ static int make_table(const struct cli_option *options, struct option table[OPTI
         size_t len = strcspn(name, "=");
         (void)snprintf(names[count], sizeof names[count], "%.*s", (int)len, name);
         table[count] = (struct option){.name = names[count],
-                                       .has_arg = name[len] ? required_argument : no_argument};
+                                       .has_arg = name[len] ? required_argument : no_argument,
+                                       .val = FIRST_LONG + count};
     }
-    for (const struct cli_option *o = options; o && o->name; o++)
-        table[count++] =
-            (struct option){.name = o->name, .has_arg = o->flag ? no_argument : required_argument};
+    for (const struct cli_option *o = options; o && o->name; o++, count++)
+        table[count] = (struct option){.name = o->name,
+                                       .has_arg = o->flag ? no_argument : required_argument,
+                                       .val = FIRST_LONG + count};
     return count;
+}
+
+int cli_leading_options(struct cli *cli, int argc, char **argv)
+{
+    const char **const values[] = {&cli->store, &cli->company, &cli->key_file};
+    int at = 0;
+    for (; at < argc; at++) {
+        const char *word = argv[at];
+        size_t i = 0, len = 0;
+        for (; i < sizeof values / sizeof values[0]; i++) {
+            len = strlen(cli_global_options[i]) - 1; /* without the "=" */
+            if (strncmp(word, "--", 2) == 0 && strncmp(word + 2, cli_global_options[i], len) == 0 &&
+                (!word[2 + len] || word[2 + len] == '='))
+                break;
+        }
+        if (i < sizeof values / sizeof values[0]) {
+            if (!word[2 + len] && at + 1 == argc)
+                return -1;
+            *values[i] = word[2 + len] ? word + 3 + len : argv[++at];
+        } else if (strcmp(word, "--json") == 0) {
+            cli->json = true;
+        } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
+            cli->quiet = true;
+        } else {
+            break;
+        }
+    }
+    return at;
 }
 
 static void say_unknown(const struct cli *cli, const struct option *table, int count,
                         const char *given)
 {
     const char *names[OPTIONS_MAX];
-    for (int i = 0; i < count; i++)
-        names[i] = table[i].name;
     char word[64];
+    if (optopt > 0 && optopt < FIRST_LONG) {
+        (void)cli_usage(cli, "there is no option -%c", optopt);
+        return;
+    }
     (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(given, "="), given);
+    int alike = 0;
+    for (int i = 0; i < count; i++) {
+        names[i] = table[i].name;
+        if (strncmp(word, "--", 2) == 0 && strcmp(word + 2, table[i].name) == 0) {
+            (void)cli_usage(cli, "%s takes no value", word);
+            return;
+        }
+        alike +=
+            strncmp(word, "--", 2) == 0 && strncmp(word + 2, table[i].name, strlen(word + 2)) == 0;
+    }
     const char *like = strncmp(word, "--", 2) == 0 ? cli_most_like(word + 2, names, count) : NULL;
-    if (like)
+    if (alike > 1)
+        (void)cli_usage(cli, "%s could be several options: write more of it", word);
+    else if (like)
         (void)cli_usage(cli, "there is no option %s. Did you mean --%s?", word, like);
     else
         (void)cli_usage(cli, "there is no option %s", word);
@@ -143,11 +188,8 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
     int count = make_table(options, table);
     opterr = 0;
     optind = 1;
-    for (;;) {
-        int index = 0;
-        int got = getopt_long(argc, argv, ":qh", table, &index);
-        if (got == -1)
-            break;
+    for (int got; (got = getopt_long(argc, argv, ":qh", table, NULL)) != -1;) {
+        int index = got - FIRST_LONG;
         if (got == 'q') {
             cli->quiet = true;
         } else if (got == 'h') {
@@ -232,7 +274,7 @@ int cli_fail(struct cli *cli)
     }
     put_prefix();
     if (cli->issues.list.count < 2) {
-        (void)fprintf(stderr, "%s\n", cli->err.message);
+        (void)fprintf(stderr, "%s\n", cli_clean(cli, cli->err.message));
         if (strncmp(cli->err.where, "config.", 7) == 0)
             (void)fprintf(stderr, "  in %s\n", cli->err.where);
         return CLI_FAILED;
@@ -240,7 +282,7 @@ int cli_fail(struct cli *cli)
     (void)fputs("the config is not right:\n", stderr);
     for (int i = 0; i < cli->issues.list.count; i++) {
         const struct berth_issue *issue = cli->issues.list.items[i];
-        (void)fprintf(stderr, "  %s\n", issue->message);
+        (void)fprintf(stderr, "  %s\n", cli_clean(cli, issue->message));
     }
     return CLI_FAILED;
 }
@@ -279,11 +321,16 @@ static void log_to_stderr(void *ctx, enum berth_log_level level, const char *lin
     (void)fprintf(stderr, "berth: %s\n", line);
 }
 
-int cli_try_connect(struct cli *cli)
+int cli_find_store(struct cli *cli)
 {
     if (!cli->store)
         cli->store = getenv("BERTH_STORE");
-    if ((!cli->store || !*cli->store) && default_store(cli) < 0)
+    return cli->store && *cli->store ? BERTH_OK : default_store(cli);
+}
+
+int cli_try_connect(struct cli *cli)
+{
+    if (cli_find_store(cli) < 0)
         return cli->err.code;
     if (!cli->company)
         cli->company = getenv("BERTH_COMPANY");

@@ -64,6 +64,9 @@ int cli_completion(struct cli *cli, int argc, char **argv);
 int cli_complete(struct cli *cli, int argc, char **argv);
 /* "env create", in `out`. */
 const char *cli_command_name(const struct cli_command *command, char out[64]);
+/* Options that work anywhere may stand before the command, too. The words they take, or -1 when a
+ * value is missing; argv[0] is looked at first. */
+int cli_leading_options(struct cli *cli, int argc, char **argv);
 /* The options that work anywhere, closed by NULL; those that take a value end in "=". */
 extern const char *const cli_global_options[];
 
@@ -90,6 +93,8 @@ int cli_read_object(struct cli *cli, const char *path, struct berth_json **out);
 
 /* --- the runtime (cli.c) --- */
 
+/* Which store is meant: cli->store says afterwards. */
+int cli_find_store(struct cli *cli);
 /* Opens the runtime and finds the company; the error is in cli->err. */
 int cli_try_connect(struct cli *cli);
 int cli_connect(struct cli *cli); /* the same, and tells it; CLI_OK or CLI_FAILED */
@@ -118,6 +123,7 @@ int cli_print(struct cli *cli, struct berth_buf *buf);
 /* "name         value" and a newline; NULL values are left out. What could move the cursor is
  * shown as "?". */
 void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
+const char *cli_clean(struct cli *cli, const char *text); /* the same for a text by itself */
 void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
 /* "2m ago", "in 3h", "-". */
 const char *cli_when(struct cli *cli, int64_t wall_ms);

@@ -11,9 +11,11 @@ static const struct {
     const char *shell, *script;
 } scripts[] = {
     {"bash", "_berth() {\n"
-             "    local IFS=$'\\n'\n"
-             "    COMPREPLY=($(compgen -W \"$(berth __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\""
-             " 2>/dev/null)\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n"
+             "    local word\n"
+             "    COMPREPLY=()\n"
+             "    while IFS= read -r word; do\n"
+             "        COMPREPLY+=(\"$(printf %q \"$word\")\")\n"
+             "    done < <(berth __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
              "}\n"
              "complete -F _berth berth"},
     {"zsh", "#compdef berth\n"
@@ -44,7 +46,7 @@ static bool begins(const char *text, const char *with)
 
 static void offer(const char *word, const char *prefix)
 {
-    if (begins(word, prefix))
+    if (begins(word, prefix) && !strpbrk(word, "\n\r"))
         (void)puts(word);
 }
 
@@ -105,7 +107,9 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
 static bool connect(struct cli *cli)
 {
     cli->quiet = true;
-    const char *path = cli->store && begins(cli->store, "sqlite:") ? cli->store + 7 : NULL;
+    if (cli_find_store(cli) < 0)
+        return false;
+    const char *path = begins(cli->store, "sqlite:") ? cli->store + strlen("sqlite:") : NULL;
     return (!path || access(path, R_OK) == 0) && cli_try_connect(cli) == BERTH_OK;
 }
 
@@ -133,6 +137,11 @@ static void offer_names(struct cli *cli, const char *noun, const char *prefix)
 
 int cli_complete(struct cli *cli, int argc, char **argv)
 {
+    int leading = cli_leading_options(cli, argc, argv);
+    if (leading > 0 && leading < argc) {
+        argc -= leading;
+        argv += leading;
+    }
     const char *prefix = argc ? argv[argc - 1] : "", *noun = argc > 1 ? argv[0] : NULL;
     const char *verb = argc > 2 ? argv[1] : NULL;
     const struct cli_command *command = NULL;

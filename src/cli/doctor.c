@@ -59,8 +59,9 @@ static void find(struct visit *v, const char *name, enum verdict verdict, const 
 static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct visit *v = ctx;
-    const char *id;
-    int rc = berth_secret_key_load(db, &v->cli->arena, BERTH_LOCK_NONE, &id, err);
+    struct berth_key_row row;
+    int rc = berth_secret_key_load(db, &v->cli->arena, BERTH_LOCK_NONE, &row, err);
+    const char *id = row.key_id;
     if (rc < 0)
         return rc;
     struct berth_vault *vault = v->cli->b->vault;
@@ -79,11 +80,16 @@ static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 static void check_store(struct visit *v)
 {
     struct cli *cli = v->cli;
-    if (cli_try_connect(cli) < 0) {
-        find(v, "store", BAD, say(v, "%s: %s", cli->store ? cli->store : "-", cli->err.message),
+    if (cli_try_connect(cli) < 0 && !cli->b) {
+        const char *scheme = cli->store ? cli->store : "store";
+        find(v, "store", BAD,
+             say(v, "%.*s: %s", (int)strcspn(scheme, ":"), scheme, cli->err.message),
              "name a store that can be opened with --store or BERTH_STORE");
         return;
     }
+    if (!cli->company_id || cli->err.code == BERTH_E_NOT_FOUND)
+        find(v, "company", BAD, say(v, "%s", cli->err.message),
+             "\"berth company list\" shows them");
     find(v, "store", GOOD,
          say(v, "%s:%s, schema %d", berth_store_scheme(cli->b->store),
              berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
@@ -211,7 +217,7 @@ static int print_findings(struct cli *cli, const struct berth_list *findings)
                              word);
         else
             berth_buf_printf(&buf, "%s%-4s", i ? "\n" : "", word);
-        berth_buf_printf(&buf, "  %-12s %s", f->name, f->summary);
+        berth_buf_printf(&buf, "  %-12s %s", f->name, cli_clean(cli, f->summary));
         if (f->cure)
             berth_buf_printf(&buf, "\n      %-12s %s", "", f->cure);
     }

@@ -63,13 +63,16 @@ static bool looks_secret(const char *key)
     static const char *const words[] = {"apikey",   "token",      "secret",     "passwd",
                                         "password", "credential", "privatekey", "authorization"};
     char plain[128];
-    size_t len = 0;
+    size_t len = strlen(key);
+    if (strstr(key, "Ref.") || (len >= 3 && strcmp(key + len - 3, "Ref") == 0))
+        return false; /* a reference holds an id */
+    len = 0;
     for (; *key && len < sizeof plain - 1; key++)
         if (isalnum((unsigned char)*key))
             plain[len++] = (char)tolower((unsigned char)*key);
     plain[len] = '\0';
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strstr(plain, words[i]) && !strstr(plain, "ref"))
+        if (strstr(plain, words[i]))
             return true;
     return false;
 }
@@ -373,7 +376,8 @@ static int probe(struct cli *cli, int argc, char **argv)
     } else if (cli->quiet) {
         berth_buf_puts(&buf, e->id);
     } else {
-        berth_buf_printf(&buf, "%s: %s", result.ok ? "ok" : "failed", result.summary);
+        berth_buf_printf(&buf, "%s: %s", result.ok ? "ok" : "failed",
+                         cli_clean(cli, result.summary));
     }
     status = cli_print(cli, &buf);
     return status == CLI_OK && !result.ok ? CLI_FAILED : status;

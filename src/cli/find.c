@@ -123,13 +123,14 @@ int cli_find_secret(struct cli *cli, const char *text, struct berth_secret **out
 {
     struct berth_list all;
     int rc = berth_secret_list(cli->b, &cli->arena, cli->company_id, &all, &cli->err);
-    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
-        struct berth_secret *s = all.items[i];
-        if (strcmp(s->name, text) == 0 || strcmp(s->key, text) == 0) {
-            *out = s;
-            return BERTH_OK;
+    for (int by_key = 0; rc == BERTH_OK && by_key < 2; by_key++) /* a name comes first */
+        for (int i = 0; i < all.count; i++) {
+            struct berth_secret *s = all.items[i];
+            if (strcmp(by_key ? s->key : s->name, text) == 0) {
+                *out = s;
+                return BERTH_OK;
+            }
         }
-    }
     if (rc < 0)
         return rc;
     const char *id, *const *names = names_of(cli, &all, secret_name);

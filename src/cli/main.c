@@ -63,38 +63,6 @@ static bool arm_failpoint(const char *name)
     return true;
 }
 
-/* Options that work anywhere may stand before the command, too. The words they take, or -1. */
-static int leading_options(struct cli *cli, int argc, char **argv)
-{
-    const char **const values[] = {&cli->store, &cli->company, &cli->key_file};
-    int at = 1;
-    for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
-        bool taken = false;
-        for (size_t i = 0; i < sizeof values / sizeof values[0] && !taken; i++) {
-            size_t len = strlen(cli_global_options[i]) - 1; /* without the "=" */
-            if (strncmp(argv[at] + 2, cli_global_options[i], len) != 0)
-                continue;
-            taken = argv[at][2 + len] == '=' || !argv[at][2 + len];
-            if (taken && !argv[at][2 + len] && at + 1 == argc)
-                return -1;
-            if (taken)
-                *values[i] = argv[at][2 + len] ? argv[at] + 3 + len : argv[at + 1];
-            at += taken && !argv[at][2 + len];
-        }
-        if (!taken && strcmp(argv[at], "--json") == 0)
-            cli->json = true;
-        else if (!taken && strcmp(argv[at], "--quiet") == 0)
-            cli->quiet = true;
-        else if (!taken)
-            break;
-    }
-    if (at < argc && strcmp(argv[at], "-q") == 0) {
-        cli->quiet = true;
-        at++;
-    }
-    return at - 1;
-}
-
 /* The verbs of a noun, or all nouns. */
 static int words_of(const char *noun, const char *words[WORDS_MAX])
 {
@@ -128,7 +96,7 @@ static int run(struct cli *cli, int argc, char **argv)
 {
     if (!arm_failpoint(getenv("BERTH_FAILPOINT")))
         return cli_usage(cli, "BERTH_FAILPOINT names no step");
-    int leading = leading_options(cli, argc, argv);
+    int leading = cli_leading_options(cli, argc - 1, argv + 1);
     if (leading < 0)
         return cli_usage(cli, "%s needs a value", argv[argc - 1]);
     argc -= leading;
@@ -139,8 +107,9 @@ static int run(struct cli *cli, int argc, char **argv)
     }
     if (strcmp(argv[1], "__complete") == 0)
         return cli_complete(cli, argc - 2, argv + 2);
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
-        overview(stdout, NULL);
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
+        overview(stdout, argc > 2 && knows_noun(argv[2]) ? argv[2] : NULL);
         return CLI_OK;
     }
     const char *noun = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];

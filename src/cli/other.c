@@ -8,6 +8,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "cli/cli.h"
+#include "core/secret.h"
 #include "core/sweep.h"
 #include "store/migrate.h"
 
@@ -38,11 +39,16 @@ static int find_entity(struct cli *cli, const char *text, const char **id)
     for (size_t i = 0; rc == BERTH_E_NOT_FOUND && i < sizeof kinds / sizeof kinds[0]; i++)
         rc = cli_find_id(cli, kinds[i], text, id);
     struct berth_environment *e;
-    if (rc == BERTH_E_NOT_FOUND) {
-        rc = cli_find_environment(cli, text, &e);
-        *id = rc == BERTH_OK ? e->id : NULL;
-    }
-    return rc;
+    struct berth_secret *s;
+    if (rc == BERTH_E_NOT_FOUND && (rc = cli_find_environment(cli, text, &e)) == BERTH_OK)
+        *id = e->id;
+    else if (rc == BERTH_E_NOT_FOUND && (rc = cli_find_secret(cli, text, &s)) == BERTH_OK)
+        *id = s->id;
+    else if (rc == BERTH_E_NOT_FOUND)
+        rc = cli_find_company(cli, text, id);
+    return rc == BERTH_E_NOT_FOUND
+               ? berth_fail(&cli->err, rc, "Nothing is called \"%.200s\".", text)
+               : rc;
 }
 
 static int activity(struct cli *cli, int argc, char **argv)
@@ -154,6 +160,8 @@ static int sweep(struct cli *cli, int argc, char **argv)
         {"watch", .flag = &watching}, {"interval", &interval}, {0}};
     if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
         return CLI_USAGE;
+    if (interval && !watching)
+        return cli_usage(cli, "--interval goes with --watch");
     if (interval && !cli_duration(interval, &interval_ms))
         return cli_usage(cli, "--interval \"%s\" is no time: write 30s or 5m", interval);
     int status = cli_connect(cli);

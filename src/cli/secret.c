@@ -261,7 +261,7 @@ static int rotate_key(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     auto_buf buf = BERTH_BUF_INIT(1024);
     struct berth_json_writer w = {.buf = &buf};
-    if (cli->quiet) {
+    if (cli->quiet && !cli->json) {
         berth_buf_puts(&buf, done.to);
     } else if (cli->json) {
         berth_json_open(&w, '{');

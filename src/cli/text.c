@@ -26,7 +26,7 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
 }
 
 /* Names and errors come from outside: a control character in one must not reach a terminal. */
-static const char *clean(struct cli *cli, const char *text)
+const char *cli_clean(struct cli *cli, const char *text)
 {
     char *copy = berth_arena_strdup(&cli->arena, text);
     if (!copy)
@@ -62,7 +62,7 @@ void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const c
 {
     if (value)
         berth_buf_printf(buf, "%s%-*s%s", buf->len ? "\n" : "", FIELD_WIDTH, name,
-                         clean(cli, value));
+                         cli_clean(cli, value));
 }
 
 void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value)
@@ -244,7 +244,7 @@ int cli_print_list(struct cli *cli, const struct berth_list *list, const struct 
             break;
         view->row(cli, list->items[r], t.rows[r]);
         for (int c = 0; c < t.count; c++)
-            t.rows[r][c] = clean(cli, t.rows[r][c] ? t.rows[r][c] : "-");
+            t.rows[r][c] = cli_clean(cli, t.rows[r][c] ? t.rows[r][c] : "-");
     }
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
@@ -257,10 +257,10 @@ int cli_print_one(struct cli *cli, const char *id, const void *item,
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
-    if (cli->quiet)
-        berth_buf_puts(&buf, id);
-    else if (cli->json)
+    if (cli->json)
         json(&w, item);
+    else if (cli->quiet)
+        berth_buf_puts(&buf, id);
     else
         people(cli, &buf, item);
     return cli_print(cli, &buf);
@@ -269,5 +269,6 @@ int cli_print_one(struct cli *cli, const char *id, const void *item,
 void cli_say_cut(const struct cli *cli, int rows, int limit)
 {
     if (rows >= limit && !cli->quiet)
-        (void)fprintf(stderr, "berth: these are the first %d; --limit shows more\n", limit);
+        (void)fprintf(stderr, "berth: there may be more than these %d: --limit goes up to %d\n",
+                      limit, BERTH_LIST_ROWS_MAX);
 }

@@ -451,7 +451,7 @@ static int resume_place(struct acquisition *a, struct berth_call *call, bool *re
     int rc = berth_driver_resume(a->route, call, &a->use.who, &parked, &a->place, &trouble);
     BERTH_FAILPOINT(resume_after_place);
     if (rc < 0)
-        berth_use_mask(&a->use, trouble.message);
+        berth_use_mask_error(&a->use, &trouble);
     if (rc == BERTH_OK && a->place.id && !berth_ledger_is_usable(a->place.id))
         rc = berth_fail(&trouble, BERTH_E_UPSTREAM, "It answered without a usable id.");
     if (rc == BERTH_OK && a->place.id) {
@@ -513,7 +513,7 @@ static int make_place(struct acquisition *a, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = call_provider(a, err);
     if (rc < 0)
-        berth_use_mask(&a->use, err->message);
+        berth_use_mask_error(&a->use, err);
     else
         rc = clean_answer(a, err);
     berth_use_close(&a->use);

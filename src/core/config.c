@@ -195,10 +195,13 @@ static void secret_ref(struct form *f, const char *key)
                          "%s must be null or {\"type\":\"secret_ref\",\"secretId\":<uuid>}.", key);
         return;
     }
+    struct berth_id lower;
+    struct berth_error ignored;
+    (void)berth_id_parse(id, "Secret", &lower, &ignored); /* it is one */
     refuse_unknown(f, ref, "privateKeySecretRef.", known);
     struct berth_json *out = berth_json_new_object();
     if (!out || !berth_json_set(out, "type", berth_json_new_str("secret_ref")) ||
-        !berth_json_set(out, "secretId", berth_json_new_str(id)) ||
+        !berth_json_set(out, "secretId", berth_json_new_str(lower.text)) ||
         !berth_json_set(out, "version", secret_version(f, berth_json_get(ref, "version"))))
         f->arena->failed = true;
     put(f, key, out);

@@ -283,7 +283,8 @@ static int make_secret(struct berth_db *db, const struct change *c, const struct
     struct berth_secret row = {
         .id = p->secret_id,
         .company_id = e->company_id,
-        .key = name,
+        .key = berth_arena_copy(c->arena, name ? name : "",
+                                strnlen(name ? name : "", BERTH_SECRET_KEY_BYTES_MAX)),
         .name = name,
         .description = berth_arena_printf(c->arena, "Secret for %s %s.", e->name, p->field),
         .latest_version = 1,
@@ -671,9 +672,10 @@ static int refuse_in_use(const struct deletion *d, struct berth_error *err)
     }
     if (open && !d->drain)
         return berth_fail(err, BERTH_E_CONFLICT,
-                          "Environment \"%s\" has %d open lease%s: release them first, or delete "
+                          "Environment \"%s\" has %d open lease%s: release %s first, or delete "
                           "with --drain.",
-                          d->environment->name, open, open == 1 ? "" : "s");
+                          d->environment->name, open, open == 1 ? "" : "s",
+                          open == 1 ? "it" : "them");
     if (owing && !d->drain)
         return berth_fail(
             err, BERTH_E_CONFLICT,

@@ -535,7 +535,7 @@ int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *
     struct berth_place place = berth_ledger_place(l);
     rc = berth_driver_realize(route, &call, &use.who, &place, workspace, out, err);
     if (rc < 0)
-        berth_use_mask(&use, err->message);
+        berth_use_mask_error(&use, err);
     else
         rc = berth_use_clean(&use, arena, &out->metadata_json, err);
     if (rc == BERTH_OK && berth_use_shows(&use, out->cwd))

@@ -262,7 +262,7 @@ static int tell_provider(struct berth *b, struct berth_arena *arena,
              ? berth_driver_destroy(route, &call, &use.who, &place, err)
              : berth_driver_release(route, &call, &use.who, &place, err);
     if (rc < 0)
-        berth_use_mask(&use, err->message);
+        berth_use_mask_error(&use, err);
     return rc;
 }
 

@@ -195,7 +195,7 @@ static int call_driver(struct probing *p, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = clean_probe(p, &use, err);
     else
-        berth_use_mask(&use, err->message);
+        berth_use_mask_error(&use, err);
     if (p->lease)
         BERTH_FAILPOINT(probe_after_place);
     if (rc < 0 && p->lease)

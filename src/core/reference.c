@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 
 #define REDACTED "***REDACTED***"
+#define PATH_BYTES_MAX 1000
 
 /* --- paths --- */
 
@@ -72,25 +73,43 @@ void berth_references_strip(struct berth_json *object, const struct berth_list *
 
 /* --- what a schema says --- */
 
-static void walk(struct berth_arena *arena, const struct berth_json *node, const char *prefix,
-                 struct berth_list *out)
+struct walk {
+    struct berth_arena *arena;
+    struct berth_list *out;
+    const char *odd; /* a secret's path that cannot be written with dots */
+};
+
+static bool is_listed(const struct berth_list *paths, const char *path)
+{
+    for (int i = 0; i < paths->count; i++)
+        if (strcmp(paths->items[i], path) == 0)
+            return true;
+    return false;
+}
+
+/* `odd`: a name on the way has a dot in it, or is too long. */
+static void walk(struct walk *w, const struct berth_json *node, const char *prefix, bool odd)
 {
     static const char *const unions[] = {"allOf", "anyOf", "oneOf"};
     for (size_t u = 0; u < sizeof unions / sizeof unions[0]; u++) {
         const struct berth_json *parts = berth_json_get(node, unions[u]);
         for (size_t i = 0; i < berth_json_count(parts); i++)
-            walk(arena, berth_json_at(parts, i), prefix, out);
+            walk(w, berth_json_at(parts, i), prefix, odd);
     }
     berth_json_each (berth_json_get(node, "properties"), iter) {
         const struct berth_json *property = berth_json_iter_value(iter);
+        const char *key = berth_json_iter_key(iter);
         const char *format = berth_json_str(berth_json_get(property, "format"));
-        char *path = berth_arena_printf(arena, "%s%s%s", prefix, *prefix ? "." : "",
-                                        berth_json_iter_key(iter));
+        bool odd_here = odd || !*key || strchr(key, '.') || strlen(key) > BERTH_NAME_BYTES_MAX;
+        char *path = berth_arena_printf(w->arena, "%s%s%s", prefix, *prefix ? "." : "", key);
         if (!path)
             return;
-        if (format && strcmp(format, "secret-ref") == 0)
-            (void)berth_list_add(out, arena, path);
-        walk(arena, property, path, out);
+        bool secret = format && strcmp(format, "secret-ref") == 0;
+        if (secret && (odd_here || strlen(path) > PATH_BYTES_MAX))
+            w->odd = path;
+        else if (secret && !is_listed(w->out, path))
+            (void)berth_list_add(w->out, w->arena, path);
+        walk(w, property, path, odd_here);
     }
 }
 
@@ -98,7 +117,13 @@ int berth_reference_paths(struct berth_arena *arena, const struct berth_json *sc
                           struct berth_list *out, struct berth_error *err)
 {
     *out = (struct berth_list){0};
-    walk(arena, schema, "", out);
+    struct walk w = {.arena = arena, .out = out};
+    walk(&w, schema, "", false);
+    if (w.odd)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "The provider's schema marks a secret at \"%.200s\": a name there is "
+                          "empty, too long or has a dot in it.",
+                          w.odd);
     return berth_arena_check(arena, err);
 }
 
@@ -250,11 +275,21 @@ static int take_at(struct berth_arena *arena, struct berth_json *config, const c
                    struct berth_list *out, struct berth_error *err)
 {
     const struct berth_json *value = value_at(config, path);
-    if (!berth_json_is(value, BERTH_JSON_STRING) || berth_id_valid(berth_json_str(value)))
+    if (berth_json_type(value) == BERTH_JSON_NULL)
         return BERTH_OK;
+    if (!berth_json_is(value, BERTH_JSON_STRING))
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "%s must be a text: a secret's id, or the value itself.", path);
     size_t len;
+    struct berth_id given;
     const char *text = trim(value, &len), *id = NULL;
-    int rc = len ? take_value(arena, path, text, len, out, &id, err) : BERTH_OK;
+    int rc = BERTH_OK;
+    if (berth_id_valid(berth_json_str(value))) {
+        rc = berth_id_parse(berth_json_str(value), "Secret", &given, err);
+        id = given.text; /* in lower case */
+    } else if (len) {
+        rc = take_value(arena, path, text, len, out, &id, err);
+    }
     if (rc == BERTH_OK && !put_at(config, path, id ? berth_json_new_str(id) : NULL))
         rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
     return rc;
@@ -333,13 +368,14 @@ static int write_object(const struct filling *f, const struct berth_json *object
     int rc = BERTH_OK;
     const char *comma = "{";
     berth_json_each (object, iter) {
-        char path[BERTH_NAME_BYTES_MAX * 2];
-        (void)snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "",
-                       berth_json_iter_key(iter));
+        char path[PATH_BYTES_MAX + 1];
+        const char *name = berth_json_iter_key(iter);
+        bool odd = strchr(name, '.') || strlen(prefix) + strlen(name) + 1 > PATH_BYTES_MAX;
+        (void)snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", name);
         const struct berth_json *value = berth_json_iter_value(iter);
         int found = 0, inside = 0;
         size_t len = strlen(path);
-        for (int i = 0; i < f->references->count; i++) {
+        for (int i = 0; i < f->references->count && !odd; i++) {
             const char *at = ((const struct berth_reference *)f->references->items[i])->put_at;
             if (strcmp(at, path) == 0)
                 found = i + 1;

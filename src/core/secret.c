@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/vault.h"
+#include "store/company.h"
 #include "store/lease.h"
 #include "store/store.h"
 
@@ -175,15 +176,19 @@ static const char *context_of(struct berth_arena *arena, const char *company_id,
 static int current_key(struct berth *b, struct berth_db *db, struct berth_arena *arena,
                        const char **out, struct berth_error *err)
 {
-    int rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
+    struct berth_key_row row;
+    int rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, &row, err);
+    *out = row.key_id;
     if (rc < 0 || *out)
         return rc;
     char id[BERTH_KEY_ID_SIZE];
-    rc = berth_vault_first_key(b->vault, id, err);
+    struct berth_id store = berth_id_new();
+    rc = berth_vault_first_key(b->vault, store.text, id, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_key_insert(db, id, berth_time_wall_ms(), err);
-    if (rc == BERTH_OK)
-        rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
+        rc = berth_secret_key_insert(db, id, store.text, berth_time_wall_ms(), err);
+    if (rc == BERTH_OK) /* perhaps somebody else's, who was faster */
+        rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, &row, err);
+    *out = row.key_id;
     if (rc == BERTH_OK && !*out)
         rc = berth_fail(err, BERTH_E_INTERNAL, "The store has no key for its secrets.");
     return rc;
@@ -307,7 +312,12 @@ static int refuse_taken(struct berth_db *db, const struct change *c, struct bert
 static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct change *c = ctx;
-    int rc = refuse_taken(db, c, err);
+    struct berth_company *company;
+    int rc = berth_company_by_id(db, c->arena, c->secret->company_id, &company, err);
+    if (rc == BERTH_OK && !company)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (rc == BERTH_OK)
+        rc = refuse_taken(db, c, err);
     if (rc == BERTH_OK)
         rc = berth_secret_add(c->b, db, c->arena, c->secret, c->value, c->len, err);
     return rc < 0 ? rc : write_activity(db, c, "secret.created", err);
@@ -606,7 +616,8 @@ static int tx_look_up(struct berth_db *db, void *ctx, struct berth_error *err)
         return rc;
     if (!r->version)
         return berth_fail(err, BERTH_E_NOT_FOUND, "Secret version not found");
-    if (r->version->status != BERTH_VERSION_CURRENT && r->version->status != BERTH_VERSION_PREVIOUS)
+    bool current = r->version->status == BERTH_VERSION_CURRENT;
+    if (!current && (!q->version || r->version->status != BERTH_VERSION_PREVIOUS))
         return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret version is not active");
     return BERTH_OK;
 }
@@ -680,7 +691,7 @@ struct key_change {
     struct berth *b;
     struct berth_arena *arena;
     const struct berth_actor *actor;
-    const char *from, *to;
+    const char *from, *to, *store;
     struct berth_secret_version after; /* the last one of the batch before */
     struct berth_secret_version last;  /* of this batch */
     int64_t count, skipped, total;     /* of this batch; over all */
@@ -689,15 +700,19 @@ struct key_change {
 static int tx_key(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct key_change *c = ctx;
-    return berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &c->from, err);
+    struct berth_key_row row;
+    int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &row, err);
+    c->from = row.key_id;
+    c->store = row.store_id;
+    return rc;
 }
 
 static int tx_switch(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     const struct key_change *c = ctx;
-    const char *now;
+    struct berth_key_row now;
     int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_UPDATE, &now, err);
-    if (rc == BERTH_OK && (!now || strcmp(now, c->from) != 0))
+    if (rc == BERTH_OK && (!now.key_id || strcmp(now.key_id, c->from) != 0))
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Another node has just changed the key: copy its key file here.");
     return rc < 0 ? rc : berth_secret_key_save(db, c->to, berth_time_wall_ms(), err);
@@ -718,9 +733,14 @@ static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_sec
     const char *context = context_of(c->arena, secret->company_id, v);
     if (!context)
         return berth_arena_check(c->arena, err);
-    if (berth_vault_unseal(c->b->vault, v->key_id, context, v->sealed, &value, &trouble) < 0) {
+    rc = berth_vault_unseal(c->b->vault, v->key_id, context, v->sealed, &value, &trouble);
+    if (rc == BERTH_E_INVALID || rc == BERTH_E_UNPROCESSABLE) {
         c->skipped++; /* it stays as it is, and so does its key */
         return BERTH_OK;
+    }
+    if (rc < 0) {
+        *err = trouble;
+        return rc;
     }
     v->key_id = c->to;
     context = context_of(c->arena, secret->company_id, v);
@@ -777,14 +797,14 @@ int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
     auto_close int lock = -1;
     char next[BERTH_KEY_ID_SIZE];
     struct key_change c = {.b = b, .arena = &arena, .actor = actor, .to = next};
-    int rc = berth_keyfile_lock(berth_vault_path(b->vault), &lock, err);
+    int rc = berth_keyfile_lock(berth_vault_path(b->vault), false, &lock, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_key, &c, err);
     if (rc == BERTH_OK && !c.from)
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
                         "There is no key to change: this store holds no secrets yet.");
     if (rc == BERTH_OK)
-        rc = berth_vault_next_key(b->vault, c.from, next, err);
+        rc = berth_vault_next_key(b->vault, c.store, c.from, next, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(key_after_file);
@@ -804,7 +824,7 @@ int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_done, &c, err);
     if (rc == BERTH_OK)
-        rc = berth_vault_keep_only(b->vault, next, err);
+        rc = berth_vault_keep_only(b->vault, c.store, next, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(key_after_drop);

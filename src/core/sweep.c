@@ -262,6 +262,7 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
 
 struct found {
     const char *lease_id, *place_id;
+    bool secret; /* the id repeats one */
 };
 
 struct audit {
@@ -362,10 +363,16 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_driver_find(route, &call, &use.who, on_found, audit, err);
     if (rc < 0)
-        berth_use_mask(&use, err->message);
+        berth_use_mask_error(&use, err);
+    for (int i = 0; i < audit->list.count; i++) {
+        struct found *f = audit->list.items[i];
+        f->secret = berth_use_shows(&use, f->place_id);
+    }
     berth_use_close(&use);
     for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
         audit->at = audit->list.items[i];
+        if (audit->at->secret)
+            continue; /* an id that repeats a secret is not kept */
         rc = berth_store_tx(b->store, tx_audit, audit, err);
         if (rc == BERTH_OK && audit->counter)
             count(audit->pass, audit->counter);

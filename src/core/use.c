@@ -2,13 +2,15 @@
  * src/core/use.c - see use.h. */
 #include "core/use.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "core/secret.h"
 
 #define REDACTED "***REDACTED***"
-#define SHORT 4 /* a value shorter than this is not looked for inside of others */
+#define SHORT 4    /* a value shorter than this is not looked for inside of others */
+#define PART_MIN 8 /* nor a part of one that is shorter than this */
 
 static int resolve_all(struct berth *b, struct berth_use *use, struct berth_error *err)
 {
@@ -33,6 +35,117 @@ static int resolve_all(struct berth *b, struct berth_use *use, struct berth_erro
     return rc;
 }
 
+/* --- what is looked for --- */
+
+struct pattern {
+    const char *bytes; /* in the locked memory of a value */
+    size_t len;
+    bool whole; /* only where nothing stands beside it */
+};
+
+static void add_pattern(struct berth_arena *arena, struct berth_use *use, const char *bytes,
+                        size_t len)
+{
+    struct pattern *p = berth_arena_alloc(arena, sizeof *p);
+    if (!p)
+        return; /* the arena remembers */
+    *p = (struct pattern){bytes, len, len < SHORT};
+    (void)berth_list_add(&use->patterns, arena, p);
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const struct pattern *x = *(const struct pattern *const *)a;
+    const struct pattern *y = *(const struct pattern *const *)b;
+    return x->len < y->len ? 1 : x->len > y->len ? -1 : 0;
+}
+
+static bool stays_in_quotes(char c)
+{
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+/* Each value, and the parts of it that look the same when somebody has quoted it. */
+static int set_patterns(struct berth_arena *arena, struct berth_use *use, struct berth_error *err)
+{
+    for (int i = 0; i < use->references.count; i++) {
+        const struct berth_locked *v = &use->values[i];
+        if (v->len)
+            add_pattern(arena, use, v->bytes, v->len);
+        for (size_t from = 0, to; from < v->len; from = to + 1) {
+            to = from;
+            while (to < v->len && stays_in_quotes(v->bytes[to]))
+                to++;
+            if (to - from >= PART_MIN && to - from < v->len)
+                add_pattern(arena, use, v->bytes + from, to - from);
+        }
+    }
+    int rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && use->patterns.count)
+        qsort(use->patterns.items, (size_t)use->patterns.count, sizeof *use->patterns.items,
+              longest_first);
+    return rc;
+}
+
+/* The first place in the text where the pattern is, or NULL. */
+static const char *find(const struct pattern *p, const char *text, size_t len)
+{
+    if (p->whole)
+        return p->len == len && memcmp(text, p->bytes, len) == 0 ? text : NULL;
+    return memmem(text, len, p->bytes, p->len);
+}
+
+static bool shows(const struct berth_use *use, const char *text, size_t len)
+{
+    for (int i = 0; i < use->patterns.count; i++)
+        if (find(use->patterns.items[i], text, len))
+            return true;
+    return false;
+}
+
+bool berth_use_shows(const struct berth_use *use, const char *text)
+{
+    return text && shows(use, text, strlen(text));
+}
+
+static void blot(char *at, size_t len)
+{
+    memset(at, '*', len);
+    memcpy(at, REDACTED, len < strlen(REDACTED) ? len : strlen(REDACTED));
+}
+
+/* A text that was cut may end in the beginning of a value. */
+static void mask_end(const struct pattern *p, char *text)
+{
+    size_t have = strlen(text);
+    for (size_t len = p->len - 1; len >= SHORT; len--)
+        if (have >= len && memcmp(text + have - len, p->bytes, len) == 0) {
+            blot(text + have - len, len);
+            return;
+        }
+}
+
+void berth_use_mask(const struct berth_use *use, char *text)
+{
+    for (int i = 0; i < use->patterns.count; i++) {
+        const struct pattern *p = use->patterns.items[i];
+        const char *found;
+        for (char *at = text; (found = find(p, at, strlen(at))); at += p->len) {
+            at += found - at;
+            blot(at, p->len);
+        }
+        mask_end(p, text);
+    }
+}
+
+void berth_use_mask_error(const struct berth_use *use, struct berth_error *err)
+{
+    berth_use_mask(use, err->message);
+    berth_use_mask(use, err->where);
+}
+
+/* --- open and closed --- */
+
 int berth_use_open(struct berth *b, struct berth_arena *arena, const char *driver,
                    struct berth_use *use, struct berth_error *err)
 {
@@ -48,6 +161,8 @@ int berth_use_open(struct berth *b, struct berth_arena *arena, const char *drive
         return berth_arena_check(arena, err);
     rc = resolve_all(b, use, err);
     if (rc == BERTH_OK)
+        rc = set_patterns(arena, use, err);
+    if (rc == BERTH_OK)
         rc = berth_references_fill(config, &use->references, use->values, &use->config, err);
     if (rc == BERTH_OK)
         use->who.config_json = use->config.bytes;
@@ -58,56 +173,20 @@ void berth_use_close(struct berth_use *use)
 {
     for (int i = 0; use->values && i < use->references.count; i++)
         berth_locked_clear(&use->values[i]);
+    use->patterns = (struct berth_list){0};
     berth_locked_clear(&use->config);
     use->who.config_json = NULL;
 }
 
-/* The first place in `text` where the value is, or NULL. */
-static char *find(const struct berth_locked *value, char *text, size_t len)
-{
-    if (value->len < SHORT)
-        return value->len == len && memcmp(text, value->bytes, len) == 0 ? text : NULL;
-    return memmem(text, len, value->bytes, value->len);
-}
+/* --- answers --- */
 
-bool berth_use_shows(const struct berth_use *use, const char *text)
-{
-    size_t len = text ? strlen(text) : 0;
-    for (int i = 0; use->values && i < use->references.count && len; i++)
-        if (use->values[i].len && find(&use->values[i], (char *)(uintptr_t)text, len))
-            return true;
-    return false;
-}
-
-void berth_use_mask(const struct berth_use *use, char *text)
-{
-    for (int i = 0; use->values && i < use->references.count; i++) {
-        const struct berth_locked *value = &use->values[i];
-        char *at = text;
-        while (value->len && (at = find(value, at, strlen(at)))) {
-            size_t said = value->len < strlen(REDACTED) ? value->len : strlen(REDACTED);
-            memset(at, '*', value->len);
-            memcpy(at, REDACTED, said);
-            at += value->len;
-        }
-    }
-}
-
-static bool shows(const struct berth_use *use, const struct berth_json *value)
-{
-    char *text = (char *)(uintptr_t)berth_json_str(value);
-    size_t len = berth_json_str_len(value);
-    for (int i = 0; text && i < use->references.count; i++)
-        if (use->values[i].len && find(&use->values[i], text, len))
-            return true;
-    return false;
-}
-
-/* The same value without the secrets in it; the caller's. Keys can hold one, too. */
+/* The same value without the secrets in it; the caller's. Keys can hold one, and so can numbers. */
 static struct berth_json *without(const struct berth_use *use, const struct berth_json *value)
 {
     if (berth_json_is(value, BERTH_JSON_STRING))
-        return shows(use, value) ? berth_json_new_str(REDACTED) : berth_json_copy(value);
+        return shows(use, berth_json_str(value), berth_json_str_len(value))
+                   ? berth_json_new_str(REDACTED)
+                   : berth_json_copy(value);
     if (berth_json_is(value, BERTH_JSON_ARRAY)) {
         struct berth_json *out = berth_json_new_array();
         for (size_t i = 0; out && i < berth_json_count(value); i++)
@@ -117,8 +196,11 @@ static struct berth_json *without(const struct berth_use *use, const struct bert
             }
         return out;
     }
-    if (!berth_json_is(value, BERTH_JSON_OBJECT))
-        return berth_json_copy(value);
+    if (!berth_json_is(value, BERTH_JSON_OBJECT)) {
+        auto_free char *text = berth_json_canonical(value);
+        return !text || berth_use_shows(use, text) ? berth_json_new_str(REDACTED)
+                                                   : berth_json_copy(value);
+    }
     struct berth_json *out = berth_json_new_object();
     berth_json_each (value, iter) {
         const char *key = berth_json_iter_key(iter);
@@ -134,7 +216,7 @@ static struct berth_json *without(const struct berth_use *use, const struct bert
 int berth_use_clean(const struct berth_use *use, struct berth_arena *arena, const char **json,
                     struct berth_error *err)
 {
-    if (!use->values || !*json)
+    if (!use->patterns.count || !*json)
         return BERTH_OK;
     auto_json *parsed = NULL;
     struct berth_error ignored; /* what cannot be read is refused by whoever wants to keep it */

@@ -12,6 +12,7 @@ struct berth_use {
     struct berth_place_request who; /* config_json is the resolved one */
     struct berth_list references;
     struct berth_locked *values; /* one for each reference */
+    struct berth_list patterns;  /* what is looked for in answers, the longest first */
     struct berth_locked config;
 };
 
@@ -24,6 +25,7 @@ void berth_use_close(struct berth_use *use);
 
 bool berth_use_shows(const struct berth_use *use, const char *text); /* a value is in it */
 void berth_use_mask(const struct berth_use *use, char *text);        /* in place */
+void berth_use_mask_error(const struct berth_use *use, struct berth_error *err);
 /* An object as JSON text, or NULL; the clean one is in the arena. */
 int berth_use_clean(const struct berth_use *use, struct berth_arena *arena, const char **json,
                     struct berth_error *err);

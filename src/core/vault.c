@@ -79,28 +79,31 @@ static int find(struct berth_vault *vault, const char *id, const struct berth_ke
                       id, vault->path);
 }
 
-/* Makes the file with one key; one that somebody made meanwhile is as good. Lock held. */
-static int make_file(struct berth_vault *vault, struct berth_error *err)
+/* Adds a key to the file, or makes it with one; lock and the file's lock held. */
+static int add_key(struct berth_vault *vault, const char *store, struct berth_error *err)
 {
-    auto_locked memory = BERTH_LOCKED_INIT;
-    struct berth_keyring *ring;
-    int rc = berth_keyring_new(&memory, &ring, err);
-    if (rc == BERTH_OK)
-        rc = berth_keyring_add(ring, err);
-    if (rc == BERTH_OK)
-        rc = berth_keyfile_create(vault->path, ring, err);
-    return rc < 0 && rc != BERTH_E_CONFLICT ? rc : reload(vault, err);
+    int rc = reload(vault, err);
+    bool fresh = rc == BERTH_E_NOT_FOUND;
+    if (fresh)
+        vault->ring->count = 0;
+    if (rc == BERTH_OK || fresh)
+        rc = berth_keyring_add(vault->ring, store, err);
+    if (rc < 0)
+        return rc;
+    return fresh ? berth_keyfile_create(vault->path, vault->ring, err)
+                 : berth_keyfile_replace(vault->path, vault->ring, err);
 }
 
-int berth_vault_first_key(struct berth_vault *vault, char id[BERTH_KEY_ID_SIZE],
+int berth_vault_first_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
                           struct berth_error *err)
 {
+    auto_close int file_lock = -1;
     pthread_mutex_lock(&vault->lock);
-    int rc = reload(vault, err);
-    if (rc == BERTH_E_NOT_FOUND)
-        rc = make_file(vault, err);
+    int rc = berth_keyfile_lock(vault->path, true, &file_lock, err);
     if (rc == BERTH_OK)
-        memcpy(id, vault->ring->keys[0].id, BERTH_KEY_ID_SIZE);
+        rc = add_key(vault, store, err);
+    if (rc == BERTH_OK)
+        memcpy(id, vault->ring->keys[vault->ring->count - 1].id, BERTH_KEY_ID_SIZE);
     pthread_mutex_unlock(&vault->lock);
     return rc;
 }
@@ -138,35 +141,54 @@ int berth_vault_unseal(struct berth_vault *vault, const char *key_id, const char
     return rc;
 }
 
-int berth_vault_next_key(struct berth_vault *vault, const char *key_id,
-                         char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
+/* The store's newest key but `but`, or NULL. */
+static const struct berth_key *newest_of(const struct berth_vault *vault, const char *store,
+                                         const char *but)
+{
+    for (int i = vault->ring->count - 1; i >= 0; i--) {
+        const struct berth_key *key = &vault->ring->keys[i];
+        if (strcmp(key->store, store) == 0 && (!but || strcmp(key->id, but) != 0))
+            return key;
+    }
+    return NULL;
+}
+
+/* As the file is now, and with that key in it. Lock held. */
+static int reload_with(struct berth_vault *vault, const char *key_id, struct berth_error *err)
 {
     const struct berth_key *key;
-    pthread_mutex_lock(&vault->lock);
     int rc = reload(vault, err);
-    if (rc == BERTH_OK)
-        rc = find(vault, key_id, &key, err);
-    if (rc == BERTH_OK && vault->ring->count == 1) {
-        rc = berth_keyring_add(vault->ring, err);
+    if (rc == BERTH_E_NOT_FOUND)
+        vault->ring->count = 0;
+    return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : find(vault, key_id, &key, err);
+}
+
+int berth_vault_next_key(struct berth_vault *vault, const char *store, const char *key_id,
+                         char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
+{
+    pthread_mutex_lock(&vault->lock);
+    int rc = reload_with(vault, key_id, err);
+    if (rc == BERTH_OK && !newest_of(vault, store, key_id)) {
+        rc = berth_keyring_add(vault->ring, store, err);
         if (rc == BERTH_OK)
             rc = berth_keyfile_replace(vault->path, vault->ring, err);
     }
     if (rc == BERTH_OK)
-        memcpy(next, vault->ring->keys[vault->ring->count - 1].id, BERTH_KEY_ID_SIZE);
+        memcpy(next, newest_of(vault, store, NULL)->id, BERTH_KEY_ID_SIZE);
     pthread_mutex_unlock(&vault->lock);
     return rc;
 }
 
-int berth_vault_keep_only(struct berth_vault *vault, const char *key_id, struct berth_error *err)
+int berth_vault_keep_only(struct berth_vault *vault, const char *store, const char *key_id,
+                          struct berth_error *err)
 {
     pthread_mutex_lock(&vault->lock);
-    int rc = reload(vault, err);
-    for (int i = vault->ring->count - 1; rc == BERTH_OK && i >= 0; i--)
-        if (strcmp(vault->ring->keys[i].id, key_id) != 0) {
-            char id[BERTH_KEY_ID_SIZE];
-            memcpy(id, vault->ring->keys[i].id, sizeof id);
-            berth_keyring_drop(vault->ring, id);
-        }
+    int rc = reload_with(vault, key_id, err);
+    for (const struct berth_key *old; rc == BERTH_OK && (old = newest_of(vault, store, key_id));) {
+        char id[BERTH_KEY_ID_SIZE];
+        memcpy(id, old->id, sizeof id);
+        berth_keyring_drop(vault->ring, id);
+    }
     if (rc == BERTH_OK)
         rc = berth_keyfile_replace(vault->path, vault->ring, err);
     pthread_mutex_unlock(&vault->lock);

@@ -14,9 +14,8 @@ int berth_vault_new(const char *key_file, struct berth_vault **out, struct berth
 void berth_vault_free(struct berth_vault *vault); /* NULL is fine */
 const char *berth_vault_path(const struct berth_vault *vault);
 
-/* The key for a store that has none yet: the first of the file, which is made when there is none.
- */
-int berth_vault_first_key(struct berth_vault *vault, char id[BERTH_KEY_ID_SIZE],
+/* A key for a store that has none yet; the file is made when there is none. */
+int berth_vault_first_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
                           struct berth_error *err);
 /* Is the key at hand? UNPROCESSABLE when it is not, with the cure. */
 int berth_vault_has(struct berth_vault *vault, const char *key_id, struct berth_error *err);
@@ -27,10 +26,11 @@ int berth_vault_unseal(struct berth_vault *vault, const char *key_id, const char
 
 /* --- for changing the key; the caller holds berth_keyfile_lock --- */
 
-/* The newest key of the file, which holds them by age; one is added when `key_id` is alone. It is
- * `key_id` itself when a change was interrupted after the store had switched. */
-int berth_vault_next_key(struct berth_vault *vault, const char *key_id,
+/* The store's newest key in the file, which holds them by age; one is added when `key_id` is its
+ * only one. It is `key_id` itself when a change was interrupted after the store had switched. */
+int berth_vault_next_key(struct berth_vault *vault, const char *store, const char *key_id,
                          char next[BERTH_KEY_ID_SIZE], struct berth_error *err);
-/* Nothing is sealed with any other key any more. */
-int berth_vault_keep_only(struct berth_vault *vault, const char *key_id, struct berth_error *err);
+/* Nothing of the store is sealed with any other key any more. */
+int berth_vault_keep_only(struct berth_vault *vault, const char *store, const char *key_id,
+                          struct berth_error *err);
 #endif

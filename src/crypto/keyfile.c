@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/crypto/keyfile.c - see keyfile.h. The file is text: a line per key, "berth-key ID BASE64". */
+ * src/crypto/keyfile.c - see keyfile.h. The file is text: a line per key,
+ * "berth-key ID STORE BASE64". */
 #include "crypto/keyfile.h"
 
 #include <errno.h>
@@ -18,9 +19,10 @@
 
 #include "base/auto.h"
 #include "base/base64.h"
+#include "base/id.h"
 #include "os/fs.h"
 
-#define FILE_BYTES_MAX 4096
+#define FILE_BYTES_MAX (16 * 1024)
 #define WORD "berth-key"
 #define HEAD                                                                                       \
     "# The key of berth's secrets. Without it they cannot be read: keep a copy, apart from the "   \
@@ -46,24 +48,26 @@ const struct berth_key *berth_keyring_find(const struct berth_keyring *ring, con
 /* The id tells keys apart and says nothing about them. */
 static int name_key(struct berth_key *key, struct berth_error *err)
 {
-    static const char label[] = "berth key id";
+    char label[64];
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned len = 0;
+    int label_len = snprintf(label, sizeof label, "berth key of %s", key->store);
     if (!HMAC(EVP_sha256(), key->bytes, sizeof key->bytes, (const unsigned char *)label,
-              sizeof label - 1, digest, &len))
+              (size_t)label_len, digest, &len))
         return berth_fail(err, BERTH_E_INTERNAL, "HMAC-SHA-256 failed in this OpenSSL.");
     for (int i = 0; i < (BERTH_KEY_ID_SIZE - 1) / 2; i++)
         (void)snprintf(key->id + (size_t)i * 2, 3, "%02x", digest[i]);
     return BERTH_OK;
 }
 
-int berth_keyring_add(struct berth_keyring *ring, struct berth_error *err)
+int berth_keyring_add(struct berth_keyring *ring, const char *store, struct berth_error *err)
 {
     if (ring->count == BERTH_KEYS_MAX)
         return berth_fail(err, BERTH_E_CONFLICT, "The key file holds too many keys.");
     struct berth_key *key = &ring->keys[ring->count];
     if (RAND_priv_bytes(key->bytes, sizeof key->bytes) != 1)
         return berth_fail(err, BERTH_E_INTERNAL, "No random bytes from this OpenSSL.");
+    (void)snprintf(key->store, sizeof key->store, "%s", store);
     int rc = name_key(key, err);
     if (rc == BERTH_OK)
         ring->count++;
@@ -110,12 +114,15 @@ static bool read_key(char *line, struct berth_key *key)
 {
     char *rest = NULL;
     const char *word = strtok_r(line, " ", &rest), *id = strtok_r(NULL, " ", &rest),
-               *text = strtok_r(NULL, " ", &rest);
+               *store = strtok_r(NULL, " ", &rest), *text = strtok_r(NULL, " ", &rest);
     size_t len;
     struct berth_error ignored;
-    if (!word || strcmp(word, WORD) != 0 || !id || !text || strtok_r(NULL, " ", &rest) ||
-        !berth_base64_length(text, strlen(text), &len) || len != sizeof key->bytes ||
-        !berth_base64_decode(text, strlen(text), key->bytes) || name_key(key, &ignored) < 0)
+    if (!word || strcmp(word, WORD) != 0 || !id || !store || !berth_id_valid(store) || !text ||
+        strtok_r(NULL, " ", &rest) || !berth_base64_length(text, strlen(text), &len) ||
+        len != sizeof key->bytes || !berth_base64_decode(text, strlen(text), key->bytes))
+        return false;
+    (void)snprintf(key->store, sizeof key->store, "%s", store);
+    if (name_key(key, &ignored) < 0)
         return false;
     return strcmp(key->id, id) == 0;
 }
@@ -167,7 +174,7 @@ static int fill_file(int fd, const char *path, const struct berth_keyring *ring,
     for (int i = 0; i < ring->count; i++) {
         const struct berth_key *key = &ring->keys[i];
         char *line = text.bytes + text.len;
-        int len = snprintf(line, text.cap - text.len, WORD " %s ", key->id);
+        int len = snprintf(line, text.cap - text.len, WORD " %s %s ", key->id, key->store);
         berth_base64_encode(key->bytes, sizeof key->bytes, line + len);
         text.len += strlen(line);
         berth_locked_append(&text, "\n", 1);
@@ -257,12 +264,15 @@ int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
     return sync_name(path, err);
 }
 
-int berth_keyfile_lock(const char *path, int *fd, struct berth_error *err)
+int berth_keyfile_lock(const char *path, bool wait, int *fd, struct berth_error *err)
 {
     int rc = open_directory(path, fd, err);
     if (rc < 0)
         return rc;
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
+    int locked;
+    while ((locked = flock(*fd, LOCK_EX | (wait ? 0 : LOCK_NB))) < 0 && errno == EINTR)
+        ;
+    if (locked == 0)
         return BERTH_OK;
     rc = errno == EWOULDBLOCK
              ? berth_fail(err, BERTH_E_CONFLICT,

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/crypto/keyfile.h - the keys that secrets are sealed with, in a file only its owner may read.
- * Usually one key; two while they are being changed. */
+ * A store has one key in it; two while it is being changed. */
 #ifndef BERTH_CRYPTO_KEYFILE_H
 #define BERTH_CRYPTO_KEYFILE_H
 
 #include "crypto/seal.h"
 
-#define BERTH_KEYS_MAX 8
-#define BERTH_KEY_ID_SIZE 17 /* 16 hex digits, derived from the key, and the NUL */
+#define BERTH_KEYS_MAX 32
+#define BERTH_KEY_ID_SIZE 17    /* 16 hex digits, derived from key and store, and the NUL */
+#define BERTH_KEY_STORE_SIZE 37 /* a UUID and the NUL */
 
 struct berth_key {
     char id[BERTH_KEY_ID_SIZE];
+    char store[BERTH_KEY_STORE_SIZE]; /* whose secrets it seals; several may share a file */
     unsigned char bytes[BERTH_KEY_BYTES];
 };
 
@@ -22,8 +24,8 @@ struct berth_keyring {
 int berth_keyring_new(struct berth_locked *memory, struct berth_keyring **out,
                       struct berth_error *err);
 const struct berth_key *berth_keyring_find(const struct berth_keyring *ring, const char *id);
-/* A fresh key, added as the last. */
-int berth_keyring_add(struct berth_keyring *ring, struct berth_error *err);
+/* A fresh key for the store, added as the last. */
+int berth_keyring_add(struct berth_keyring *ring, const char *store, struct berth_error *err);
 void berth_keyring_drop(struct berth_keyring *ring, const char *id);
 
 /* NOT_FOUND: there is no file. DENIED: its owner or mode is wrong; the text has the cure. INVALID:
@@ -35,7 +37,7 @@ int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
 /* Puts another in its place: whoever reads finds the old or the new. */
 int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
                           struct berth_error *err);
-/* The lock that changing keys takes, by file and not by store; *fd is the caller's. CONFLICT: held
- * by somebody else. */
-int berth_keyfile_lock(const char *path, int *fd, struct berth_error *err);
+/* The lock that changing the file takes; *fd is the caller's. CONFLICT: held by somebody else,
+ * unless we `wait` for it. */
+int berth_keyfile_lock(const char *path, bool wait, int *fd, struct berth_error *err);
 #endif

@@ -248,37 +248,40 @@ int berth_version_reseal(struct berth_db *db, const struct berth_secret_version 
 
 struct key_reader {
     struct berth_arena *arena;
-    const char *id;
+    struct berth_key_row *out;
 };
 
 static int on_key(void *ctx, const struct berth_value *row, struct berth_error *err)
 {
     struct key_reader *reader = ctx;
-    reader->id = berth_row_text(reader->arena, &row[0]);
+    reader->out->key_id = berth_row_text(reader->arena, &row[0]);
+    reader->out->store_id = berth_row_text(reader->arena, &row[1]);
     return berth_arena_check(reader->arena, err);
 }
 
 int berth_secret_key_load(struct berth_db *db, struct berth_arena *arena, enum berth_row_lock lock,
-                          const char **out, struct berth_error *err)
+                          struct berth_key_row *out, struct berth_error *err)
 {
+#define SELECT_KEY "SELECT key_id, store_id FROM secret_key WHERE one = 1"
     static const char *const sql[] = {
-        [BERTH_LOCK_NONE] = "SELECT key_id FROM secret_key WHERE one = 1",
-        [BERTH_LOCK_SHARE] = "SELECT key_id FROM secret_key WHERE one = 1 {for_share}",
-        [BERTH_LOCK_UPDATE] = "SELECT key_id FROM secret_key WHERE one = 1 {for_update}",
+        [BERTH_LOCK_NONE] = SELECT_KEY,
+        [BERTH_LOCK_SHARE] = SELECT_KEY " {for_share}",
+        [BERTH_LOCK_UPDATE] = SELECT_KEY " {for_update}",
     };
-    struct key_reader reader = {.arena = arena};
-    int rc = berth_db_run(db, sql[lock], NULL, 0, on_key, &reader, err);
-    *out = reader.id;
-    return rc;
+#undef SELECT_KEY
+    *out = (struct berth_key_row){0};
+    struct key_reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db, sql[lock], NULL, 0, on_key, &reader, err);
 }
 
-int berth_secret_key_insert(struct berth_db *db, const char *key_id, int64_t now_ms,
-                            struct berth_error *err)
+int berth_secret_key_insert(struct berth_db *db, const char *key_id, const char *store_id,
+                            int64_t now_ms, struct berth_error *err)
 {
     return berth_db_exec(db,
-                         "INSERT INTO secret_key (one, key_id, updated_at) VALUES (1, $1, $2)"
-                         " ON CONFLICT (one) DO NOTHING",
-                         NULL, NULL, err, berth_text(key_id), berth_int(now_ms));
+                         "INSERT INTO secret_key (one, key_id, store_id, updated_at)"
+                         " VALUES (1, $1, $2, $3) ON CONFLICT (one) DO NOTHING",
+                         NULL, NULL, err, berth_text(key_id), berth_text(store_id),
+                         berth_int(now_ms));
 }
 
 int berth_secret_key_save(struct berth_db *db, const char *key_id, int64_t now_ms,

@@ -96,12 +96,16 @@ int berth_version_select_other_key(struct berth_db *db, struct berth_arena *aren
 int berth_version_reseal(struct berth_db *db, const struct berth_secret_version *version,
                          struct berth_error *err);
 
-/* The id of the key that new versions are sealed with; NULL: none yet. */
+/* The key that new versions are sealed with, and the name that the store goes by in the key file,
+ * which other stores may use as well. */
+struct berth_key_row {
+    const char *key_id, *store_id; /* NULL: none yet */
+};
 int berth_secret_key_load(struct berth_db *db, struct berth_arena *arena, enum berth_row_lock lock,
-                          const char **out, struct berth_error *err);
+                          struct berth_key_row *out, struct berth_error *err);
 /* The first one ever; one that is there already stays. */
-int berth_secret_key_insert(struct berth_db *db, const char *key_id, int64_t now_ms,
-                            struct berth_error *err);
+int berth_secret_key_insert(struct berth_db *db, const char *key_id, const char *store_id,
+                            int64_t now_ms, struct berth_error *err);
 int berth_secret_key_save(struct berth_db *db, const char *key_id, int64_t now_ms,
                           struct berth_error *err);
 

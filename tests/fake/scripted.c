@@ -32,7 +32,8 @@ struct scripted {
     pthread_cond_t changed;
     struct scripted_act acts[SCRIPTED_OPS]; /* their texts are ours */
     int calls[SCRIPTED_OPS], hanging[SCRIPTED_OPS];
-    int went_on; /* how often scripted_go_on was called */
+    char *configs[SCRIPTED_OPS]; /* of the newest call */
+    int went_on;                 /* how often scripted_go_on was called */
     struct place *places;
 };
 
@@ -46,8 +47,11 @@ struct scripted_driver {
 static void clear_act(struct scripted_act *act)
 {
     free((char *)(uintptr_t)act->text);
+    free((char *)(uintptr_t)act->where);
     free((char *)(uintptr_t)act->id);
     free((char *)(uintptr_t)act->metadata);
+    free((char *)(uintptr_t)act->summary);
+    free((char *)(uintptr_t)act->details);
     free((char *)(uintptr_t)act->environment);
     *act = (struct scripted_act){0};
 }
@@ -75,8 +79,10 @@ void scripted_free(struct scripted *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < SCRIPTED_OPS; i++)
+    for (int i = 0; i < SCRIPTED_OPS; i++) {
         clear_act(&s->acts[i]);
+        free(s->configs[i]);
+    }
     for (struct place *p = s->places, *next; p; p = next) {
         next = p->next;
         free(p);
@@ -89,8 +95,11 @@ void scripted_free(struct scripted *s)
 void scripted_set(struct scripted *s, enum scripted_op op, struct scripted_act act)
 {
     act.text = copy(act.text);
+    act.where = copy(act.where);
     act.id = copy(act.id);
     act.metadata = copy(act.metadata);
+    act.summary = copy(act.summary);
+    act.details = copy(act.details);
     act.environment = copy(act.environment);
     pthread_mutex_lock(&s->lock);
     clear_act(&s->acts[op]);
@@ -130,6 +139,14 @@ int scripted_calls(struct scripted *s, enum scripted_op op)
     return calls;
 }
 
+char *scripted_config(struct scripted *s, enum scripted_op op)
+{
+    pthread_mutex_lock(&s->lock);
+    char *config = s->configs[op] ? strdup(s->configs[op]) : NULL;
+    pthread_mutex_unlock(&s->lock);
+    return config;
+}
+
 int scripted_count(struct scripted *s)
 {
     int count = 0;
@@ -167,16 +184,22 @@ bool scripted_has(struct scripted *s, const char *place_id)
 
 /* The act of this call, with texts in its arena; counted. */
 static struct scripted_act begin(struct scripted *s, enum scripted_op op,
-                                 const struct berth_call *call, const char *environment)
+                                 const struct berth_call *call, const char *environment,
+                                 const char *config)
 {
     pthread_mutex_lock(&s->lock);
     s->calls[op]++;
+    free(s->configs[op]);
+    s->configs[op] = strdup(config);
     struct scripted_act act = s->acts[op];
     if (act.environment && (!environment || strcmp(act.environment, environment) != 0))
         act = (struct scripted_act){0};
     act.text = berth_arena_strdup(call->arena, act.text);
+    act.where = berth_arena_strdup(call->arena, act.where);
     act.id = berth_arena_strdup(call->arena, act.id);
     act.metadata = berth_arena_strdup(call->arena, act.metadata);
+    act.summary = berth_arena_strdup(call->arena, act.summary);
+    act.details = berth_arena_strdup(call->arena, act.details);
     pthread_mutex_unlock(&s->lock);
     return act;
 }
@@ -221,7 +244,8 @@ static int misbehave(struct scripted *s, enum scripted_op op, const struct scrip
 {
     switch (act->mode) {
     case SCRIPTED_FAIL:
-        return berth_fail(err, act->code, "%s", act->text ? act->text : "scripted: told to fail");
+        (void)berth_fail(err, act->code, "%s", act->text ? act->text : "scripted: told to fail");
+        return act->where ? berth_wrap(err, "%s", act->where) : err->code;
     case SCRIPTED_HANG:
         return hang(s, op, call, err);
     case SCRIPTED_STALL:
@@ -304,13 +328,19 @@ static int answer(const struct scripted_act *act, struct berth_call *call, const
     return berth_arena_check(call->arena, err);
 }
 
+static const char *scripted_schema(const struct berth_driver *d)
+{
+    (void)d;
+    return SCRIPTED_SCHEMA;
+}
+
 static int scripted_validate(struct berth_driver *d, struct berth_call *call,
                              const char *config_json, struct berth_issues *issues,
                              const char **normalised, struct berth_error *err)
 {
     (void)issues;
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_VALIDATE, call, NULL);
+    struct scripted_act act = begin(s, SCRIPTED_VALIDATE, call, NULL, config_json);
     *normalised = config_json;
     int rc = before(s, SCRIPTED_VALIDATE, &act, call, err);
     return rc < 0 ? rc : after(s, SCRIPTED_VALIDATE, &act, call, err);
@@ -321,13 +351,16 @@ static int scripted_probe(struct berth_driver *d, struct berth_call *call,
                           struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_PROBE, call, who->environment_id);
+    struct scripted_act act = begin(s, SCRIPTED_PROBE, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_PROBE, &act, call, err);
     if (rc < 0)
         return rc;
     make_place(s, who);
     end_place(s, who->lease_id);
-    *out = (struct berth_probe){.ok = true, .summary = "The script can be followed."};
+    *out =
+        (struct berth_probe){.ok = true,
+                             .summary = act.summary ? act.summary : "The script can be followed.",
+                             .details_json = act.details};
     return after(s, SCRIPTED_PROBE, &act, call, err);
 }
 
@@ -336,7 +369,8 @@ static int scripted_acquire(struct berth_driver *d, struct berth_call *call,
                             struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_ACQUIRE, call, who->environment_id);
+    struct scripted_act act =
+        begin(s, SCRIPTED_ACQUIRE, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_ACQUIRE, &act, call, err);
     if (rc < 0)
         return rc;
@@ -351,7 +385,8 @@ static int scripted_resume(struct berth_driver *d, struct berth_call *call,
                            struct berth_place *out, struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_RESUME, call, who->environment_id);
+    struct scripted_act act =
+        begin(s, SCRIPTED_RESUME, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_RESUME, &act, call, err);
     if (rc < 0)
         return rc;
@@ -374,12 +409,14 @@ static int scripted_realize(struct berth_driver *d, struct berth_call *call,
 {
     (void)place;
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_REALIZE, call, who->environment_id);
+    struct scripted_act act =
+        begin(s, SCRIPTED_REALIZE, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_REALIZE, &act, call, err);
     if (rc < 0)
         return rc;
-    out->cwd = berth_arena_strdup(call->arena,
-                                  workspace->remote_path ? workspace->remote_path : "/workspace");
+    const char *cwd = workspace->remote_path ? workspace->remote_path : "/workspace";
+    out->cwd = berth_arena_strdup(call->arena, act.summary ? act.summary : cwd);
+    out->metadata_json = act.metadata;
     return after(s, SCRIPTED_REALIZE, &act, call, err);
 }
 
@@ -388,7 +425,8 @@ static int scripted_destroy(struct berth_driver *d, struct berth_call *call,
                             struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_DESTROY, call, who->environment_id);
+    struct scripted_act act =
+        begin(s, SCRIPTED_DESTROY, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_DESTROY, &act, call, err);
     if (rc < 0)
         return rc;
@@ -410,7 +448,8 @@ static int scripted_release(struct berth_driver *d, struct berth_call *call,
                             struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_RELEASE, call, who->environment_id);
+    struct scripted_act act =
+        begin(s, SCRIPTED_RELEASE, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_RELEASE, &act, call, err);
     if (rc < 0)
         return rc;
@@ -432,7 +471,7 @@ static int scripted_find(struct berth_driver *d, struct berth_call *call,
                          struct berth_error *err)
 {
     struct scripted *s = world_of(d);
-    struct scripted_act act = begin(s, SCRIPTED_FIND, call, who->environment_id);
+    struct scripted_act act = begin(s, SCRIPTED_FIND, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_FIND, &act, call, err);
     if (rc < 0)
         return rc;
@@ -446,7 +485,7 @@ static int scripted_find(struct berth_driver *d, struct berth_call *call,
     for (int i = 0; rc == BERTH_OK && i < labels.count; i++) {
         char id[sizeof SCHEME + BERTH_ID_SIZE];
         (void)snprintf(id, sizeof id, SCHEME "%.36s", (const char *)labels.items[i]);
-        rc = each(ctx, labels.items[i], id, err);
+        rc = each(ctx, labels.items[i], act.id ? act.id : id, err);
     }
     return rc < 0 ? rc : after(s, SCRIPTED_FIND, &act, call, err);
 }
@@ -458,6 +497,7 @@ static void scripted_driver_free(struct berth_driver *d)
 
 static const struct berth_driver_ops finding_ops = {
     .name = "scripted",
+    .config_schema = scripted_schema,
     .validate = scripted_validate,
     .probe = scripted_probe,
     .acquire = scripted_acquire,
@@ -472,6 +512,7 @@ static const struct berth_driver_ops finding_ops = {
 /* As most providers are: one that cannot be asked by label. */
 static const struct berth_driver_ops blind_ops = {
     .name = "scripted",
+    .config_schema = scripted_schema,
     .validate = scripted_validate,
     .probe = scripted_probe,
     .acquire = scripted_acquire,

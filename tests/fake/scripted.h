@@ -36,14 +36,21 @@ struct scripted_act {
     int code;
     const char *text;
     bool after; /* FAIL and HANG: what was asked for is done first, only its answer is lost */
-    /* What acquire and resume answer instead of the truth. */
+    const char *where; /* FAIL: goes into the error's `where` */
+    /* What acquire and resume answer instead of the truth; find its id, realize its metadata. */
     bool no_id;
     const char *id, *metadata;
+    const char *summary, *details; /* of a probe; summary: the cwd of a realize, too */
     int64_t expires_at_ms;
     bool makes_nothing;      /* acquire answers, but no place was made */
     int then_fail_query;     /* n: the n-th query after the call fails */
     const char *environment; /* only there; others succeed. NULL: everywhere */
 };
+
+/* What every driver onto it says of its config. */
+#define SCRIPTED_SCHEMA                                                                            \
+    "{\"properties\":{\"apiKey\":{\"type\":\"string\",\"format\":\"secret-ref\"},"                 \
+    "\"auth\":{\"properties\":{\"token\":{\"format\":\"secret-ref\"}}}}}"
 
 struct scripted *scripted_new(void);
 void scripted_free(struct scripted *s); /* after the last of its drivers; NULL is fine */
@@ -58,6 +65,8 @@ void scripted_go_on(struct scripted *s);
 bool scripted_await(struct scripted *s, enum scripted_op op, int hanging);
 
 int scripted_calls(struct scripted *s, enum scripted_op op);
+/* The config that the newest call of that kind was given, or NULL; the caller's. */
+char *scripted_config(struct scripted *s, enum scripted_op op);
 int scripted_count(struct scripted *s); /* places */
 bool scripted_has(struct scripted *s, const char *place_id);
 bool scripted_has_label(struct scripted *s, const char *lease_id);

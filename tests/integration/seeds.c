@@ -744,7 +744,7 @@ static void X8_leased_environment_is_not_deleted(void **state)
     assert_int_equal(rc, BERTH_E_CONFLICT);
     assert_int_equal(berth_code_http(rc), 409);
     assert_string_equal(f->err.message,
-                        "Environment \"place under test\" has 1 open lease: release them first, or "
+                        "Environment \"place under test\" has 1 open lease: release it first, or "
                         "delete with --drain.");
     /* Refused means that nothing happened. */
     struct berth_environment *still;
