@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/framelog.c - see framelog.h. A header of 24 bytes, little-endian, before each frame's
+ * bytes: kind (1), zero (3), length (4), offset (8), time (8). */
+#include "os/framelog.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+
+#define MAGIC "berth-log-1\n"
+#define MAGIC_LEN 12
+
+struct header {
+    uint8_t kind, zero[3];
+    uint32_t len;
+    uint64_t offset;
+    uint64_t at_ms;
+};
+_Static_assert(sizeof(struct header) == 24, "the header has no holes");
+
+struct berth_framelog {
+    int fd;
+    uint64_t limit;
+    uint64_t seen[2]; /* bytes of each stream so far */
+    bool cut[2];
+    bool broken;   /* nothing can be written any more */
+    off_t written; /* whole frames end here */
+};
+
+static int fail_write(struct berth_framelog *log, struct berth_error *err)
+{
+    int number = errno;
+    /* Half a frame would hide what follows. */
+    if (ftruncate(log->fd, log->written) < 0)
+        log->broken = true;
+    errno = number;
+    return berth_fail(err, BERTH_E_UNAVAILABLE, "The log cannot be written: %s.", strerror(number));
+}
+
+/* All of it, or nothing. */
+static int put(struct berth_framelog *log, const struct header *header, const char *bytes,
+               size_t len, struct berth_error *err)
+{
+    struct iovec parts[2] = {{(void *)(uintptr_t)header, sizeof *header},
+                             {(void *)(uintptr_t)bytes, len}};
+    size_t left = sizeof *header + len;
+    if (log->broken)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The log cannot be written any more.");
+    for (int at = 0; left;) {
+        ssize_t done = writev(log->fd, parts + at, 2 - at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return fail_write(log, err);
+        left -= (size_t)done;
+        for (size_t part; at < 2 && done; done -= (ssize_t)part) {
+            part = (size_t)done < parts[at].iov_len ? (size_t)done : parts[at].iov_len;
+            parts[at].iov_base = (char *)parts[at].iov_base + part;
+            parts[at].iov_len -= part;
+            at += parts[at].iov_len == 0;
+        }
+    }
+    log->written += (off_t)(sizeof *header + len);
+    return BERTH_OK;
+}
+
+static int put_frame(struct berth_framelog *log, enum berth_frame_kind kind, uint64_t offset,
+                     const char *bytes, size_t len, int64_t at_ms, struct berth_error *err)
+{
+    struct header header = {.kind = (uint8_t)kind,
+                            .len = htole32((uint32_t)len),
+                            .offset = htole64(offset),
+                            .at_ms = htole64((uint64_t)at_ms)};
+    return put(log, &header, bytes, len, err);
+}
+
+int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,
+                          struct berth_error *err)
+{
+    struct berth_framelog *log = calloc(1, sizeof *log);
+    if (!log)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+    *log = (struct berth_framelog){
+        .fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600), .limit = limit};
+    int rc = BERTH_OK;
+    if (log->fd < 0)
+        rc = errno == EEXIST ? berth_fail(err, BERTH_E_CONFLICT, "The log %s is there.", path)
+                             : berth_fail_errno(err, "Cannot make the log %s", path);
+    else if (write(log->fd, MAGIC, MAGIC_LEN) != MAGIC_LEN)
+        rc = berth_fail(err, BERTH_E_UNAVAILABLE, "The log %s cannot be written: %s.", path,
+                        strerror(errno));
+    if (rc < 0) {
+        berth_framelog_close(log);
+        return rc;
+    }
+    log->written = MAGIC_LEN;
+    *out = log;
+    return BERTH_OK;
+}
+
+/* Says once that the rest of the stream is missing. */
+static void cut(struct berth_framelog *log, enum berth_frame_kind stream, int64_t at_ms)
+{
+    struct berth_error ignored; /* the end says it, too */
+    char which = (char)('0' + stream);
+    log->cut[stream] = true;
+    (void)put_frame(log, BERTH_FRAME_CUT, log->seen[stream], &which, 1, at_ms, &ignored);
+}
+
+int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
+                         const char *bytes, size_t len, int64_t at_ms, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    while (len && rc == BERTH_OK && !log->cut[stream]) {
+        uint64_t room = log->limit - log->seen[stream];
+        size_t part = len < BERTH_FRAME_BYTES_MAX ? len : BERTH_FRAME_BYTES_MAX;
+        if (part > room)
+            part = (size_t)room;
+        if (part)
+            rc = put_frame(log, stream, log->seen[stream], bytes, part, at_ms, err);
+        if (rc == BERTH_OK) {
+            log->seen[stream] += part;
+            bytes += part;
+            len -= part;
+        }
+        if (rc < 0 || (len && log->seen[stream] == log->limit))
+            cut(log, stream, at_ms);
+    }
+    log->seen[stream] += len;
+    return rc;
+}
+
+int berth_framelog_end(struct berth_framelog *log, const char *result_json, int64_t at_ms,
+                       struct berth_error *err)
+{
+    return put_frame(log, BERTH_FRAME_END, 0, result_json, strlen(result_json), at_ms, err);
+}
+
+bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream)
+{
+    return log->cut[stream];
+}
+
+void berth_framelog_close(struct berth_framelog *log)
+{
+    if (!log)
+        return;
+    if (log->fd >= 0)
+        (void)close(log->fd);
+    free(log);
+}
+
+/* --- reading --- */
+
+struct berth_framereader {
+    int fd;
+    off_t at;
+    char *bytes;
+    size_t cap;
+};
+
+static int fail_damaged(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_INVALID, "The log is damaged, or none of berth's.");
+}
+
+/* `len` bytes at `at`, or *whole false when they are not all there yet. */
+static int read_at(int fd, off_t at, void *out, size_t len, bool *whole, struct berth_error *err)
+{
+    *whole = false;
+    for (size_t done = 0; done < len;) {
+        ssize_t got = pread(fd, (char *)out + done, len - done, at + (off_t)done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return berth_fail_errno(err, "Cannot read the log");
+        if (got == 0)
+            return BERTH_OK;
+        done += (size_t)got;
+    }
+    *whole = true;
+    return BERTH_OK;
+}
+
+int berth_framereader_open(const char *path, struct berth_framereader **out,
+                           struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open the log %s", path);
+    char magic[MAGIC_LEN];
+    bool whole;
+    int rc = read_at(fd, 0, magic, sizeof magic, &whole, err);
+    if (rc == BERTH_OK && (!whole || memcmp(magic, MAGIC, MAGIC_LEN) != 0))
+        rc = fail_damaged(err);
+    struct berth_framereader *reader = rc == BERTH_OK ? calloc(1, sizeof *reader) : NULL;
+    if (rc == BERTH_OK && !reader)
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+    if (rc < 0)
+        return rc;
+    *reader = (struct berth_framereader){.fd = fd, .at = MAGIC_LEN};
+    fd = -1;
+    *out = reader;
+    return BERTH_OK;
+}
+
+static bool is_sound(const struct header *h, enum berth_frame_kind kind, size_t len)
+{
+    return kind < BERTH_FRAME_KINDS && !h->zero[0] && !h->zero[1] && !h->zero[2] &&
+           len <= BERTH_FRAME_BYTES_MAX;
+}
+
+int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
+                           struct berth_error *err)
+{
+    struct header h;
+    *more = false;
+    int rc = read_at(reader->fd, reader->at, &h, sizeof h, more, err);
+    if (rc < 0 || !*more)
+        return rc;
+    size_t len = le32toh(h.len);
+    enum berth_frame_kind kind = (enum berth_frame_kind)h.kind;
+    if (!is_sound(&h, kind, len)) {
+        *more = false;
+        return fail_damaged(err);
+    }
+    if (len > reader->cap) {
+        char *grown = realloc(reader->bytes, len);
+        if (!grown) {
+            *more = false;
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+        }
+        reader->bytes = grown;
+        reader->cap = len;
+    }
+    rc = read_at(reader->fd, reader->at + (off_t)sizeof h, reader->bytes, len, more, err);
+    if (len == 0)
+        *more = rc == BERTH_OK;
+    if (rc < 0 || !*more)
+        return rc;
+    reader->at += (off_t)(sizeof h + len);
+    *out = (struct berth_frame){.kind = kind,
+                                .offset = le64toh(h.offset),
+                                .at_ms = (int64_t)le64toh(h.at_ms),
+                                .bytes = reader->bytes,
+                                .len = len};
+    return BERTH_OK;
+}
+
+void berth_framereader_close(struct berth_framereader *reader)
+{
+    if (!reader)
+        return;
+    (void)close(reader->fd);
+    free(reader->bytes);
+    free(reader);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/framelog.h - what a command wrote, in a file that only grows: frames of bytes with stream,
+ * offset and time. Readers come from any offset, at their own pace, also after a crash. */
+#ifndef BERTH_OS_FRAMELOG_H
+#define BERTH_OS_FRAMELOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <berth/error.h>
+
+enum berth_frame_kind {
+    BERTH_FRAME_STDOUT,
+    BERTH_FRAME_STDERR,
+    BERTH_FRAME_CUT, /* the rest of a stream is not kept; the bytes are the stream's number */
+    BERTH_FRAME_END, /* the last: the bytes are the result, as JSON */
+    BERTH_FRAME_KINDS,
+};
+
+#define BERTH_FRAME_BYTES_MAX (1024 * 1024)
+
+struct berth_frame {
+    enum berth_frame_kind kind;
+    uint64_t offset; /* of its first byte in its stream */
+    int64_t at_ms;   /* by the wall clock */
+    const char *bytes;
+    size_t len;
+};
+
+/* --- writing: one thread at a time --- */
+
+struct berth_framelog;
+/* Makes the file (0600); CONFLICT when there is one. Of each stream `limit` bytes are kept, from
+ * its beginning; the rest is counted. */
+int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,
+                          struct berth_error *err);
+/* UNAVAILABLE: the disk is full, or broken; what follows of the stream is then counted, and cut. */
+int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
+                         const char *bytes, size_t len, int64_t at_ms, struct berth_error *err);
+int berth_framelog_end(struct berth_framelog *log, const char *result_json, int64_t at_ms,
+                       struct berth_error *err);
+bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream);
+void berth_framelog_close(struct berth_framelog *log); /* NULL is fine */
+
+/* --- reading: a reader of its own for each thread --- */
+
+struct berth_framereader;
+int berth_framereader_open(const char *path, struct berth_framereader **out,
+                           struct berth_error *err);
+/* The next whole frame; its bytes live until the next call. *more false: there is none yet (a frame
+ * that is being written counts as none). INVALID: the file is no such log, or damaged. */
+int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
+                           struct berth_error *err);
+void berth_framereader_close(struct berth_framereader *reader); /* NULL is fine */
+#endif
