@@ -9,6 +9,7 @@
 #include <berth/driver.h>
 #include <berth/environment.h>
 #include <berth/error.h>
+#include <berth/exec.h>
 #include <berth/lease.h>
 #include <berth/run.h>
 #include <berth/secret.h>

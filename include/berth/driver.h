@@ -5,6 +5,7 @@
 
 #include <berth/common.h>
 #include <berth/environment.h>
+#include <berth/exec.h>
 #include <berth/lease.h>
 
 struct berth_driver;
@@ -30,6 +31,31 @@ struct berth_place {
     const char *id;            /* the providerLeaseId, or NULL */
     const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
     int64_t expires_at_ms;     /* by the wall clock; 0: never */
+};
+
+/* What is to be run. Borrowed for the call that starts it. */
+struct berth_engine;
+struct berth_command {
+    const char *const *argv, *const *env; /* the whole environment; both closed by NULL */
+    const char *cwd;                      /* or NULL */
+    bool with_stdin, terminal;
+    unsigned short rows, columns;
+    int64_t timeout_ms, grace_ms; /* the driver keeps them, or asks the place to */
+    struct berth_engine *engine;  /* runs what a driver starts on this machine */
+};
+
+/* One running command, as its driver sees it. An implementation embeds this as its first member.
+ * All but free may be called from any thread, at any moment before free. */
+struct berth_running {
+    const struct berth_running_ops *ops;
+};
+struct berth_running_ops {
+    void (*cancel)(struct berth_running *r);
+    int (*write)(struct berth_running *r, const void *bytes, size_t len, struct berth_error *err);
+    void (*close_stdin)(struct berth_running *r);
+    void (*pause)(struct berth_running *r, bool paused);
+    void (*resize)(struct berth_running *r, unsigned short rows, unsigned short columns);
+    void (*free)(struct berth_running *r); /* after on_end */
 };
 
 /* Told of each place that carries a lease id of ours as its label. < 0 ends the search. */
@@ -71,6 +97,12 @@ struct berth_driver_ops {
                    const struct berth_place_request *who, const struct berth_place *place,
                    const struct berth_workspace *workspace, struct berth_realized *out,
                    struct berth_error *err);
+    /* Runs a command in the place and returns at once; the handlers are called from then on, also
+     * before it returns. NULL: commands cannot be run there. */
+    int (*exec_start)(struct berth_driver *d, const struct berth_place_request *who,
+                      const struct berth_place *place, const struct berth_command *command,
+                      const struct berth_exec_handlers *handlers, struct berth_running **out,
+                      struct berth_error *err);
     /* Both are idempotent, an unknown place is success, and a place without id is looked for by
      * its label. release parks a place whose config says reuseLease; destroy never does. */
     int (*release)(struct berth_driver *d, struct berth_call *call,

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "core/node.h"
 #include "core/vault.h"
+#include "os/engine.h"
 #include "os/pool.h"
 #include "store/company.h"
 #include "store/store.h"
@@ -109,6 +110,28 @@ int berth_key_file(const struct berth_store *store, char **out, struct berth_err
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 
+int berth_log_directory(const struct berth *b, char **out, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    const char *where = berth_store_where(b->store), *name = strrchr(where, '/');
+    int rc = berth_store_shared(b->store) ? berth_data_directory(&directory, err) : BERTH_OK;
+    if (rc < 0)
+        return rc;
+    int len = directory
+                  ? asprintf(out, "%s/logs", directory)
+                  : asprintf(out, "%.*s/logs", name ? (int)(name - where) : 1, name ? where : ".");
+    return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
+}
+
+int berth_engine_of(struct berth *b, struct berth_engine **out, struct berth_error *err)
+{
+    pthread_mutex_lock(&b->engine_lock);
+    int rc = b->engine ? BERTH_OK : berth_engine_new(&b->engine, err);
+    *out = b->engine;
+    pthread_mutex_unlock(&b->engine_lock);
+    return rc;
+}
+
 static int open_vault(struct berth *b, const char *key_file, struct berth_error *err)
 {
     if (key_file)
@@ -153,6 +176,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->log = options->log;
     b->closing_fd = -1;
     pthread_mutex_init(&b->sweeping_lock, NULL);
+    pthread_mutex_init(&b->engine_lock, NULL);
     int rc = start(b, options, err);
     if (rc < 0) {
         berth_close(b);
@@ -173,6 +197,7 @@ void berth_close(struct berth *b)
     pthread_mutex_unlock(&b->sweeping_lock);
     /* Timers first: they may still use the providers' threads, which set no more of them. The next
      * heartbeat goes with them. */
+    berth_engine_free(b->engine); /* its ends are jobs on the pools */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
     berth_node_close(b->node);
@@ -180,6 +205,7 @@ void berth_close(struct berth *b)
     berth_vault_free(b->vault);
     berth_registry_free(b->registry);
     pthread_mutex_destroy(&b->sweeping_lock);
+    pthread_mutex_destroy(&b->engine_lock);
     berth_map_clear(&b->sweeping);
     berth_map_clear(&b->lanes);
     free(b->company_id);

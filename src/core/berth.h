@@ -16,6 +16,7 @@
 struct berth_store;
 struct berth_node;
 struct berth_vault;
+struct berth_engine;
 struct berth_pool;
 struct berth_database;
 
@@ -25,6 +26,8 @@ struct berth {
     struct berth_registry *registry;
     struct berth_node *node;
     struct berth_vault *vault;
+    struct berth_engine *engine; /* NULL until the first command */
+    pthread_mutex_t engine_lock;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
@@ -44,6 +47,10 @@ struct berth {
  * file (secrets.key for berth.db, NAME.key for any other NAME), in the data directory of the user
  * for one that is not. The caller's. */
 int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err);
+/* Where the output of commands is kept: logs/ in the same directory. The caller's. */
+int berth_log_directory(const struct berth *b, char **out, struct berth_error *err);
+/* The engine that runs commands, started when it is first asked for. */
+int berth_engine_of(struct berth *b, struct berth_engine **out, struct berth_error *err);
 /* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */
 int berth_data_directory(char **out, struct berth_error *err);
 

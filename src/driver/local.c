@@ -3,6 +3,7 @@
 #include "driver/local.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "os/engine.h"
 
 struct local_driver {
     struct berth_driver base;
@@ -75,12 +77,90 @@ static void local_free(struct berth_driver *d)
     free(d);
 }
 
+/* --- commands --- */
+
+struct local_running {
+    struct berth_running base;
+    struct berth_process *process;
+};
+
+static struct berth_process *process_of(struct berth_running *r)
+{
+    return ((struct local_running *)r)->process;
+}
+
+static void running_cancel(struct berth_running *r)
+{
+    berth_process_cancel(process_of(r));
+}
+
+static int running_write(struct berth_running *r, const void *bytes, size_t len,
+                         struct berth_error *err)
+{
+    return berth_process_write(process_of(r), bytes, len, err);
+}
+
+static void running_close_stdin(struct berth_running *r)
+{
+    berth_process_close_stdin(process_of(r));
+}
+
+static void running_pause(struct berth_running *r, bool paused)
+{
+    berth_process_pause(process_of(r), paused);
+}
+
+static void running_resize(struct berth_running *r, unsigned short rows, unsigned short columns)
+{
+    berth_process_resize(process_of(r), rows, columns);
+}
+
+static void running_free(struct berth_running *r)
+{
+    berth_process_free(process_of(r));
+    free(r);
+}
+
+static const struct berth_running_ops running_ops = {.cancel = running_cancel,
+                                                     .write = running_write,
+                                                     .close_stdin = running_close_stdin,
+                                                     .pause = running_pause,
+                                                     .resize = running_resize,
+                                                     .free = running_free};
+
+static int local_exec_start(struct berth_driver *d, const struct berth_place_request *who,
+                            const struct berth_place *place, const struct berth_command *command,
+                            const struct berth_exec_handlers *handlers, struct berth_running **out,
+                            struct berth_error *err)
+{
+    (void)d, (void)who, (void)place;
+    auto_free struct local_running *running = calloc(1, sizeof *running);
+    if (!running)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    running->base.ops = &running_ops;
+    struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
+    options.argv = command->argv;
+    options.env = command->env;
+    options.cwd = command->cwd;
+    options.with_stdin = command->with_stdin;
+    options.terminal = command->terminal;
+    options.rows = command->rows;
+    options.columns = command->columns;
+    options.timeout_ms = command->timeout_ms;
+    options.grace_ms = command->grace_ms;
+    int rc = berth_process_start(command->engine, &options, handlers, &running->process, err);
+    if (rc == BERTH_OK)
+        *out = &take_ptr(running)->base;
+    return rc;
+}
+
 static const struct berth_driver_ops local_ops = {
     .name = "local",
     .ledger_only = true,
     .probe = local_probe,
     .acquire = local_acquire,
     .realize = local_realize,
+    .exec_start = local_exec_start,
     .release = local_release,
     .destroy = local_release,
     .free = local_free,

@@ -57,7 +57,7 @@ struct output {
 
 struct berth_process {
     struct berth_engine *engine;
-    struct berth_process_handlers handlers;
+    struct berth_exec_handlers handlers;
     struct berth_process *next, **link; /* among the engine's */
     int64_t grace_ms, linger_ms;
     struct berth_child child;
@@ -73,7 +73,7 @@ struct berth_process {
     enum phase phase;
     bool exited, paused, ended;
     int handles; /* that libuv still holds */
-    struct berth_process_end end;
+    struct berth_exec_end end;
 
     bool let_go; /* the caller has: it is freed when it has ended */
 
@@ -338,8 +338,8 @@ static void end_if_done(struct berth_process *p)
     if (p->next)
         p->next->link = p->link;
     struct berth_engine *engine = p->engine;
-    struct berth_process_handlers handlers = p->handlers;
-    struct berth_process_end end = p->end;
+    struct berth_exec_handlers handlers = p->handlers;
+    struct berth_exec_end end = p->end;
     pthread_mutex_lock(&p->lock);
     p->over = true;
     pthread_mutex_unlock(&p->lock);
@@ -699,7 +699,7 @@ static int start(struct berth_process *p, const struct berth_process_options *op
 }
 
 int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
-                        const struct berth_process_handlers *handlers, struct berth_process **out,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err)
 {
     struct berth_process *p = calloc(1, sizeof *p);

@@ -4,11 +4,7 @@
 #ifndef BERTH_OS_ENGINE_H
 #define BERTH_OS_ENGINE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <berth/error.h>
+#include <berth/exec.h>
 
 struct berth_engine; /* safe to share between threads */
 
@@ -17,36 +13,6 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err);
  * fine. */
 void berth_engine_free(struct berth_engine *engine);
 bool berth_engine_is_here(const struct berth_engine *engine); /* are we on its thread? */
-
-enum berth_stream {
-    BERTH_STDOUT,
-    BERTH_STDERR,
-};
-
-enum berth_end_cause {
-    BERTH_END_EXITED,
-    BERTH_END_SIGNALLED, /* by somebody else */
-    BERTH_END_TIMEOUT,
-    BERTH_END_CANCELLED,
-};
-
-struct berth_process_end {
-    enum berth_end_cause cause;
-    int exit_code;     /* -1: a signal ended it */
-    int signal;        /* or 0 */
-    uint64_t bytes[2]; /* of each stream, all that the handlers were given */
-    bool cut[2];       /* somebody else still held the pipe when we stopped reading it */
-    int64_t started_at_ms, finished_at_ms; /* by the wall clock */
-};
-
-/* on_output may be NULL: then what comes is counted and dropped. `bytes` live for the call. on_end
- * is the last call; the process may be freed from then on, by it or later. */
-struct berth_process_handlers {
-    void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
-    void (*on_stdin_room)(void *ctx); /* what was written has gone; or NULL */
-    void (*on_end)(void *ctx, const struct berth_process_end *end);
-    void *ctx;
-};
 
 struct berth_process_options {
     const char *const *argv, *const *env; /* as in spawn.h */
@@ -65,9 +31,11 @@ struct berth_process_options {
 
 struct berth_process;
 
-/* The program runs when this returns; no handler is called if it fails. */
+/* The program runs when this returns; no handler is called if it fails. All handlers run on the
+ * engine's thread. Without on_output what comes is counted and dropped. The process may be freed
+ * from its on_end on. */
 int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
-                        const struct berth_process_handlers *handlers, struct berth_process **out,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err);
 /* After on_end, or before: it is then ended, and freed when that is done. NULL is fine. */
 void berth_process_free(struct berth_process *p);

@@ -29,7 +29,7 @@ static const char *const environment[] = {"PATH=/usr/bin:/bin", "MARK=here", NUL
 struct run {
     struct berth_process_options options;
     struct berth_process *process;
-    struct berth_process_end end;
+    struct berth_exec_end end;
     struct berth_buf out, err; /* of the child */
     bool drop;                 /* only count */
     uint64_t given[2];
@@ -47,17 +47,17 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
         berth_buf_append(stream == BERTH_STDOUT ? &r->out : &r->err, bytes, len);
 }
 
-static void on_end(void *ctx, const struct berth_process_end *end)
+static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct run *r = ctx;
     r->end = *end;
     (void)sem_post(&r->ended);
 }
 
-static const struct berth_process_handlers *handlers_of(struct run *r)
+static const struct berth_exec_handlers *handlers_of(struct run *r)
 {
-    static _Thread_local struct berth_process_handlers handlers;
-    handlers = (struct berth_process_handlers){.on_output = on_output, .on_end = on_end, .ctx = r};
+    static _Thread_local struct berth_exec_handlers handlers;
+    handlers = (struct berth_exec_handlers){.on_output = on_output, .on_end = on_end, .ctx = r};
     return &handlers;
 }
 

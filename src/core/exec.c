@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/exec.c - a command in the place of a lease. Its output goes, masked, to the caller and
+ * to a queue on the engine's thread; a job on the pool writes the queue to the log, and the child
+ * waits when that cannot follow. What comes after its end is a job there, too. */
+#include "core/exec.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/ledger.h"
+#include "core/lease.h"
+#include "core/node.h"
+#include "crypto/mask.h"
+#include "os/engine.h"
+#include "os/framelog.h"
+#include "os/fs.h"
+#include "os/pool.h"
+#include "os/spawn.h"
+#include "store/store.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
+#define RESULT_BYTES_MAX 4096
+
+/* Output on its way to the log. */
+struct chunk {
+    struct chunk *next;
+    enum berth_stream stream;
+    int64_t at_ms;
+    size_t len;
+    char bytes[];
+};
+
+struct berth_exec {
+    struct berth *b;
+    struct berth_arena arena;
+    struct berth_id id;
+    char label[sizeof "BERTH_EXEC_ID=" + BERTH_ID_SIZE];
+    char *log_path;
+    struct berth_exec_handlers handlers; /* the caller's */
+    struct berth_mask *masks[2];         /* the engine's thread alone */
+
+    struct berth_framelog *log; /* the job's alone */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct berth_running *running; /* NULL until it has been started */
+    struct chunk *head, **tail;
+    size_t queued;
+    bool paused, writing; /* a job is at work on the queue */
+    bool ended;           /* the command is; `end` says how */
+    bool lost[2];         /* output that there was no memory for */
+    bool done;            /* and everything after it */
+    struct berth_exec_end end;
+};
+
+const char *berth_end_cause_name(enum berth_end_cause cause)
+{
+    static const char *const names[] = {"exited", "signalled", "timeout", "cancelled"};
+    return names[cause];
+}
+
+void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_end *end,
+                         const bool truncated[2])
+{
+    berth_json_open(w, '{');
+    if (end->exit_code < 0)
+        berth_json_put_str(w, "exitCode", NULL);
+    else
+        berth_json_put_int(w, "exitCode", end->exit_code);
+    berth_json_put_str(w, "signal", end->signal ? sigabbrev_np(end->signal) : NULL);
+    berth_json_put_bool(w, "timedOut", end->cause == BERTH_END_TIMEOUT);
+    berth_json_put_int(w, "stdoutBytes", (int64_t)end->bytes[BERTH_STDOUT]);
+    berth_json_put_int(w, "stderrBytes", (int64_t)end->bytes[BERTH_STDERR]);
+    berth_json_put_bool(w, "truncated", truncated[0] || truncated[1] || end->cut[0] || end->cut[1]);
+    berth_json_put_str(w, "cause", berth_end_cause_name(end->cause));
+    berth_json_put_time(w, "startedAt", end->started_at_ms);
+    berth_json_put_time(w, "finishedAt", end->finished_at_ms);
+    berth_json_close(w, '}');
+}
+
+/* --- the log, on the pool --- */
+
+static void finish(struct berth_exec *x)
+{
+    bool truncated[2];
+    auto_buf buf = BERTH_BUF_INIT(RESULT_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    struct berth_error err;
+    for (int i = 0; i < 2; i++)
+        truncated[i] = x->lost[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
+    (void)berth_strays_end(x->label); /* what left its process group */
+    berth_exec_end_json(&w, &x->end, truncated);
+    if (buf.failed ||
+        berth_framelog_end(x->log, berth_buf_str(&buf), x->end.finished_at_ms, &err) < 0)
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a log not written", "execId", x->id.text,
+                       NULL);
+    if (x->handlers.on_end)
+        x->handlers.on_end(x->handlers.ctx, &x->end);
+    pthread_mutex_lock(&x->lock);
+    x->done = true;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void write_chunk(struct berth_exec *x, struct chunk *chunk)
+{
+    struct berth_error err;
+    int rc = berth_framelog_write(x->log, (enum berth_frame_kind)chunk->stream, chunk->bytes,
+                                  chunk->len, chunk->at_ms, &err);
+    if (rc < 0) /* once: the rest is counted only */
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "log cut", "execId", x->id.text, "error",
+                       err.message, NULL);
+    free(chunk);
+}
+
+static void log_job(void *ctx)
+{
+    struct berth_exec *x = ctx;
+    pthread_mutex_lock(&x->lock);
+    while (x->head) {
+        struct chunk *chunk = x->head;
+        x->head = chunk->next;
+        if (!x->head)
+            x->tail = &x->head;
+        size_t len = chunk->len;
+        pthread_mutex_unlock(&x->lock);
+        write_chunk(x, chunk);
+        pthread_mutex_lock(&x->lock);
+        x->queued -= len;
+        if (x->paused && x->running && x->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2) {
+            x->paused = false;
+            x->running->ops->pause(x->running, false);
+        }
+    }
+    x->writing = false;
+    bool last = x->ended && !x->done;
+    pthread_mutex_unlock(&x->lock);
+    if (last)
+        finish(x);
+}
+
+/* Lock held. Without a thread or memory for the job the writing is done here, for once. */
+static bool start_job(struct berth_exec *x)
+{
+    struct berth_error ignored;
+    if (x->writing)
+        return true;
+    x->writing = true;
+    return berth_pool_submit(x->b->pool, log_job, x, &ignored) == BERTH_OK;
+}
+
+/* --- on the engine's thread --- */
+
+struct emission {
+    struct berth_exec *x;
+    enum berth_stream stream;
+};
+
+static void emit(void *ctx, const char *bytes, size_t len)
+{
+    const struct emission *e = ctx;
+    struct berth_exec *x = e->x;
+    if (!len)
+        return;
+    struct chunk *chunk = malloc(sizeof *chunk + len);
+    bool here = false;
+    pthread_mutex_lock(&x->lock);
+    if (chunk) {
+        *chunk = (struct chunk){.stream = e->stream, .at_ms = berth_time_wall_ms(), .len = len};
+        memcpy(chunk->bytes, bytes, len);
+        *x->tail = chunk;
+        x->tail = &chunk->next;
+        x->queued += len;
+        if (x->queued > BERTH_PIPE_QUEUE_BYTES_MAX && !x->paused && x->running) {
+            x->paused = true;
+            x->running->ops->pause(x->running, true);
+        }
+        here = !start_job(x);
+    } else {
+        x->lost[e->stream] = true;
+    }
+    pthread_mutex_unlock(&x->lock);
+    if (here)
+        log_job(x);
+    if (x->handlers.on_output)
+        x->handlers.on_output(x->handlers.ctx, e->stream, bytes, len);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct berth_exec *x = ctx;
+    struct emission e = {x, stream};
+    berth_mask_put(x->masks[stream], bytes, len, emit, &e);
+}
+
+static void on_stdin_room(void *ctx)
+{
+    struct berth_exec *x = ctx;
+    if (x->handlers.on_stdin_room)
+        x->handlers.on_stdin_room(x->handlers.ctx);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    struct berth_exec *x = ctx;
+    for (int i = 0; i < 2; i++) {
+        struct emission e = {x, (enum berth_stream)i};
+        berth_mask_end(x->masks[i], emit, &e);
+    }
+    pthread_mutex_lock(&x->lock);
+    x->end = *end;
+    x->ended = true;
+    bool here = !start_job(x); /* one that is at work sees the end, too */
+    pthread_mutex_unlock(&x->lock);
+    if (here)
+        log_job(x);
+}
+
+/* --- what the child sees --- */
+
+static bool is_variable(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return false;
+    for (const char *c = text; c < equals; c++)
+        if (!((*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') || *c == '_' ||
+              (c > text && *c >= '0' && *c <= '9')))
+            return false;
+    return true;
+}
+
+static void add_variable(struct berth_exec *x, struct berth_list *env, const char *name,
+                         const char *value)
+{
+    if (value)
+        (void)berth_list_add(env, &x->arena, berth_arena_printf(&x->arena, "%s=%s", name, value));
+}
+
+/* Built from nothing; a named variable wins over ours, but for those that say who it runs for. */
+static int build_env(struct berth_exec *x, const struct berth_lease *l,
+                     const struct berth_exec_request *r, const char *const **out,
+                     struct berth_error *err)
+{
+    static const char *const none[] = {NULL};
+    const char *const *given = r->env ? r->env : none;
+    struct berth_list env = {0};
+    const char *path = getenv("PATH");
+    if (!berth_env_get(given, "PATH"))
+        add_variable(x, &env, "PATH", path && *path ? path : DEFAULT_PATH);
+    if (!berth_env_get(given, "HOME"))
+        add_variable(x, &env, "HOME", getenv("HOME"));
+    if (r->terminal && !berth_env_get(given, "TERM"))
+        add_variable(x, &env, "TERM", "xterm-256color");
+    for (const char *const *v = given; *v; v++) {
+        if (!is_variable(*v))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "A variable is written NAME=value, with letters, digits and _.");
+        if (strncmp(*v, "BERTH_", 6) != 0)
+            (void)berth_list_add(&env, &x->arena, berth_arena_strdup(&x->arena, *v));
+    }
+    add_variable(x, &env, "BERTH_LEASE_ID", l->id);
+    add_variable(x, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
+    add_variable(x, &env, "BERTH_COMPANY_ID", l->company_id);
+    add_variable(x, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
+    (void)berth_list_add(&env, &x->arena, x->label);
+    (void)berth_list_add(&env, &x->arena, NULL);
+    *out = (const char *const *)(void *)env.items;
+    return berth_arena_check(&x->arena, err);
+}
+
+/* --- starting --- */
+
+/* logs/ beside the store, or in the user's data directory. */
+static int open_log(struct berth_exec *x, uint64_t limit, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_log_directory(x->b, &directory, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(directory, 0700, err);
+    if (rc < 0)
+        return rc;
+    if (asprintf(&x->log_path, "%s/%s.log", directory, x->id.text) < 0) {
+        x->log_path = NULL;
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+    }
+    return berth_framelog_create(x->log_path, limit, &x->log, err);
+}
+
+static int find_lease(struct berth *b, struct berth_arena *arena, const char *id,
+                      struct berth_lease **l, const struct berth_route **route,
+                      struct berth_error *err)
+{
+    int rc = berth_lease_get(b, arena, id, l, err);
+    if (rc == BERTH_OK && (*l)->status != BERTH_LEASE_ACTIVE)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", (*l)->id,
+                        berth_lease_statuses.names[(*l)->status]);
+    if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_wall_ms())
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", (*l)->id);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_route(b, *l, route, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_may_act(b->node, err);
+    return rc;
+}
+
+static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
+                      const struct berth_use *use, struct berth_error *err)
+{
+    int known = use->values ? use->references.count : 0, count = known + r->secret_count;
+    struct berth_locked *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
+    if (!all)
+        return berth_arena_check(&x->arena, err);
+    for (int i = 0; i < count; i++)
+        all[i] = i < known ? use->values[i] : r->secrets[i - known]; /* lent */
+    int rc = berth_mask_new(all, count, &x->masks[0], err);
+    return rc < 0 ? rc : berth_mask_new(all, count, &x->masks[1], err);
+}
+
+static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
+{
+    struct berth_lease *l;
+    const struct berth_route *route;
+    struct berth_command command = {.argv = r->argv,
+                                    .cwd = r->cwd,
+                                    .with_stdin = r->with_stdin,
+                                    .terminal = r->terminal,
+                                    .rows = r->rows,
+                                    .columns = r->columns,
+                                    .timeout_ms = r->timeout_ms,
+                                    .grace_ms = r->grace_ms};
+    auto_use use = {0};
+    int rc = find_lease(x->b, &x->arena, r->lease_id, &l, &route, err);
+    if (rc == BERTH_OK)
+        rc = build_env(x, l, r, &command.env, err);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_use(x->b, &x->arena, l, &use, err);
+    if (rc == BERTH_OK)
+        rc = make_masks(x, r, &use, err);
+    if (rc == BERTH_OK)
+        rc = berth_engine_of(x->b, &command.engine, err);
+    if (rc == BERTH_OK)
+        rc = open_log(x, r->log_bytes_max, err);
+    if (rc < 0)
+        return rc;
+    struct berth_place place = berth_ledger_place(l);
+    struct berth_exec_handlers ours = {
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
+    struct berth_running *running;
+    rc = berth_driver_exec_start(route, &use.who, &place, &command, &ours, &running, err);
+    if (rc < 0) {
+        berth_use_mask_error(&use, err);
+        (void)unlink(x->log_path);
+        return rc;
+    }
+    pthread_mutex_lock(&x->lock);
+    x->running = running;
+    pthread_mutex_unlock(&x->lock);
+    return BERTH_OK;
+}
+
+static void free_exec(struct berth_exec *x)
+{
+    if (x->running)
+        x->running->ops->free(x->running);
+    for (struct chunk *chunk = x->head, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    berth_mask_free(x->masks[0]);
+    berth_mask_free(x->masks[1]);
+    berth_framelog_close(x->log);
+    free(x->log_path);
+    berth_arena_clear(&x->arena);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+}
+
+int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
+                     const struct berth_exec_handlers *handlers, struct berth_exec **out,
+                     struct berth_error *err)
+{
+    if (!request->argv || !request->argv[0])
+        return berth_fail(err, BERTH_E_INVALID, "There is no command to run.");
+    struct berth_exec *x = calloc(1, sizeof *x);
+    if (!x)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    x->b = b;
+    x->id = berth_id_new();
+    (void)snprintf(x->label, sizeof x->label, "BERTH_EXEC_ID=%s", x->id.text);
+    x->tail = &x->head;
+    if (handlers)
+        x->handlers = *handlers;
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_cond_init(&x->changed, NULL);
+    int rc = start(x, request, err);
+    if (rc < 0)
+        free_exec(x);
+    else
+        *out = x;
+    return rc;
+}
+
+/* --- while it runs --- */
+
+void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
+{
+    pthread_mutex_lock(&x->lock);
+    while (!x->done)
+        pthread_cond_wait(&x->changed, &x->lock);
+    *end = x->end;
+    pthread_mutex_unlock(&x->lock);
+}
+
+void berth_exec_cancel(struct berth_exec *x)
+{
+    x->running->ops->cancel(x->running);
+}
+
+int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len, struct berth_error *err)
+{
+    return x->running->ops->write(x->running, bytes, len, err);
+}
+
+void berth_exec_close_stdin(struct berth_exec *x)
+{
+    x->running->ops->close_stdin(x->running);
+}
+
+void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns)
+{
+    x->running->ops->resize(x->running, rows, columns);
+}
+
+const char *berth_exec_id(const struct berth_exec *x)
+{
+    return x->id.text;
+}
+
+const char *berth_exec_log(const struct berth_exec *x)
+{
+    return x->log_path;
+}
+
+void berth_exec_free(struct berth_exec *x)
+{
+    if (!x)
+        return;
+    struct berth_exec_end ignored;
+    berth_exec_wait(x, &ignored);
+    free_exec(x);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/exec.c - commands in a leased place: what they see, what is kept of them, and
+ * that nothing of them stays. */
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/time.h"
+#include "core/exec.h"
+#include "core/secret.h"
+#include "os/engine.h"
+#include "os/framelog.h"
+#include "scripted.h"
+
+#define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
+#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
+
+struct live {
+    struct berth_buf out, err;
+    bool drop;
+};
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct live *live = ctx;
+    if (!live->drop)
+        berth_buf_append(stream == BERTH_STDOUT ? &live->out : &live->err, bytes, len);
+}
+
+static struct berth_lease *lease_here(struct fixture *f)
+{
+    struct berth_environment *e;
+    assert_ok(f, berth_environment_ensure_local(f->b, &f->arena, NULL, &e, &f->err));
+    return take_lease(f, e, make_run(f));
+}
+
+static struct berth_exec_request request_of(const struct berth_lease *l, const char *const *argv)
+{
+    struct berth_exec_request r = BERTH_EXEC_REQUEST_INIT;
+    r.lease_id = l->id;
+    r.argv = argv;
+    return r;
+}
+
+static struct berth_exec *start(struct fixture *f, const struct berth_exec_request *r,
+                                struct live *live)
+{
+    *live = (struct live){.out = BERTH_BUF_INIT(OUTPUT_BYTES_MAX),
+                          .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)};
+    struct berth_exec_handlers handlers = {.on_output = on_output, .ctx = live};
+    struct berth_exec *x;
+    assert_ok(f, berth_exec_start(f->b, r, &handlers, &x, &f->err));
+    return x;
+}
+
+static void clear(struct live *live)
+{
+    berth_buf_clear(&live->out);
+    berth_buf_clear(&live->err);
+}
+
+/* What the log kept of a stream, and the result at its end. */
+static void read_log(struct fixture *f, const char *path, enum berth_frame_kind stream,
+                     struct berth_buf *bytes, const char **result)
+{
+    struct berth_framereader *reader;
+    struct berth_frame frame;
+    bool more = true;
+    *result = NULL;
+    assert_ok(f, berth_framereader_open(path, &reader, &f->err));
+    while (berth_framereader_next(reader, &frame, &more, &f->err) == BERTH_OK && more) {
+        if (frame.kind == stream) {
+            assert_int_equal(frame.offset, bytes->len);
+            berth_buf_append(bytes, frame.bytes, frame.len);
+        }
+        if (frame.kind == BERTH_FRAME_END)
+            *result = berth_arena_copy(&f->arena, frame.bytes, frame.len);
+    }
+    berth_framereader_close(reader);
+}
+
+static void command_runs_and_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("echo out; echo err >&2; exit 3"));
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.exit_code, 3);
+    assert_string_equal(berth_buf_str(&live.out), "out\n");
+    assert_string_equal(berth_buf_str(&live.err), "err\n");
+    auto_buf kept = BERTH_BUF_INIT(4096);
+    const char *result;
+    read_log(f, berth_exec_log(x), BERTH_FRAME_STDOUT, &kept, &result);
+    assert_string_equal(berth_buf_str(&kept), "out\n");
+    assert_non_null(result);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE status = 'active'"), 1);
+    auto_json *json = parse_json(result);
+    assert_int_equal(berth_json_int(berth_json_get(json, "exitCode")), 3);
+    assert_int_equal(berth_json_int(berth_json_get(json, "stdoutBytes")), 4);
+    assert_string_equal(berth_json_str(berth_json_get(json, "cause")), "exited");
+    assert_false(berth_json_true(berth_json_get(json, "truncated")));
+    struct stat st;
+    assert_int_equal(stat(berth_exec_log(x), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void child_sees_only_what_is_named(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(setenv("HOST_SECRET", "leak", 1), 0);
+    struct berth_lease *l = lease_here(f);
+    const char *const env[] = {"NAMED=yes", "BERTH_LEASE_ID=forged", NULL};
+    struct berth_exec_request r =
+        request_of(l, SH("env | cut -d= -f1 | grep -v -e PWD -e _$ -e SHLVL | sort | tr '\\n' ' ';"
+                         " echo $NAMED $BERTH_LEASE_ID"));
+    r.env = env;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    char expected[256];
+    (void)snprintf(expected, sizeof expected,
+                   "BERTH_COMPANY_ID BERTH_ENVIRONMENT_ID BERTH_EXEC_ID BERTH_LEASE_ID BERTH_RUN_ID"
+                   " HOME NAMED PATH yes %s\n",
+                   l->id);
+    assert_string_equal(berth_buf_str(&live.out), expected);
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+    const char *const bad[] = {"NO-NAME=1", NULL};
+    r.env = bad;
+    assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_INVALID);
+}
+
+/* X7: an environment that cannot run the command never falls back to the host. */
+static void X7_fails_closed(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e =
+        make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"scripted\"}");
+    struct berth_lease *l = take_lease(f, e, make_run(f));
+    char marker[192];
+    (void)snprintf(marker, sizeof marker, "%s/ran-on-the-host", f->directory);
+    struct berth_exec_request r = request_of(l, (const char *const[]){"touch", marker, NULL});
+    struct berth_exec *x;
+    assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_UNSUPPORTED);
+    assert_int_equal(access(marker, F_OK), -1);
+    (void)give_lease(f, l, BERTH_LEASE_RELEASED);
+    r = request_of(l, (const char *const[]){"touch", marker, NULL});
+    assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_CONFLICT);
+    assert_int_equal(access(marker, F_OK), -1);
+}
+
+/* X11: five minutes and more are not cut. */
+static void X11_long_commands_are_not_cut(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("echo begun; read x; echo done"));
+    r.with_stdin = true;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    for (int i = 0; i < 500 && !live.out.len; i++)
+        pause_ms(10);
+    berth_time_shift(0, INT64_C(3600) * 1000);
+    pause_ms(100);
+    assert_ok(f, berth_exec_write(x, "\n", 1, &f->err));
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.cause, BERTH_END_EXITED);
+    assert_string_equal(berth_buf_str(&live.out), "begun\ndone\n");
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void timeout_and_cancel_are_results(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    for (int cancel = 0; cancel < 2; cancel++) {
+        struct berth_exec_request r = request_of(l, SH("echo so far; sleep 300"));
+        r.timeout_ms = cancel ? 0 : 300;
+        struct live live;
+        struct berth_exec *x = start(f, &r, &live);
+        for (int i = 0; i < 500 && !live.out.len; i++)
+            pause_ms(10);
+        if (cancel)
+            berth_exec_cancel(x);
+        struct berth_exec_end end;
+        berth_exec_wait(x, &end);
+        assert_int_equal(end.cause, cancel ? BERTH_END_CANCELLED : BERTH_END_TIMEOUT);
+        assert_string_equal(berth_buf_str(&live.out), "so far\n");
+        auto_buf kept = BERTH_BUF_INIT(4096);
+        const char *result;
+        read_log(f, berth_exec_log(x), BERTH_FRAME_STDOUT, &kept, &result);
+        assert_string_equal(berth_buf_str(&kept), "so far\n");
+        assert_non_null(strstr(result, cancel ? "\"timedOut\":false" : "\"timedOut\":true"));
+        (void)unlink(berth_exec_log(x));
+        berth_exec_free(x);
+        clear(&live);
+    }
+}
+
+static void daemons_do_not_stay(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(
+        l, SH("setsid sh -c 'sleep 300' >/dev/null 2>&1 </dev/null & sleep 0.2; echo $!"));
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    char label[64];
+    (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", berth_exec_id(x));
+    assert_int_equal(berth_strays_end(label), 0); /* they have been ended already */
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void secrets_are_masked_byte_for_byte(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    auto_locked secret = BERTH_LOCKED_INIT;
+    assert_ok(f, berth_locked_new(16, &secret, &f->err));
+    berth_locked_append(&secret, "s3cr3t-value", 12);
+    const char *const env[] = {"TOKEN=s3cr3t-value", NULL};
+    struct berth_exec_request r =
+        request_of(l, SH("i=0; while [ $i -lt 20000 ]; do printf '%s' \"$TOKEN\"; i=$((i+1)); done;"
+                         " echo $TOKEN >&2"));
+    r.env = env;
+    r.secrets = &secret;
+    r.secret_count = 1;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.bytes[0], 12 * 20000);
+    auto_buf kept = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
+    const char *result;
+    read_log(f, berth_exec_log(x), BERTH_FRAME_STDOUT, &kept, &result);
+    assert_int_equal(kept.len, 12 * 20000);
+    assert_int_equal(live.out.len, 12 * 20000);
+    assert_int_equal(strspn(berth_buf_str(&kept), "*"), kept.len);
+    assert_int_equal(strspn(berth_buf_str(&live.out), "*"), live.out.len);
+    assert_string_equal(berth_buf_str(&live.err), "************\n");
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void log_has_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("head -c 5000000 /dev/zero"));
+    r.log_bytes_max = 1000000;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.bytes[0], 5000000);
+    auto_buf kept = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
+    const char *result;
+    read_log(f, berth_exec_log(x), BERTH_FRAME_STDOUT, &kept, &result);
+    assert_int_equal(kept.len, 1000000);
+    assert_non_null(strstr(result, "\"truncated\":true"));
+    assert_non_null(strstr(result, "\"stdoutBytes\":5000000"));
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void closing_ends_what_runs(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("sleep 300"));
+    r.grace_ms = 200;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    char *log = strdup(berth_exec_log(x));
+    berth_exec_cancel(x);
+    berth_exec_free(x); /* waits for its end */
+    (void)unlink(log);
+    free(log);
+    clear(&live);
+    fixture_close(f);
+    fixture_open(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(command_runs_and_is_kept),
+        TEST_ON_BOTH(child_sees_only_what_is_named),
+        TEST_ON_BOTH(X7_fails_closed),
+        TEST_ON_BOTH(X11_long_commands_are_not_cut),
+        TEST_ON_SQLITE(timeout_and_cancel_are_results),
+        TEST_ON_SQLITE(daemons_do_not_stay),
+        TEST_ON_SQLITE(secrets_are_masked_byte_for_byte),
+        TEST_ON_SQLITE(log_has_a_limit),
+        TEST_ON_SQLITE(closing_ends_what_runs),
+    };
+    return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
+}
