@@ -19,6 +19,7 @@ enum berth_environment_status {
 
 struct berth_environment;
 BERTH_API const char *berth_environment_id(const struct berth_environment *e);
+BERTH_API const char *berth_environment_company_id(const struct berth_environment *e);
 BERTH_API const char *berth_environment_name(const struct berth_environment *e);
 BERTH_API enum berth_environment_driver berth_environment_driver(const struct berth_environment *e);
 BERTH_API enum berth_environment_status berth_environment_status(const struct berth_environment *e);

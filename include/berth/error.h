@@ -47,6 +47,6 @@ BERTH_API int berth_fail_errno(struct berth_error *err, const char *fmt, ...) BE
 BERTH_API int berth_wrap(struct berth_error *err, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 /* What the table says of a code; an unknown one counts as internal. */
-int berth_code_http(int code);
+BERTH_API int berth_code_http(int code);
 BERTH_API const char *berth_code_wire(int code);
 #endif

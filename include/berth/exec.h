@@ -74,6 +74,8 @@ BERTH_API void berth_exec_cancel(struct berth_exec *x); /* at any moment; twice 
 BERTH_API int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len,
                                struct berth_error *err);
 BERTH_API void berth_exec_close_stdin(struct berth_exec *x);
+/* Stops and goes on reading its output: it waits when its pipes are full. */
+BERTH_API void berth_exec_pause(struct berth_exec *x, bool paused);
 BERTH_API void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns);
 BERTH_API const char *berth_exec_id(const struct berth_exec *x);
 BERTH_API const char *berth_exec_log(const struct berth_exec *x); /* the file */

@@ -18,6 +18,7 @@ enum berth_lease_status {
 
 struct berth_lease;
 BERTH_API const char *berth_lease_id(const struct berth_lease *lease);
+BERTH_API const char *berth_lease_company_id(const struct berth_lease *lease);
 BERTH_API const char *berth_lease_environment_id(const struct berth_lease *lease);
 BERTH_API const char *berth_lease_run_id(const struct berth_lease *lease);            /* or NULL */
 BERTH_API const char *berth_lease_provider_lease_id(const struct berth_lease *lease); /* or NULL */

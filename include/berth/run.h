@@ -3,7 +3,7 @@
 #ifndef BERTH_RUN_H
 #define BERTH_RUN_H
 
-#include <berth/common.h>
+#include <berth/exec.h>
 
 enum berth_run_status {
     BERTH_RUN_QUEUED,
@@ -17,6 +17,7 @@ enum berth_run_status {
 
 struct berth_run;
 BERTH_API const char *berth_run_id(const struct berth_run *run);
+BERTH_API const char *berth_run_company_id(const struct berth_run *run);
 BERTH_API enum berth_run_status berth_run_status(const struct berth_run *run);
 BERTH_API const char *berth_run_to_json(struct berth_arena *arena, const struct berth_run *run);
 
@@ -50,4 +51,44 @@ struct berth_run_end {
 BERTH_API int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
                                const struct berth_run_end *end, struct berth_list *released,
                                struct berth_error *err);
+
+/* --- the whole of it: a lease, the command, the place given back --- */
+
+enum berth_run_phase {
+    BERTH_PHASE_ACQUIRING,
+    BERTH_PHASE_REALIZING,
+    BERTH_PHASE_RUNNING,
+    BERTH_PHASE_RELEASING,
+};
+
+struct berth_run_request {
+    const char *company_id;            /* NULL: the company `default` */
+    const char *environment_id;        /* NULL: the company's local one */
+    const char *workspace;             /* a directory here, made ready there; NULL: ours */
+    int64_t ttl_ms;                    /* of the lease; 0: by the settings */
+    struct berth_exec_request command; /* lease_id is not read; cwd NULL: the workspace */
+    int cancel_fd;                     /* becomes readable when it is to end; -1: never */
+    const struct berth_actor *actor;
+    void (*on_phase)(void *ctx, enum berth_run_phase phase); /* or NULL */
+    /* The command runs: from here to on_end of the handlers it may be written to. Or NULL. */
+    void (*on_started)(void *ctx, struct berth_exec *exec);
+    struct berth_exec_handlers handlers; /* its ctx is that of all */
+};
+#define BERTH_RUN_REQUEST_INIT                                                                     \
+    {                                                                                              \
+        .cancel_fd = -1, .command = BERTH_EXEC_REQUEST_INIT                                        \
+    }
+
+struct berth_run_result {
+    struct berth_run *run; /* with its error and errorCode, or NULL: there is none */
+    bool started;          /* the command was, and `end` is its */
+    struct berth_exec_end end;
+    bool owed; /* the place is not confirmed to be gone: the sweep goes on */
+};
+
+/* Blocks until the place is given back, whatever happened before; what failed is in the run. < 0:
+ * the command did not run; the run, when there is one, has the same text. */
+BERTH_API int berth_run_perform(struct berth *b, struct berth_arena *arena,
+                                const struct berth_run_request *request,
+                                struct berth_run_result *out, struct berth_error *err);
 #endif

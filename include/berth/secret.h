@@ -14,6 +14,7 @@ enum berth_secret_status {
 
 struct berth_secret;
 BERTH_API const char *berth_secret_id(const struct berth_secret *secret);
+BERTH_API const char *berth_secret_company_id(const struct berth_secret *secret);
 BERTH_API const char *berth_secret_name(const struct berth_secret *secret);
 BERTH_API enum berth_secret_status berth_secret_status(const struct berth_secret *secret);
 BERTH_API int64_t berth_secret_latest_version(const struct berth_secret *secret);

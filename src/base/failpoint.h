@@ -44,6 +44,8 @@
     X(delete_after_intent)                                                                         \
     X(delete_after_drain)                                                                          \
     X(delete_after_outcome)                                                                        \
+    X(key_before_link)                                                                             \
+    X(key_before_rename)                                                                           \
     X(key_after_file)                                                                              \
     X(key_after_switch)                                                                            \
     X(key_after_batch)                                                                             \

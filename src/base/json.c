@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,21 +123,40 @@ int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
     json_t *value = json_loadb(text, len, flags, &at);
     if (!value && json_error_code(&at) == json_error_out_of_memory)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
-    if (!value)
+    if (!value) {
+        char *quoted = strstr(at.text, " near "); /* what stands there may be a secret */
+        if (quoted)
+            *quoted = '\0';
         return berth_fail(err, BERTH_E_INVALID, "Invalid JSON at line %d, column %d: %s.", at.line,
                           at.column, at.text);
+    }
     *out = ours(value);
     return BERTH_OK;
 }
 
+/* Texts that go with this value are zeroed: one may have been a secret. */
+static void wipe(json_t *value)
+{
+    const char *key;
+    json_t *inner;
+    size_t i;
+    if (!value || value->refcount != 1)
+        return;
+    if (json_is_string(value))
+        explicit_bzero((char *)(uintptr_t)json_string_value(value), json_string_length(value));
+    json_object_foreach(value, key, inner) wipe(inner);
+    json_array_foreach(value, i, inner) wipe(inner);
+}
+
 void berth_json_free(struct berth_json *value)
 {
+    wipe(raw(value));
     json_decref(raw(value));
 }
 
 void berth_json_freep(struct berth_json **value)
 {
-    json_decref(raw(*value));
+    berth_json_free(*value);
 }
 
 enum berth_json_type berth_json_type(const struct berth_json *value)

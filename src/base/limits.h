@@ -16,6 +16,8 @@
 #define BERTH_SECRET_BYTES_MAX (1024 * 1024) /* one value */
 #define BERTH_SECRET_KEY_BYTES_MAX 120       /* the name that programs use */
 
+#define BERTH_REDACTED "***REDACTED***" /* stands where a secret stood */
+
 #define BERTH_LIST_ROWS_MAX 1000 /* one page of leases or activity */
 #define BERTH_LIST_ROWS_DEFAULT 100
 

@@ -91,8 +91,6 @@ static int ask_hidden(const char *label, struct berth_locked *out, struct berth_
     int rc = berth_locked_new(LINE_BYTES_MAX, out, err);
     if (rc < 0)
         return rc;
-    (void)fprintf(stderr, "%s: ", label);
-    (void)fflush(stderr);
     if (tcgetattr(STDIN_FILENO, &saved) < 0)
         return berth_fail_errno(err, "Cannot turn the echo off");
     struct sigaction before[ENDINGS];
@@ -103,8 +101,11 @@ static int ask_hidden(const char *label, struct berth_locked *out, struct berth_
     hidden.c_lflag |= ECHONL;
     if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) < 0)
         rc = berth_fail_errno(err, "Cannot turn the echo off");
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK) { /* who sees the question may type */
+        (void)fprintf(stderr, "%s: ", label);
+        (void)fflush(stderr);
         rc = read_line(out, err);
+    }
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &saved);
     set_handlers(before, false);
     hold_stops(false);
@@ -160,6 +161,9 @@ int cli_read_secret(struct cli *cli, const char *path, const char *label, struct
     auto_close int file = std_in ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (!std_in && file < 0)
         return berth_fail_errno(&cli->err, "Cannot read %s", path);
+    if (std_in && cli->stdin_read)
+        return berth_fail(&cli->err, BERTH_E_INVALID, "Standard input can be read once only.");
+    cli->stdin_read |= std_in;
     int rc =
         berth_locked_read(std_in ? STDIN_FILENO : file, BERTH_SECRET_BYTES_MAX, out, &cli->err);
     if (rc == BERTH_OK && out->len)

@@ -14,7 +14,6 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "core/sweep.h"
-#include "os/fs.h"
 
 #define OPTIONS_MAX 32
 #define FIRST_LONG 256 /* behind all characters: each option has its own number */
@@ -47,10 +46,15 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 {
     char name[64];
     va_list args;
+    auto_free char *text = NULL;
     va_start(args, fmt);
-    put_prefix();
-    (void)vfprintf(stderr, fmt, args);
+    if (vasprintf(&text, fmt, args) < 0)
+        text = NULL;
     va_end(args);
+    put_prefix();
+    if (text)
+        cli_clean_text(text);
+    (void)fputs(text ? text : "wrong usage", stderr);
     if (cli->command)
         (void)fprintf(stderr, "\nusage: berth %s %s\n", cli_command_name(cli->command, name),
                       cli->command->arguments);
@@ -90,7 +94,7 @@ static void take_global(struct cli *cli, enum global option)
     case HELP:
     case GLOBALS:
         help(cli);
-        exit(CLI_OK);
+        exit(fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : CLI_FAILED);
     }
 }
 
@@ -269,14 +273,18 @@ int cli_fail(struct cli *cli)
             berth_json_close(&w, '}');
         }
         berth_json_close(&w, '}');
-        (void)fprintf(stderr, "%s\n", buf.failed ? "{}" : berth_buf_str(&buf));
+        auto_buf escaped = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+        if (!buf.failed)
+            cli_escape_json(berth_buf_str(&buf), &escaped);
+        (void)fprintf(stderr, "%s\n",
+                      escaped.failed || !escaped.len ? "{}" : berth_buf_str(&escaped));
         return CLI_FAILED;
     }
     put_prefix();
     if (cli->issues.list.count < 2) {
         (void)fprintf(stderr, "%s\n", cli_clean(cli, cli->err.message));
         if (strncmp(cli->err.where, "config.", 7) == 0)
-            (void)fprintf(stderr, "  in %s\n", cli->err.where);
+            (void)fprintf(stderr, "  in %s\n", cli_clean(cli, cli->err.where));
         return CLI_FAILED;
     }
     (void)fputs("the config is not right:\n", stderr);
@@ -412,10 +420,14 @@ int cli_read_object(struct cli *cli, const char *path, struct berth_json **out)
     auto_close int file = std_in ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (!std_in && file < 0)
         return berth_fail_errno(&cli->err, "Cannot read %s", path);
-    auto_buf buf = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX);
-    int rc = berth_fs_read_all(std_in ? STDIN_FILENO : file, &buf, &cli->err);
+    auto_locked text = BERTH_LOCKED_INIT; /* there may be a secret in it */
+    int rc = std_in && cli->stdin_read
+                 ? berth_fail(&cli->err, BERTH_E_INVALID, "Standard input can be read once only.")
+                 : berth_locked_read(std_in ? STDIN_FILENO : file, BERTH_CONFIG_BYTES_MAX, &text,
+                                     &cli->err);
+    cli->stdin_read |= std_in;
     if (rc == BERTH_OK)
-        rc = berth_json_parse(berth_buf_str(&buf), buf.len, BERTH_JSON_OURS, out, &cli->err);
+        rc = berth_json_parse(text.bytes, text.len, BERTH_JSON_OURS, out, &cli->err);
     if (rc == BERTH_OK && !berth_json_is(*out, BERTH_JSON_OBJECT)) {
         berth_json_free(*out);
         *out = NULL;

@@ -32,6 +32,7 @@ struct cli {
     const char *company;  /* --company, else BERTH_COMPANY, else `default` */
     const char *key_file; /* --key-file, else BERTH_KEY_FILE, else beside the store */
     bool json, quiet;
+    bool stdin_read; /* it can be read once */
     struct berth *b;
     const char *company_id;
     struct berth_arena arena;
@@ -58,6 +59,8 @@ struct cli_command {
 extern const struct cli_command *const cli_groups[]; /* each closed by a NULL noun */
 extern const struct cli_command cli_company_commands[], cli_environment_commands[],
     cli_lease_commands[], cli_run_commands[], cli_secret_commands[], cli_other_commands[];
+int cli_run(struct cli *cli, int argc, char **argv);
+int cli_exec(struct cli *cli, int argc, char **argv);
 int cli_doctor(struct cli *cli, int argc, char **argv);
 int cli_completion(struct cli *cli, int argc, char **argv);
 /* What could follow the words, one a line; the last is the one being written. */
@@ -124,6 +127,9 @@ int cli_print(struct cli *cli, struct berth_buf *buf);
  * shown as "?". */
 void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
 const char *cli_clean(struct cli *cli, const char *text); /* the same for a text by itself */
+/* JSON whose texts hold no such characters either. */
+void cli_escape_json(const char *json, struct berth_buf *out);
+void cli_clean_text(char *text); /* in place */
 void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
 /* "2m ago", "in 3h", "-". */
 const char *cli_when(struct cli *cli, int64_t wall_ms);
@@ -131,6 +137,7 @@ const char *cli_when(struct cli *cli, int64_t wall_ms);
 enum cli_column_kind {
     CLI_TEXT,
     CLI_ID,     /* may be cut to what tells it apart */
+    CLI_NUMBER, /* is never cut */
     CLI_STATUS, /* may have a colour */
 };
 struct cli_column {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "cli/cli.h"
 #include "core/company.h"
 #include "core/secret.h"
@@ -11,11 +12,14 @@ static const struct {
     const char *shell, *script;
 } scripts[] = {
     {"bash", "_berth() {\n"
-             "    local word\n"
+             "    local word line=${COMP_LINE:0:COMP_POINT}\n"
+             "    local -a words\n"
+             "    read -ra words <<<\"$line\" # COMP_WORDS is cut at : and =\n"
+             "    [[ $line == *[[:space:]] ]] && words+=('')\n"
              "    COMPREPLY=()\n"
              "    while IFS= read -r word; do\n"
              "        COMPREPLY+=(\"$(printf %q \"$word\")\")\n"
-             "    done < <(berth __complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
+             "    done < <(berth __complete \"${words[@]:1}\" 2>/dev/null)\n"
              "}\n"
              "complete -F _berth berth"},
     {"zsh", "#compdef berth\n"
@@ -35,7 +39,7 @@ int cli_completion(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
         if (strcmp(scripts[i].shell, argv[0]) == 0)
-            return puts(scripts[i].script) < 0 ? CLI_FAILED : CLI_OK;
+            return puts(scripts[i].script) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
     return cli_usage(cli, "\"%s\" is none of: bash, zsh, fish", argv[0]);
 }
 
@@ -46,7 +50,10 @@ static bool begins(const char *text, const char *with)
 
 static void offer(const char *word, const char *prefix)
 {
-    if (begins(word, prefix) && !strpbrk(word, "\n\r"))
+    char clean[BERTH_NAME_BYTES_MAX + 1];
+    (void)snprintf(clean, sizeof clean, "%s", word);
+    cli_clean_text(clean);
+    if (begins(word, prefix) && strcmp(clean, word) == 0) /* a name that could do harm is typed */
         (void)puts(word);
 }
 

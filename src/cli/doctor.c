@@ -56,25 +56,32 @@ static void find(struct visit *v, const char *name, enum verdict verdict, const 
 
 /* --- the store and its key --- */
 
+struct key_look {
+    struct berth_arena *arena;
+    const char *id;
+};
+
 static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 {
-    struct visit *v = ctx;
-    struct berth_key_row row;
-    int rc = berth_secret_key_load(db, &v->cli->arena, BERTH_LOCK_NONE, &row, err);
-    const char *id = row.key_id;
-    if (rc < 0)
-        return rc;
+    struct key_look *look = ctx;
+    return berth_secret_key_load(db, look->arena, BERTH_LOCK_NONE, &look->id, err);
+}
+
+static void check_key(struct visit *v)
+{
     struct berth_vault *vault = v->cli->b->vault;
     const char *path = berth_vault_path(vault);
+    struct key_look look = {.arena = &v->cli->arena};
     struct berth_error trouble;
-    if (!id)
+    if (berth_store_read(v->cli->b->store, tx_key_id, &look, &trouble) < 0)
+        find(v, "key", BAD, say(v, "%s", trouble.message), "see the store");
+    else if (!look.id)
         find(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path), NULL);
-    else if (berth_vault_has(vault, id, &trouble) < 0)
+    else if (berth_vault_has(vault, look.id, &trouble) < 0)
         find(v, "key", BAD, say(v, "%s", trouble.message),
              "put the right key file there; secrets cannot be read without it");
     else
-        find(v, "key", GOOD, say(v, "%s in %s", id, path), NULL);
-    return rc;
+        find(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
 }
 
 static void check_store(struct visit *v)
@@ -95,8 +102,7 @@ static void check_store(struct visit *v)
              berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
              berth_store_version()),
          NULL);
-    if (berth_store_read(cli->b->store, tx_key_id, v, &cli->err) < 0)
-        find(v, "key", BAD, say(v, "%s", cli->err.message), "see the store");
+    check_key(v);
 }
 
 /* --- the machine --- */

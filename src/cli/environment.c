@@ -142,7 +142,12 @@ static int set_file(struct cli *cli, struct form *form, const char *pair)
     if (!key)
         return CLI_USAGE;
     auto_locked value = BERTH_LOCKED_INIT;
-    if (cli_read_secret(cli, path, key, &value) < 0)
+    if (cli_read_secret(cli, path, key, &value) == BERTH_OK && strlen(value.bytes) != value.len)
+        (void)berth_fail(&cli->err, BERTH_E_INVALID,
+                         "%s cannot hold a NUL: a config is text. Store the value with \"berth "
+                         "secret create\", and set the id.",
+                         key);
+    if (!value.bytes || strlen(value.bytes) != value.len)
         return cli_fail(cli);
     return set_value(cli, form, key, berth_json_new_str(value.bytes));
 }
@@ -426,7 +431,8 @@ static int list(struct cli *cli, int argc, char **argv)
 const struct cli_command cli_environment_commands[] = {
     {"env", "create", "NAME" FORM_USAGE,
      "make an environment; local is this machine itself, and no sandbox", create},
-    {"env", "list", "[--driver DRIVER] [--status STATUS]", "the environments", list},
+    {"env", "list", "[--driver local|ssh|sandbox|plugin] [--status active|archived]",
+     "the environments", list},
     {"env", "show", "NAME|ID", "one environment", show_one},
     {"env", "update", "NAME|ID [--name TEXT]" FORM_USAGE,
      "change an environment; open leases keep what they have", update},

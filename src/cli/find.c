@@ -52,7 +52,8 @@ const char *cli_most_like(const char *text, const char *const *names, int count)
 
 int cli_find_id(struct cli *cli, enum berth_kind kind, const char *text, const char **out)
 {
-    return berth_find_id(cli->b, &cli->arena, kind, text, out, &cli->err);
+    const char *company = kind == BERTH_KIND_COMPANY ? NULL : cli->company_id;
+    return berth_find_id(cli->b, &cli->arena, kind, company, text, out, &cli->err);
 }
 
 /* Nothing has that name: perhaps it is the beginning of an id, else say what could be meant. */

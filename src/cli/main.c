@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/main.c - berth: finds the command and runs it. */
+#include <fcntl.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,8 +127,18 @@ static int run(struct cli *cli, int argc, char **argv)
     return command->run(cli, argc - skip, argv + skip);
 }
 
+/* A descriptor of ours that came to be 0, 1 or 2 would get what is meant for the terminal. */
+static void fill_standard_fds(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", O_RDONLY); /* so that writing there still fails */
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_fds();
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
     berth_builtins.tune_process();
     berth_deny_dumps(); /* values of secrets pass through here */
     struct cli cli = {0};
@@ -134,5 +146,7 @@ int main(int argc, char **argv)
     int status = run(&cli, argc, argv);
     berth_close(cli.b);
     berth_arena_clear(&cli.arena);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK)
+        status = CLI_FAILED; /* the answer is lost */
     return status;
 }

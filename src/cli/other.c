@@ -53,8 +53,8 @@ static int find_entity(struct cli *cli, const char *text, const char **id)
 
 static int activity(struct cli *cli, int argc, char **argv)
 {
-    static const struct cli_column columns[] = {{"ID", 0},     {"WHEN", 0},        {"ACTOR", 0},
-                                                {"ACTION", 0}, {"ENTITY", CLI_ID}, {0}};
+    static const struct cli_column columns[] = {
+        {"ID", CLI_NUMBER}, {"WHEN", 0}, {"ACTOR", 0}, {"ACTION", 0}, {"ENTITY", CLI_ID}, {0}};
     static const struct cli_view view = {columns, activity_row, activity_json};
     const char *entity = NULL, *limit = NULL, *before = NULL;
     const struct cli_option options[] = {

@@ -229,7 +229,8 @@ static void event_row(struct cli *cli, const void *item, const char **cells)
 static int events(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_column columns[] = {
-        {"ID", 0}, {"WHEN", 0}, {"OUTCOME", CLI_STATUS}, {"WHO", 0}, {"AT", 0}, {"WHY", 0}, {0}};
+        {"ID", CLI_NUMBER}, {"WHEN", 0}, {"OUTCOME", CLI_STATUS}, {"WHO", 0}, {"AT", 0},
+        {"WHY", 0},         {0}};
     static const struct cli_view view = {columns, event_row, event_json};
     const char *limit = NULL, *id;
     int rows;

@@ -2,6 +2,7 @@
  * src/cli/text.c - answers: tables that fit, times that read, nothing that moves the cursor. */
 #include <stdio.h>
 #include <string.h>
+#include <wchar.h>
 
 #include "base/limits.h"
 #include "base/time.h"
@@ -10,12 +11,75 @@
 
 #define COLUMNS_MAX 12
 #define CELL_MIN 6 /* a text that is cut keeps so many characters */
-#define ID_MIN 8   /* an id that is cut */
+#define ID_MIN 13  /* an id that is cut: its whole millisecond */
 #define GAP 2      /* between columns */
 #define FIELD_WIDTH 13
 
+/* The character at p, and its length in *step; 0xfffd for what is none. */
+static uint32_t decode(const char *p, size_t *step)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    *step = berth_utf8_step(p);
+    switch (*step) {
+    case 1:
+        return b[0];
+    case 2:
+        return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
+    case 3:
+        return (b[0] & 0x0fu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
+    case 4:
+        return (b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
+    default:
+        *step = 1;
+        return 0xfffd;
+    }
+}
+
+/* Does it do something to a terminal other than standing there? Controls, and what turns the
+ * direction of text. */
+static bool is_control(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
+}
+
+/* Names and errors come from outside: a control character in one must not reach a terminal. */
+void cli_clean_text(char *text)
+{
+    size_t step;
+    for (char *p = text; *p; p += step)
+        if (is_control(decode(p, &step)) || !berth_utf8_step(p))
+            memset(p, '?', step);
+}
+
+const char *cli_clean(struct cli *cli, const char *text)
+{
+    char *copy = berth_arena_strdup(&cli->arena, text);
+    if (copy)
+        cli_clean_text(copy);
+    return copy ? copy : "?";
+}
+
+/* JSON may say any character in another way. */
+void cli_escape_json(const char *json, struct berth_buf *out)
+{
+    size_t step;
+    for (const char *p = json; *p; p += step) {
+        uint32_t c = decode(p, &step);
+        if (c >= 0x7f && is_control(c))
+            berth_buf_printf(out, "\\u%04x", c);
+        else
+            berth_buf_append(out, p, step);
+    }
+}
+
 int cli_print(struct cli *cli, struct berth_buf *buf)
 {
+    auto_buf escaped = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
+    if (cli->json && !buf->failed) {
+        cli_escape_json(berth_buf_str(buf), &escaped);
+        buf = &escaped;
+    }
     if (berth_buf_check(buf, "The answer", &cli->err) < 0)
         return cli_fail(cli);
     if (puts(berth_buf_str(buf)) < 0 || fflush(stdout) != 0) {
@@ -23,23 +87,6 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
         return cli_fail(cli);
     }
     return CLI_OK;
-}
-
-/* Names and errors come from outside: a control character in one must not reach a terminal. */
-const char *cli_clean(struct cli *cli, const char *text)
-{
-    char *copy = berth_arena_strdup(&cli->arena, text);
-    if (!copy)
-        return "?";
-    for (char *p = copy; *p;) {
-        size_t step = berth_utf8_step(p);
-        unsigned char c = (unsigned char)*p;
-        bool c1 = step == 2 && c == 0xc2 && (unsigned char)p[1] < 0xa0;
-        if (step == 0 || c < 0x20 || c == 0x7f || c1)
-            memset(p, '?', step ? step : 1);
-        p += step ? step : 1;
-    }
-    return copy;
 }
 
 static const char *colour_of(const char *status)
@@ -98,12 +145,18 @@ struct table {
     int widths[COLUMNS_MAX];
 };
 
-/* Characters, not bytes: names may hold any. */
+static int width_at(const char *p, size_t *step)
+{
+    int width = wcwidth((wchar_t)decode(p, step));
+    return width < 0 ? 1 : width;
+}
+
+/* Columns, not bytes: names may hold any character. */
 static int width_of(const char *text)
 {
     int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
+    for (size_t step; *text; text += step)
+        width += width_at(text, &step);
     return width;
 }
 
@@ -173,21 +226,26 @@ static void put_cell(struct berth_buf *buf, const char *text, int width, enum cl
 {
     int have = width_of(text);
     bool cut = have > width;
-    int keep = cut && kind != CLI_ID ? width - 1 : width;
+    int keep = cut && kind != CLI_ID ? width - 1 : width, shown = 0;
     const char *colour = kind == CLI_STATUS && cli_colours(stdout) ? colour_of(text) : NULL;
     const char *end = text;
-    for (int shown = 0; *end; end++)
-        if (((unsigned char)*end & 0xc0) != 0x80 && ++shown > keep)
+    for (size_t step; *end; end += step) {
+        int more = width_at(end, &step);
+        if (shown + more > keep)
             break;
+        shown += more;
+    }
     if (colour)
         berth_buf_printf(buf, "\033[%sm", colour);
     berth_buf_append(buf, text, (size_t)(end - text));
-    if (cut && kind != CLI_ID)
+    if (cut && kind != CLI_ID) {
         berth_buf_puts(buf, "…");
+        shown++;
+    }
     if (colour)
         berth_buf_puts(buf, "\033[0m");
     if (!last)
-        berth_buf_printf(buf, "%*s", width - (cut ? width : have) + GAP, "");
+        berth_buf_printf(buf, "%*s", width - shown + GAP, "");
 }
 
 static int print_table(struct cli *cli, struct table *t)

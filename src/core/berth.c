@@ -18,17 +18,21 @@
 #include "os/engine.h"
 #include "os/pool.h"
 #include "store/company.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 struct first {
     struct berth_arena *arena;
     struct berth_company *company;
+    struct berth_id fresh; /* for a store without a name */
+    const char *store_id, *key_id;
 };
 
 static int tx_find_default(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct first *first = ctx;
-    return berth_company_by_name(db, first->arena, "default", &first->company, err);
+    int rc = berth_company_by_name(db, first->arena, "default", &first->company, err);
+    return rc < 0 ? rc : berth_store_identity_load(db, first->arena, &first->store_id, err);
 }
 
 static int tx_make_default(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -41,18 +45,28 @@ static int tx_make_default(struct berth_db *db, void *ctx, struct berth_error *e
     return rc < 0 ? rc : tx_find_default(db, ctx, err);
 }
 
-/* The first open makes the company `default`. */
+/* The first open makes the company `default`, and gives the store its name. */
+static int tx_identify(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct first *first = ctx;
+    return berth_store_identity(db, first->arena, first->fresh.text, &first->store_id, err);
+}
+
 static int ensure_company(struct berth *b, struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
-    struct first first = {.arena = &arena};
+    struct first first = {.arena = &arena, .fresh = berth_id_new()};
     int rc = berth_store_read(b->store, tx_find_default, &first, err);
     if (rc == BERTH_OK && !first.company)
         rc = berth_store_tx(b->store, tx_make_default, &first, err);
+    if (rc == BERTH_OK && !first.store_id)
+        rc = berth_store_tx(b->store, tx_identify, &first, err);
     if (rc < 0)
         return rc;
     b->company_id = strdup(first.company->id);
-    return b->company_id ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    b->store_id = strdup(first.store_id);
+    return b->company_id && b->store_id ? BERTH_OK
+                                        : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
 }
 
 const char *berth_version(void)
@@ -141,6 +155,25 @@ static int open_vault(struct berth *b, const char *key_file, struct berth_error 
     return rc < 0 ? rc : berth_vault_new(path, &b->vault, err);
 }
 
+static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct first *first = ctx;
+    return berth_secret_key_load(db, first->arena, BERTH_LOCK_NONE, &first->key_id, err);
+}
+
+/* A key file that does not fit is told at once, not at the first secret; what needs none works. */
+static int check_key(struct berth *b, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct first first = {.arena = &arena};
+    struct berth_error trouble;
+    int rc = berth_store_read(b->store, tx_key_id, &first, err);
+    if (rc == BERTH_OK && first.key_id && berth_vault_has(b->vault, first.key_id, &trouble) < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "secrets cannot be read", "error", trouble.message,
+                       NULL);
+    return rc;
+}
+
 static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
 {
     int rc = BERTH_OK;
@@ -161,7 +194,7 @@ static int start(struct berth *b, const struct berth_options *options, struct be
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)
         rc = ensure_company(b, err);
-    return rc;
+    return rc < 0 ? rc : check_key(b, err);
 }
 
 int berth_open(const struct berth_options *options, struct berth **out, struct berth_error *err)
@@ -209,6 +242,7 @@ void berth_close(struct berth *b)
     berth_map_clear(&b->sweeping);
     berth_map_clear(&b->lanes);
     free(b->company_id);
+    free(b->store_id);
     if (b->closing_fd >= 0)
         (void)close(b->closing_fd);
     free(b);

@@ -40,6 +40,7 @@ struct berth {
     _Atomic bool sweep_missed; /* one should, but there was no memory for it */
     bool closing;              /* none is, any more */
     char *company_id;          /* of the company `default` */
+    char *store_id;            /* the name that the store goes by in a key file */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */
 };
 

@@ -17,7 +17,8 @@
 #include "store/store.h"
 
 #define STANDING_MAX 100000
-#define SLUG_BYTES_MAX 48 /* of an environment's name in the name of its secrets */
+#define FIELD_BYTES_MAX 40 /* of a field's path there */
+#define SLUG_BYTES_MAX 48  /* of an environment's name in the name of its secrets */
 
 /* One change under way. */
 struct change {
@@ -123,6 +124,11 @@ void berth_environment_json(struct berth_json_writer *w, const struct berth_envi
 const char *berth_environment_id(const struct berth_environment *e)
 {
     return e->id;
+}
+
+const char *berth_environment_company_id(const struct berth_environment *e)
+{
+    return e->company_id;
 }
 
 const char *berth_environment_name(const struct berth_environment *e)
@@ -259,9 +265,9 @@ static const char *secret_name(const struct change *c, const struct berth_pasted
     while (to > slug && to[-1] == '-')
         to--;
     *to = '\0';
-    return berth_arena_printf(c->arena, "environment-%s-%s-%s-%s",
+    return berth_arena_printf(c->arena, "environment-%s-%s-%.*s-%s",
                               berth_environment_drivers.names[c->environment->driver],
-                              *slug ? slug : "environment", p->field,
+                              *slug ? slug : "environment", FIELD_BYTES_MAX, p->field,
                               p->secret_id + strlen(p->secret_id) - 8);
 }
 
@@ -283,8 +289,7 @@ static int make_secret(struct berth_db *db, const struct change *c, const struct
     struct berth_secret row = {
         .id = p->secret_id,
         .company_id = e->company_id,
-        .key = berth_arena_copy(c->arena, name ? name : "",
-                                strnlen(name ? name : "", BERTH_SECRET_KEY_BYTES_MAX)),
+        .key = name,
         .name = name,
         .description = berth_arena_printf(c->arena, "Secret for %s %s.", e->name, p->field),
         .latest_version = 1,
@@ -335,7 +340,7 @@ static int settle_secrets(struct berth_db *db, const struct change *c, struct be
     }
     if (rc == BERTH_OK)
         rc = berth_secret_bind(db, c->arena, &target, &bindings, err);
-    return rc < 0 ? rc : berth_secret_drop_unused(db, c->arena, e->id, false, err);
+    return rc < 0 ? rc : berth_secret_drop_unused(db, c->arena, e->id, false, c->input->actor, err);
 }
 
 /* --- creating --- */
@@ -649,7 +654,7 @@ static int remove_row(struct berth_db *db, struct deletion *d, struct berth_erro
     if (rc == BERTH_OK)
         rc = berth_binding_remove_all(db, d->environment->company_id, "environment", d->id, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_drop_unused(db, d->arena, d->id, true, err);
+        rc = berth_secret_drop_unused(db, d->arena, d->id, true, d->actor, err);
     if (rc == BERTH_OK)
         rc = berth_environment_remove(db, d->id, err);
     if (rc == BERTH_OK)

@@ -54,10 +54,12 @@ struct berth_exec {
     struct berth_running *running; /* NULL until it has been started */
     struct chunk *head, **tail;
     size_t queued;
-    bool paused, writing; /* a job is at work on the queue */
-    bool ended;           /* the command is; `end` says how */
-    bool lost[2];         /* output that there was no memory for */
-    bool done;            /* and everything after it */
+    bool behind;  /* the log cannot follow */
+    bool held;    /* the caller wants no more for now */
+    bool writing; /* a job is at work on the queue */
+    bool ended;   /* the command is; `end` says how */
+    bool lost[2]; /* output that there was no memory for */
+    bool done;    /* and everything after it */
     struct berth_exec_end end;
 };
 
@@ -121,6 +123,13 @@ static void write_chunk(struct berth_exec *x, struct chunk *chunk)
     free(chunk);
 }
 
+/* Lock held. Until it has been started, there is nobody to tell. */
+static void set_pause(struct berth_exec *x)
+{
+    if (x->running && !x->ended)
+        x->running->ops->pause(x->running, x->behind || x->held);
+}
+
 static void log_job(void *ctx)
 {
     struct berth_exec *x = ctx;
@@ -135,9 +144,9 @@ static void log_job(void *ctx)
         write_chunk(x, chunk);
         pthread_mutex_lock(&x->lock);
         x->queued -= len;
-        if (x->paused && x->running && x->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2) {
-            x->paused = false;
-            x->running->ops->pause(x->running, false);
+        if (x->behind && x->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2) {
+            x->behind = false;
+            set_pause(x);
         }
     }
     x->writing = false;
@@ -179,9 +188,9 @@ static void emit(void *ctx, const char *bytes, size_t len)
         *x->tail = chunk;
         x->tail = &chunk->next;
         x->queued += len;
-        if (x->queued > BERTH_PIPE_QUEUE_BYTES_MAX && !x->paused && x->running) {
-            x->paused = true;
-            x->running->ops->pause(x->running, true);
+        if (x->queued > BERTH_PIPE_QUEUE_BYTES_MAX && !x->behind) {
+            x->behind = true;
+            set_pause(x);
         }
         here = !start_job(x);
     } else {
@@ -363,6 +372,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     }
     pthread_mutex_lock(&x->lock);
     x->running = running;
+    set_pause(x);
     pthread_mutex_unlock(&x->lock);
     return BERTH_OK;
 }
@@ -434,6 +444,16 @@ int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len, struct
 void berth_exec_close_stdin(struct berth_exec *x)
 {
     x->running->ops->close_stdin(x->running);
+}
+
+void berth_exec_pause(struct berth_exec *x, bool paused)
+{
+    pthread_mutex_lock(&x->lock);
+    if (x->held != paused) {
+        x->held = paused;
+        set_pause(x);
+    }
+    pthread_mutex_unlock(&x->lock);
 }
 
 void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns)

@@ -17,7 +17,7 @@ static const char *const kinds[][2] = {[BERTH_KIND_COMPANY] = {"Company", "compa
 struct search {
     struct berth_arena *arena;
     enum berth_kind kind;
-    const char *prefix;
+    const char *company_id, *prefix;
     struct berth_list found;
 };
 
@@ -35,11 +35,12 @@ bool berth_is_prefix(const char *text)
 static int tx_search(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct search *s = ctx;
-    return berth_prefix_select(db, s->arena, s->kind, s->prefix, &s->found, err);
+    return berth_prefix_select(db, s->arena, s->kind, s->company_id, s->prefix, &s->found, err);
 }
 
 int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
-                  const char *text, const char **out, struct berth_error *err)
+                  const char *company_id, const char *text, const char **out,
+                  struct berth_error *err)
 {
     char *prefix = berth_arena_strdup(arena, text);
     if (!prefix)
@@ -48,11 +49,7 @@ int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind ki
         *c = (char)tolower((unsigned char)*c);
     if (!berth_is_prefix(prefix))
         return berth_fail(err, BERTH_E_NOT_FOUND, "%s not found", kinds[kind][0]);
-    if (berth_id_valid(prefix)) {
-        *out = prefix;
-        return BERTH_OK;
-    }
-    struct search s = {.arena = arena, .kind = kind, .prefix = prefix};
+    struct search s = {.arena = arena, .kind = kind, .company_id = company_id, .prefix = prefix};
     int rc = berth_store_read(b->store, tx_search, &s, err);
     if (rc < 0)
         return rc;

@@ -10,7 +10,9 @@
 
 /* Could the text be the beginning of an id? */
 bool berth_is_prefix(const char *text);
-/* *out is the whole id, in the arena. NOT_FOUND: none begins so. CONFLICT: several do. */
+/* *out is the whole id, in the arena, of something of the company (NULL: of any). NOT_FOUND: none
+ * begins so. CONFLICT: several do. */
 int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
-                  const char *text, const char **out, struct berth_error *err);
+                  const char *company_id, const char *text, const char **out,
+                  struct berth_error *err);
 #endif

@@ -454,6 +454,11 @@ const char *berth_lease_id(const struct berth_lease *l)
     return l->id;
 }
 
+const char *berth_lease_company_id(const struct berth_lease *l)
+{
+    return l->company_id;
+}
+
 const char *berth_lease_environment_id(const struct berth_lease *l)
 {
     return l->environment_id;

@@ -11,7 +11,6 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 
-#define REDACTED "***REDACTED***"
 #define PATH_BYTES_MAX 1000
 
 /* --- paths --- */
@@ -217,7 +216,7 @@ static int take_value(struct berth_arena *arena, const char *path, const char *t
     *id = berth_arena_strdup(arena, fresh.text);
     if (!p || !*id)
         return berth_arena_check(arena, err);
-    if (len == strlen(REDACTED) && memcmp(text, REDACTED, len) == 0)
+    if (len == strlen(BERTH_REDACTED) && memcmp(text, BERTH_REDACTED, len) == 0)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Refusing to persist redacted placeholder for key: %s", path);
     *p = (struct berth_pasted){.path = path, .field = field_of(arena, path), .secret_id = *id};

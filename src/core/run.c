@@ -22,6 +22,11 @@ const char *berth_run_id(const struct berth_run *run)
     return run->id;
 }
 
+const char *berth_run_company_id(const struct berth_run *run)
+{
+    return run->company_id;
+}
+
 enum berth_run_status berth_run_status(const struct berth_run *run)
 {
     return run->status;

@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
+#include "core/reference.h"
 #include "core/vault.h"
 #include "store/company.h"
 #include "store/lease.h"
@@ -39,7 +40,7 @@ struct look {
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    int rc = berth_secret_load(db, look->arena, look->id, &look->secret, err);
+    int rc = berth_secret_load(db, look->arena, look->id, BERTH_LOCK_NONE, &look->secret, err);
     return rc == BERTH_OK && !look->secret ? not_found(err) : rc;
 }
 
@@ -90,7 +91,8 @@ int berth_secret_list(struct berth *b, struct berth_arena *arena, const char *co
                       struct berth_list *out, struct berth_error *err)
 {
     struct look look = {.arena = arena, .id = company_id ? company_id : b->company_id, .list = out};
-    return list_by(b, tx_list, &look, err);
+    int rc = list_by(b, tx_list, &look, err);
+    return rc == BERTH_E_NOT_FOUND ? berth_fail(err, rc, "Company not found") : rc;
 }
 
 int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *id,
@@ -140,6 +142,11 @@ const char *berth_secret_id(const struct berth_secret *s)
     return s->id;
 }
 
+const char *berth_secret_company_id(const struct berth_secret *s)
+{
+    return s->company_id;
+}
+
 const char *berth_secret_name(const struct berth_secret *s)
 {
     return s->name;
@@ -176,19 +183,15 @@ static const char *context_of(struct berth_arena *arena, const char *company_id,
 static int current_key(struct berth *b, struct berth_db *db, struct berth_arena *arena,
                        const char **out, struct berth_error *err)
 {
-    struct berth_key_row row;
-    int rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, &row, err);
-    *out = row.key_id;
+    int rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
     if (rc < 0 || *out)
         return rc;
     char id[BERTH_KEY_ID_SIZE];
-    struct berth_id store = berth_id_new();
-    rc = berth_vault_first_key(b->vault, store.text, id, err);
+    rc = berth_vault_first_key(b->vault, b->store_id, id, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_key_insert(db, id, store.text, berth_time_wall_ms(), err);
+        rc = berth_secret_key_insert(db, id, berth_time_wall_ms(), err);
     if (rc == BERTH_OK) /* perhaps somebody else's, who was faster */
-        rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, &row, err);
-    *out = row.key_id;
+        rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
     if (rc == BERTH_OK && !*out)
         rc = berth_fail(err, BERTH_E_INTERNAL, "The store has no key for its secrets.");
     return rc;
@@ -244,6 +247,7 @@ static int write_activity(struct berth_db *db, const struct change *c, const cha
     berth_json_put_str(&w, "name", s->name);
     berth_json_put_str(&w, "provider", "local_encrypted");
     berth_json_put_int(&w, "version", s->latest_version);
+    berth_json_put_str(&w, "status", berth_secret_statuses.names[s->status]);
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "Activity details", err);
     struct berth_entity entity = {s->company_id, "secret", s->id};
@@ -374,7 +378,7 @@ int berth_secret_create(struct berth *b, struct berth_arena *arena,
 /* The row, which nobody else changes until we commit. */
 static int load_for_change(struct berth_db *db, struct change *c, struct berth_error *err)
 {
-    int rc = berth_secret_load_locked(db, c->arena, c->id, &c->secret, err);
+    int rc = berth_secret_load(db, c->arena, c->id, BERTH_LOCK_UPDATE, &c->secret, err);
     if (rc == BERTH_OK && !c->secret)
         rc = not_found(err);
     if (rc == BERTH_OK)
@@ -428,8 +432,10 @@ static int tx_delete(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0)
         return rc;
     const struct berth_secret *s = c->secret;
-    int64_t captures;
+    int64_t captures, bindings = 0;
     rc = berth_secret_count_captures(db, s->company_id, s->id, &captures, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_count_bindings(db, s->id, &bindings, err);
     if (rc < 0)
         return rc;
     if (captures)
@@ -438,11 +444,11 @@ static int tx_delete(struct berth_db *db, void *ctx, struct berth_error *err)
                           "clean-up finish (\"berth sweep\").",
                           s->name, captures, captures == 1 ? "" : "s",
                           captures == 1 ? "it" : "them");
-    if (s->reference_count)
+    if (bindings)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "Secret \"%s\" is used by %" PRId64 " config%s: \"berth secret usage\" "
                           "shows where; change those first.",
-                          s->name, s->reference_count, s->reference_count == 1 ? "" : "s");
+                          s->name, bindings, bindings == 1 ? "" : "s");
     rc = berth_secret_remove(db, s->id, err);
     return rc < 0 ? rc : write_activity(db, c, "secret.deleted", err);
 }
@@ -498,9 +504,10 @@ int berth_secret_delete(struct berth *b, struct berth_arena *arena, const char *
 /* --- bindings --- */
 
 static int check_owner(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                       const char *secret_id, struct berth_secret **out, struct berth_error *err)
+                       const char *secret_id, enum berth_row_lock lock, struct berth_secret **out,
+                       struct berth_error *err)
 {
-    int rc = berth_secret_load(db, arena, secret_id, out, err);
+    int rc = berth_secret_load(db, arena, secret_id, lock, out, err);
     if (rc == BERTH_OK && !*out)
         rc = not_found(err);
     if (rc == BERTH_OK && strcmp((*out)->company_id, company_id) != 0)
@@ -521,7 +528,8 @@ int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
         binding.config_path = wanted->config_path;
         binding.secret_id = wanted->secret_id;
         binding.version = wanted->version;
-        rc = check_owner(db, arena, target->company_id, binding.secret_id, &secret, err);
+        rc = check_owner(db, arena, target->company_id, binding.secret_id, BERTH_LOCK_SHARE,
+                         &secret, err);
         if (rc < 0)
             return berth_wrap(err, "config.%s", binding.config_path);
         rc = berth_binding_insert(db, &binding, err);
@@ -529,24 +537,37 @@ int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
     return rc;
 }
 
+/* One that its environment needs no more: it goes, or becomes an operator's when others use it. */
+static int drop_one(struct berth_db *db, struct berth_arena *arena, const char *id, bool gone,
+                    const struct berth_actor *actor, struct berth_error *err)
+{
+    struct change c = {.arena = arena, .actor = actor};
+    int64_t captures = 0, bindings = 0;
+    int rc = berth_secret_load(db, arena, id, BERTH_LOCK_UPDATE, &c.secret, err);
+    if (rc < 0 || !c.secret)
+        return rc;
+    rc = berth_secret_count_captures(db, c.secret->company_id, id, &captures, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_count_bindings(db, id, &bindings, err);
+    if (rc < 0)
+        return rc;
+    if (!captures && !bindings) {
+        rc = berth_secret_remove(db, id, err);
+        return rc < 0 ? rc : write_activity(db, &c, "secret.deleted", err);
+    }
+    c.secret->environment_id = NULL;
+    return gone ? berth_secret_save(db, c.secret, err) : BERTH_OK;
+}
+
 int berth_secret_drop_unused(struct berth_db *db, struct berth_arena *arena,
-                             const char *environment_id, bool gone, struct berth_error *err)
+                             const char *environment_id, bool gone, const struct berth_actor *actor,
+                             struct berth_error *err)
 {
     struct berth_list made;
     int rc = berth_secret_select_made_by(db, arena, environment_id, &made, err);
-    for (int i = 0; rc == BERTH_OK && i < made.count; i++) {
-        struct berth_secret *s = made.items[i];
-        int64_t captures;
-        rc = berth_secret_count_captures(db, s->company_id, s->id, &captures, err);
-        if (rc < 0)
-            return rc;
-        if (!captures && !s->reference_count) {
-            rc = berth_secret_remove(db, s->id, err);
-        } else if (gone) {
-            s->environment_id = NULL; /* others use it: from now on it is an operator's */
-            rc = berth_secret_save(db, s, err);
-        }
-    }
+    for (int i = 0; rc == BERTH_OK && i < made.count; i++)
+        rc =
+            drop_one(db, arena, ((const struct berth_secret *)made.items[i])->id, gone, actor, err);
     return rc;
 }
 
@@ -562,6 +583,25 @@ struct resolution {
     const struct berth_error *refusal;
 };
 
+/* Does the config name that secret, at that place? */
+static int is_captured(struct resolution *r, const struct berth_lease *lease, bool *captured,
+                       struct berth_error *err)
+{
+    const struct berth_resolve_request *q = r->request;
+    auto_json *config = NULL;
+    struct berth_list references;
+    int rc = berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS,
+                              &config, err);
+    if (rc == BERTH_OK)
+        rc = berth_references_of(r->b->registry, r->arena, lease->driver, config, &references, err);
+    for (int i = 0; rc == BERTH_OK && i < references.count; i++) {
+        const struct berth_reference *ref = references.items[i];
+        *captured |= strcmp(ref->path, q->config_path) == 0 &&
+                     strcmp(ref->secret_id, q->secret_id) == 0 && ref->version == q->version;
+    }
+    return rc;
+}
+
 /* A lease may use what it captured for as long as anything is owed for it. */
 static int check_capture(struct berth_db *db, struct resolution *r, bool *captured,
                          struct berth_error *err)
@@ -571,10 +611,10 @@ static int check_capture(struct berth_db *db, struct resolution *r, bool *captur
         return BERTH_OK;
     struct berth_lease *lease;
     int rc = berth_lease_load(db, r->arena, r->request->lease_id, &lease, err);
-    *captured = rc == BERTH_OK && lease && lease->due_at_ms && lease->config_json &&
-                strcmp(lease->company_id, r->request->company_id) == 0 &&
-                strstr(lease->config_json, r->request->secret_id);
-    return rc;
+    if (rc < 0 || !lease || !lease->due_at_ms || !lease->config_json ||
+        strcmp(lease->company_id, r->request->company_id) != 0)
+        return rc;
+    return is_captured(r, lease, captured, err);
 }
 
 static int check_right(struct berth_db *db, struct resolution *r, struct berth_error *err)
@@ -603,7 +643,8 @@ static int tx_look_up(struct berth_db *db, void *ctx, struct berth_error *err)
     struct resolution *r = ctx;
     const struct berth_resolve_request *q = r->request;
     r->number = q->version;
-    int rc = check_owner(db, r->arena, q->company_id, q->secret_id, &r->secret, err);
+    int rc =
+        check_owner(db, r->arena, q->company_id, q->secret_id, BERTH_LOCK_NONE, &r->secret, err);
     if (rc == BERTH_OK)
         rc = check_right(db, r, err);
     if (rc < 0)
@@ -662,6 +703,10 @@ int berth_secret_resolve(struct berth *b, const struct berth_resolve_request *re
         return not_found(err);
     struct berth_resolve_request checked = *request;
     checked.secret_id = id.text;
+    if (!checked.company_id)
+        checked.company_id = b->company_id;
+    if (!checked.consumer_type || !checked.consumer_id)
+        return berth_fail(err, BERTH_E_INVALID, "A value is given to somebody: name the consumer.");
     struct resolution r = {.b = b, .arena = &arena, .request = &checked};
     auto_locked value = BERTH_LOCKED_INIT;
     int rc = berth_store_read(b->store, tx_look_up, &r, err);
@@ -689,30 +734,30 @@ int berth_secret_resolve(struct berth *b, const struct berth_resolve_request *re
 
 struct key_change {
     struct berth *b;
-    struct berth_arena *arena;
     const struct berth_actor *actor;
-    const char *from, *to, *store;
-    struct berth_secret_version after; /* the last one of the batch before */
-    struct berth_secret_version last;  /* of this batch */
-    int64_t count, skipped, total;     /* of this batch; over all */
+    struct berth_arena *arena; /* of what is under way */
+    const char *from, *to;
+    struct berth_id after_id; /* the last version of the batch before */
+    int64_t after_version;
+    struct berth_id last_id; /* of this batch */
+    int64_t last_version;
+    int64_t count, skipped, total; /* of this batch; over all */
+    struct berth_id unread;        /* one that could not be read */
+    struct berth_list keys;        /* that versions are sealed with */
 };
 
 static int tx_key(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct key_change *c = ctx;
-    struct berth_key_row row;
-    int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &row, err);
-    c->from = row.key_id;
-    c->store = row.store_id;
-    return rc;
+    return berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &c->from, err);
 }
 
 static int tx_switch(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     const struct key_change *c = ctx;
-    struct berth_key_row now;
+    const char *now;
     int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_UPDATE, &now, err);
-    if (rc == BERTH_OK && (!now.key_id || strcmp(now.key_id, c->from) != 0))
+    if (rc == BERTH_OK && (!now || strcmp(now, c->from) != 0))
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Another node has just changed the key: copy its key file here.");
     return rc < 0 ? rc : berth_secret_key_save(db, c->to, berth_time_wall_ms(), err);
@@ -722,20 +767,19 @@ static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_sec
                      struct berth_error *err)
 {
     struct berth_secret *secret;
-    int rc = berth_secret_load(db, c->arena, v->secret_id, &secret, err);
+    int rc = berth_secret_load(db, c->arena, v->secret_id, BERTH_LOCK_NONE, &secret, err);
     if (rc < 0)
         return rc;
-    if (!secret)
-        return BERTH_OK;
+    const char *context = secret ? context_of(c->arena, secret->company_id, v) : NULL;
+    if (!context)
+        return berth_arena_check(c->arena, err);
     auto_locked value = BERTH_LOCKED_INIT;
     auto_free char *sealed = NULL;
     struct berth_error trouble;
-    const char *context = context_of(c->arena, secret->company_id, v);
-    if (!context)
-        return berth_arena_check(c->arena, err);
     rc = berth_vault_unseal(c->b->vault, v->key_id, context, v->sealed, &value, &trouble);
     if (rc == BERTH_E_INVALID || rc == BERTH_E_UNPROCESSABLE) {
         c->skipped++; /* it stays as it is, and so does its key */
+        (void)snprintf(c->unread.text, sizeof c->unread.text, "%s", v->secret_id);
         return BERTH_OK;
     }
     if (rc < 0) {
@@ -755,39 +799,107 @@ static int tx_batch(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct key_change *c = ctx;
     struct berth_list versions;
+    struct berth_secret_version after = {.secret_id = c->after_id.text,
+                                         .version = c->after_version};
     c->count = c->skipped = 0;
-    int rc = berth_version_select_other_key(db, c->arena, c->to, &c->after, BATCH, &versions, err);
+    berth_arena_clear(c->arena);
+    int rc = berth_version_select_other_key(db, c->arena, c->to, &after, BATCH, &versions, err);
     for (int i = 0; rc == BERTH_OK && i < versions.count; i++) {
         struct berth_secret_version *v = versions.items[i];
-        c->last = (struct berth_secret_version){.secret_id = v->secret_id, .version = v->version};
+        (void)snprintf(c->last_id.text, sizeof c->last_id.text, "%s", v->secret_id);
+        c->last_version = v->version;
         rc = seal_anew(db, c, v, err);
         c->count++;
     }
     return rc;
 }
 
-static int tx_done(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct key_change *c = ctx;
-    struct berth_entity entity = {c->b->company_id, "secret_key", c->to};
-    char details[64];
-    (void)snprintf(details, sizeof details, "{\"versions\":%" PRId64 "}", c->total);
-    return berth_activity_of(db, &entity, "secret_key.changed", c->actor, details, err);
-}
-
+/* Everything that is sealed with another key than `to`, in batches. */
 static int seal_all(struct key_change *c, int64_t *skipped, struct berth_error *err)
 {
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_arena *outer = c->arena;
+    int rc;
     *skipped = 0;
-    c->after = (struct berth_secret_version){.secret_id = ""};
-    for (;;) {
-        int rc = berth_store_tx(c->b->store, tx_batch, c, err);
-        if (rc < 0 || c->count == 0)
-            return rc;
+    c->after_id = (struct berth_id){0};
+    c->after_version = 0;
+    c->arena = &arena;
+    while ((rc = berth_store_tx(c->b->store, tx_batch, c, err)) == BERTH_OK && c->count) {
         BERTH_FAILPOINT(key_after_batch);
-        c->after = c->last;
+        c->after_id = c->last_id;
+        c->after_version = c->last_version;
         c->total += c->count - c->skipped;
         *skipped += c->skipped;
     }
+    c->arena = outer;
+    return rc;
+}
+
+static int tx_done(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct key_change *c = ctx;
+    struct berth_entity entity = {c->b->company_id, "secret_key", c->to};
+    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_int(&w, "versions", c->total);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "Activity details", err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_of(db, &entity, "secret_key.changed", c->actor, berth_buf_str(&buf),
+                               err);
+    return rc < 0 ? rc : berth_version_select_keys(db, c->arena, &c->keys, err);
+}
+
+/* Which key comes next: one that an interrupted change has added already, else a new one. When the
+ * store had switched before the interruption, that change is finished first. */
+static int choose_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], bool *finished,
+                      struct berth_error *err)
+{
+    struct berth *b = c->b;
+    int64_t ignored;
+    *finished = false;
+    int rc = berth_vault_newest_key(b->vault, b->store_id, c->from, next, err);
+    if (rc < 0 || strcmp(next, c->from) != 0)
+        return rc;
+    rc = seal_all(c, &ignored, err);
+    *finished = rc == BERTH_OK && c->total > 0;
+    return rc < 0 || *finished ? rc : berth_vault_add_key(b->vault, b->store_id, next, err);
+}
+
+static int fail_unread(const struct key_change *c, int64_t skipped, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CONFLICT,
+                      "Everything has the new key, but for %" PRId64 " version%s that no key of %s "
+                      "opens, of secret %s among others: rotate or delete such secrets. Their keys "
+                      "are kept.",
+                      skipped, skipped == 1 ? "" : "s", berth_vault_path(c->b->vault),
+                      c->unread.text);
+}
+
+static int change_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
+{
+    struct berth *b = c->b;
+    bool finished;
+    int64_t skipped = 0;
+    int rc = choose_key(c, next, &finished, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_file);
+    if (!finished)
+        rc = berth_store_tx(b->store, tx_switch, c, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_switch);
+    rc = seal_all(c, &skipped, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_tx(b->store, tx_done, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_vault_keep_only(b->vault, b->store_id, next, &c->keys, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(key_after_drop);
+    return skipped ? fail_unread(c, skipped, err) : BERTH_OK;
 }
 
 int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
@@ -797,37 +909,16 @@ int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
     auto_close int lock = -1;
     char next[BERTH_KEY_ID_SIZE];
     struct key_change c = {.b = b, .arena = &arena, .actor = actor, .to = next};
-    int rc = berth_keyfile_lock(berth_vault_path(b->vault), false, &lock, err);
+    int rc = berth_keyfile_lock(berth_vault_path(b->vault), 0, &lock, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_key, &c, err);
     if (rc == BERTH_OK && !c.from)
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
                         "There is no key to change: this store holds no secrets yet.");
     if (rc == BERTH_OK)
-        rc = berth_vault_next_key(b->vault, c.store, c.from, next, err);
+        rc = change_key(&c, next, err);
     if (rc < 0)
         return rc;
-    BERTH_FAILPOINT(key_after_file);
-    if (strcmp(next, c.from) != 0)
-        rc = berth_store_tx(b->store, tx_switch, &c, err);
-    if (rc < 0)
-        return rc;
-    BERTH_FAILPOINT(key_after_switch);
-    int64_t skipped;
-    rc = seal_all(&c, &skipped, err);
-    if (rc == BERTH_OK && skipped)
-        rc = berth_fail(err, BERTH_E_CONFLICT,
-                        "%" PRId64 " version%s cannot be read with any key of %s and %s left as "
-                        "%s; the old keys are kept. Everything else has the new key.",
-                        skipped, skipped == 1 ? "" : "s", berth_vault_path(b->vault),
-                        skipped == 1 ? "is" : "are", skipped == 1 ? "it is" : "they are");
-    if (rc == BERTH_OK)
-        rc = berth_store_tx(b->store, tx_done, &c, err);
-    if (rc == BERTH_OK)
-        rc = berth_vault_keep_only(b->vault, c.store, next, err);
-    if (rc < 0)
-        return rc;
-    BERTH_FAILPOINT(key_after_drop);
     *out = (struct berth_key_change){.versions = c.total};
     (void)snprintf(out->from, sizeof out->from, "%s", c.from);
     (void)snprintf(out->to, sizeof out->to, "%s", next);

@@ -31,5 +31,6 @@ int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
 /* Those that the environment made, and nobody else is bound to or has captured, go. With `gone`
  * the environment goes too, and lets the rest be. */
 int berth_secret_drop_unused(struct berth_db *db, struct berth_arena *arena,
-                             const char *environment_id, bool gone, struct berth_error *err);
+                             const char *environment_id, bool gone, const struct berth_actor *actor,
+                             struct berth_error *err);
 #endif

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 #include "core/secret.h"
 
-#define REDACTED "***REDACTED***"
 #define SHORT 4    /* a value shorter than this is not looked for inside of others */
 #define PART_MIN 8 /* nor a part of one that is shorter than this */
 
@@ -111,7 +111,7 @@ bool berth_use_shows(const struct berth_use *use, const char *text)
 static void blot(char *at, size_t len)
 {
     memset(at, '*', len);
-    memcpy(at, REDACTED, len < strlen(REDACTED) ? len : strlen(REDACTED));
+    memcpy(at, BERTH_REDACTED, len < strlen(BERTH_REDACTED) ? len : strlen(BERTH_REDACTED));
 }
 
 /* A text that was cut may end in the beginning of a value. */
@@ -185,7 +185,7 @@ static struct berth_json *without(const struct berth_use *use, const struct bert
 {
     if (berth_json_is(value, BERTH_JSON_STRING))
         return shows(use, berth_json_str(value), berth_json_str_len(value))
-                   ? berth_json_new_str(REDACTED)
+                   ? berth_json_new_str(BERTH_REDACTED)
                    : berth_json_copy(value);
     if (berth_json_is(value, BERTH_JSON_ARRAY)) {
         struct berth_json *out = berth_json_new_array();
@@ -198,13 +198,13 @@ static struct berth_json *without(const struct berth_use *use, const struct bert
     }
     if (!berth_json_is(value, BERTH_JSON_OBJECT)) {
         auto_free char *text = berth_json_canonical(value);
-        return !text || berth_use_shows(use, text) ? berth_json_new_str(REDACTED)
+        return !text || berth_use_shows(use, text) ? berth_json_new_str(BERTH_REDACTED)
                                                    : berth_json_copy(value);
     }
     struct berth_json *out = berth_json_new_object();
     berth_json_each (value, iter) {
         const char *key = berth_json_iter_key(iter);
-        if (!berth_json_set(out, berth_use_shows(use, key) ? REDACTED : key,
+        if (!berth_json_set(out, berth_use_shows(use, key) ? BERTH_REDACTED : key,
                             without(use, berth_json_iter_value(iter)))) {
             berth_json_free(out);
             return NULL;

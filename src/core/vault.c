@@ -8,6 +8,8 @@
 
 #include "base/auto.h"
 
+#define LOCK_WAIT_MS 10000 /* for somebody who changes the key file */
+
 struct berth_vault {
     char *path;
     pthread_mutex_t lock;
@@ -86,26 +88,13 @@ static int add_key(struct berth_vault *vault, const char *store, struct berth_er
     bool fresh = rc == BERTH_E_NOT_FOUND;
     if (fresh)
         vault->ring->count = 0;
+    berth_keyfile_tidy(vault->path);
     if (rc == BERTH_OK || fresh)
         rc = berth_keyring_add(vault->ring, store, err);
     if (rc < 0)
         return rc;
     return fresh ? berth_keyfile_create(vault->path, vault->ring, err)
                  : berth_keyfile_replace(vault->path, vault->ring, err);
-}
-
-int berth_vault_first_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
-                          struct berth_error *err)
-{
-    auto_close int file_lock = -1;
-    pthread_mutex_lock(&vault->lock);
-    int rc = berth_keyfile_lock(vault->path, true, &file_lock, err);
-    if (rc == BERTH_OK)
-        rc = add_key(vault, store, err);
-    if (rc == BERTH_OK)
-        memcpy(id, vault->ring->keys[vault->ring->count - 1].id, BERTH_KEY_ID_SIZE);
-    pthread_mutex_unlock(&vault->lock);
-    return rc;
 }
 
 int berth_vault_has(struct berth_vault *vault, const char *key_id, struct berth_error *err)
@@ -141,16 +130,31 @@ int berth_vault_unseal(struct berth_vault *vault, const char *key_id, const char
     return rc;
 }
 
-/* The store's newest key but `but`, or NULL. */
-static const struct berth_key *newest_of(const struct berth_vault *vault, const char *store,
-                                         const char *but)
+/* The store's newest key, or NULL. Lock held. */
+static const struct berth_key *newest_of(const struct berth_vault *vault, const char *store)
 {
-    for (int i = vault->ring->count - 1; i >= 0; i--) {
-        const struct berth_key *key = &vault->ring->keys[i];
-        if (strcmp(key->store, store) == 0 && (!but || strcmp(key->id, but) != 0))
-            return key;
-    }
+    for (int i = vault->ring->count - 1; i >= 0; i--)
+        if (strcmp(vault->ring->keys[i].store, store) == 0)
+            return &vault->ring->keys[i];
     return NULL;
+}
+
+/* The file's lock is taken before ours: whoever changes keys holds it for longer. */
+int berth_vault_first_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
+                          struct berth_error *err)
+{
+    auto_close int file_lock = -1;
+    int rc = berth_keyfile_lock(vault->path, LOCK_WAIT_MS, &file_lock, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&vault->lock);
+    rc = reload(vault, err);
+    if (rc == BERTH_E_NOT_FOUND || (rc == BERTH_OK && !newest_of(vault, store)))
+        rc = add_key(vault, store, err);
+    if (rc == BERTH_OK)
+        memcpy(id, newest_of(vault, store)->id, BERTH_KEY_ID_SIZE);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
 }
 
 /* As the file is now, and with that key in it. Lock held. */
@@ -163,31 +167,50 @@ static int reload_with(struct berth_vault *vault, const char *key_id, struct ber
     return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : find(vault, key_id, &key, err);
 }
 
-int berth_vault_next_key(struct berth_vault *vault, const char *store, const char *key_id,
-                         char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
+int berth_vault_newest_key(struct berth_vault *vault, const char *store, const char *key_id,
+                           char newest[BERTH_KEY_ID_SIZE], struct berth_error *err)
 {
     pthread_mutex_lock(&vault->lock);
     int rc = reload_with(vault, key_id, err);
-    if (rc == BERTH_OK && !newest_of(vault, store, key_id)) {
-        rc = berth_keyring_add(vault->ring, store, err);
-        if (rc == BERTH_OK)
-            rc = berth_keyfile_replace(vault->path, vault->ring, err);
+    if (rc == BERTH_OK) {
+        const struct berth_key *key = newest_of(vault, store);
+        memcpy(newest, key ? key->id : key_id, BERTH_KEY_ID_SIZE);
     }
-    if (rc == BERTH_OK)
-        memcpy(next, newest_of(vault, store, NULL)->id, BERTH_KEY_ID_SIZE);
     pthread_mutex_unlock(&vault->lock);
     return rc;
 }
 
+int berth_vault_add_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
+                        struct berth_error *err)
+{
+    pthread_mutex_lock(&vault->lock);
+    int rc = add_key(vault, store, err);
+    if (rc == BERTH_OK)
+        memcpy(id, newest_of(vault, store)->id, BERTH_KEY_ID_SIZE);
+    pthread_mutex_unlock(&vault->lock);
+    return rc;
+}
+
+static bool is_needed(const struct berth_key *key, const char *key_id,
+                      const struct berth_list *needed)
+{
+    bool wanted = strcmp(key->id, key_id) == 0;
+    for (int i = 0; i < needed->count; i++)
+        wanted |= strcmp(key->id, needed->items[i]) == 0;
+    return wanted;
+}
+
 int berth_vault_keep_only(struct berth_vault *vault, const char *store, const char *key_id,
-                          struct berth_error *err)
+                          const struct berth_list *needed, struct berth_error *err)
 {
     pthread_mutex_lock(&vault->lock);
     int rc = reload_with(vault, key_id, err);
-    for (const struct berth_key *old; rc == BERTH_OK && (old = newest_of(vault, store, key_id));) {
+    for (int i = vault->ring->count - 1; rc == BERTH_OK && i >= 0; i--) {
+        const struct berth_key *key = &vault->ring->keys[i];
         char id[BERTH_KEY_ID_SIZE];
-        memcpy(id, old->id, sizeof id);
-        berth_keyring_drop(vault->ring, id);
+        memcpy(id, key->id, sizeof id);
+        if (strcmp(key->store, store) == 0 && !is_needed(key, key_id, needed))
+            berth_keyring_drop(vault->ring, id);
     }
     if (rc == BERTH_OK)
         rc = berth_keyfile_replace(vault->path, vault->ring, err);

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include <berth/common.h>
+
 #include "crypto/keyfile.h"
 
 struct berth_vault; /* safe to share between threads */
@@ -26,11 +28,13 @@ int berth_vault_unseal(struct berth_vault *vault, const char *key_id, const char
 
 /* --- for changing the key; the caller holds berth_keyfile_lock --- */
 
-/* The store's newest key in the file, which holds them by age; one is added when `key_id` is its
- * only one. It is `key_id` itself when a change was interrupted after the store had switched. */
-int berth_vault_next_key(struct berth_vault *vault, const char *store, const char *key_id,
-                         char next[BERTH_KEY_ID_SIZE], struct berth_error *err);
-/* Nothing of the store is sealed with any other key any more. */
+/* The store's newest key in the file, which holds them by age; `key_id` is one of them. */
+int berth_vault_newest_key(struct berth_vault *vault, const char *store, const char *key_id,
+                           char newest[BERTH_KEY_ID_SIZE], struct berth_error *err);
+/* One more; on the disk when this returns. */
+int berth_vault_add_key(struct berth_vault *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
+                        struct berth_error *err);
+/* Of the store's keys only `key_id` and those in the list (of ids) stay. */
 int berth_vault_keep_only(struct berth_vault *vault, const char *store, const char *key_id,
-                          struct berth_error *err);
+                          const struct berth_list *needed, struct berth_error *err);
 #endif

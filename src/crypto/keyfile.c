@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <libgen.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -15,14 +16,17 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/base64.h"
+#include "base/failpoint.h"
 #include "base/id.h"
 #include "os/fs.h"
 
-#define FILE_BYTES_MAX (16 * 1024)
+#define FILE_BYTES_MAX (64 * 1024)
+#define LOCK_STEP_MS 20
 #define WORD "berth-key"
 #define HEAD                                                                                       \
     "# The key of berth's secrets. Without it they cannot be read: keep a copy, apart from the "   \
@@ -63,7 +67,9 @@ static int name_key(struct berth_key *key, struct berth_error *err)
 int berth_keyring_add(struct berth_keyring *ring, const char *store, struct berth_error *err)
 {
     if (ring->count == BERTH_KEYS_MAX)
-        return berth_fail(err, BERTH_E_CONFLICT, "The key file holds too many keys.");
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The key file holds too many keys: remove the lines of stores that are "
+                          "gone.");
     struct berth_key *key = &ring->keys[ring->count];
     if (RAND_priv_bytes(key->bytes, sizeof key->bytes) != 1)
         return berth_fail(err, BERTH_E_INTERNAL, "No random bytes from this OpenSSL.");
@@ -240,6 +246,7 @@ int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
         rc = write_aside(path, ring, &aside, err);
     if (rc < 0)
         return rc;
+    BERTH_FAILPOINT(key_before_link);
     /* A link is made or refused, as a whole: that is O_EXCL for a file that is already full. */
     if (link(aside, path) < 0)
         rc = errno == EEXIST
@@ -256,6 +263,7 @@ int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
     int rc = write_aside(path, ring, &aside, err);
     if (rc < 0)
         return rc;
+    BERTH_FAILPOINT(key_before_rename);
     if (rename(aside, path) < 0) {
         rc = berth_fail_errno(err, "Cannot replace the key file %s", path);
         (void)unlink(aside);
@@ -264,21 +272,48 @@ int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
     return sync_name(path, err);
 }
 
-int berth_keyfile_lock(const char *path, bool wait, int *fd, struct berth_error *err)
+int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_error *err)
 {
-    int rc = open_directory(path, fd, err);
+    auto_free char *name = NULL;
+    auto_close int directory = -1;
+    int rc = open_directory(path, &directory, err);
     if (rc < 0)
         return rc;
+    if (asprintf(&name, "%s.lock", path) < 0) {
+        name = NULL;
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: key file.");
+    }
+    *fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*fd < 0)
+        return berth_fail_errno(err, "Cannot open %s", name);
+    const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000L};
     int locked;
-    while ((locked = flock(*fd, LOCK_EX | (wait ? 0 : LOCK_NB))) < 0 && errno == EINTR)
-        ;
+    while ((locked = flock(*fd, LOCK_EX | LOCK_NB)) < 0 &&
+           (errno == EINTR || (errno == EWOULDBLOCK && wait_ms > 0))) {
+        (void)nanosleep(&step, NULL);
+        wait_ms -= LOCK_STEP_MS;
+    }
     if (locked == 0)
         return BERTH_OK;
     rc = errno == EWOULDBLOCK
              ? berth_fail(err, BERTH_E_CONFLICT,
                           "Another process is changing the key of the secrets: let it finish.")
-             : berth_fail_errno(err, "Cannot lock the directory of %s", path);
+             : berth_fail_errno(err, "Cannot lock %s", name);
     (void)close(*fd);
     *fd = -1;
     return rc;
+}
+
+void berth_keyfile_tidy(const char *path)
+{
+    auto_free char *pattern = NULL;
+    glob_t found = {0};
+    if (asprintf(&pattern, "%s.??????", path) < 0) {
+        pattern = NULL;
+        return;
+    }
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            (void)unlink(found.gl_pathv[i]);
+    globfree(&found);
 }

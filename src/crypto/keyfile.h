@@ -6,7 +6,7 @@
 
 #include "crypto/seal.h"
 
-#define BERTH_KEYS_MAX 32
+#define BERTH_KEYS_MAX 256
 #define BERTH_KEY_ID_SIZE 17    /* 16 hex digits, derived from key and store, and the NUL */
 #define BERTH_KEY_STORE_SIZE 37 /* a UUID and the NUL */
 
@@ -37,7 +37,9 @@ int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
 /* Puts another in its place: whoever reads finds the old or the new. */
 int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
                           struct berth_error *err);
-/* The lock that changing the file takes; *fd is the caller's. CONFLICT: held by somebody else,
- * unless we `wait` for it. */
-int berth_keyfile_lock(const char *path, bool wait, int *fd, struct berth_error *err);
+/* The lock that changing the file takes, on a file beside it; *fd is the caller's. CONFLICT:
+ * somebody else has held it for so long. */
+int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_error *err);
+/* Removes what a killed writer left beside the file; the caller holds the lock. */
+void berth_keyfile_tidy(const char *path);
 #endif

@@ -4,12 +4,17 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#define HEAP_BYTES (64 * 1024 * 1024) /* asked for at once, so that it is marked as one */
 
 static size_t pages_for(size_t bytes)
 {
@@ -78,8 +83,31 @@ bool berth_same_bytes(const void *a, size_t a_len, const void *b, size_t b_len)
     return a_len == b_len && CRYPTO_memcmp(a, b, a_len) == 0;
 }
 
+/* The heap and the stack, as they are named in the list of mappings. */
+static void hide_mapping(const char *line)
+{
+    unsigned long from, to;
+    if ((strstr(line, "[heap]") || strstr(line, "[stack]")) &&
+        sscanf(line, "%lx-%lx", &from, &to) == 2)
+        (void)madvise((void *)from, to - from, MADV_DONTDUMP); /* NOLINT: an address is one */
+}
+
 void berth_deny_dumps(void)
 {
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+    /* What a tool of root's may still take: one heap, in one piece, and without it. */
+    (void)mallopt(M_ARENA_MAX, 1);
+    (void)mallopt(M_MMAP_MAX, 0);
+    (void)mallopt(M_TOP_PAD, HEAP_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 2 * HEAP_BYTES);
+    void *volatile grown =
+        malloc(1024 * 1024); /* more than the heap has: it grows by all of that */
+    free(grown);
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    while (maps && fgets(line, sizeof line, maps))
+        hide_mapping(line);
+    if (maps)
+        (void)fclose(maps);
 }

@@ -82,7 +82,10 @@ static const char *const migration_2[] = {
     /* The key that new versions are sealed with; one row at most. */
     "CREATE TABLE secret_key ("
     " one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1), key_id TEXT NOT NULL,"
-    " store_id TEXT NOT NULL, updated_at {bigint} NOT NULL {table_end}",
+    " updated_at {bigint} NOT NULL {table_end}",
+    /* The name that the store goes by in a key file that others may share. */
+    "CREATE TABLE store_identity ("
+    " one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL {table_end}",
 
     "CREATE TABLE secret_bindings ("
     " company_id TEXT NOT NULL, target_type TEXT NOT NULL, target_id TEXT NOT NULL,"

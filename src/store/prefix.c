@@ -16,21 +16,24 @@ static int on_id(void *ctx, const struct berth_value *row, struct berth_error *e
 }
 
 int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
-                        const char *prefix, struct berth_list *out, struct berth_error *err)
+                        const char *company_id, const char *prefix, struct berth_list *out,
+                        struct berth_error *err)
 {
     /* "g" sorts behind every hex digit and the dash. */
-#define BY_PREFIX(table)                                                                           \
+#define BY_PREFIX(table, company)                                                                  \
     "SELECT id FROM " table " WHERE id {byte_order} >= $1"                                         \
-    " AND id {byte_order} < CAST($1 AS TEXT) || 'g' ORDER BY id {byte_order} LIMIT 5"
+    " AND id {byte_order} < CAST($1 AS TEXT) || 'g'"                                               \
+    " AND (CAST($2 AS TEXT) IS NULL OR " company " = $2) ORDER BY id {byte_order} LIMIT 5"
     static const char *const sql[] = {
-        [BERTH_KIND_COMPANY] = BY_PREFIX("companies"),
-        [BERTH_KIND_ENVIRONMENT] = BY_PREFIX("environments"),
-        [BERTH_KIND_LEASE] = BY_PREFIX("leases"),
-        [BERTH_KIND_RUN] = BY_PREFIX("runs"),
-        [BERTH_KIND_SECRET] = BY_PREFIX("secrets"),
+        [BERTH_KIND_COMPANY] = BY_PREFIX("companies", "id"),
+        [BERTH_KIND_ENVIRONMENT] = BY_PREFIX("environments", "company_id"),
+        [BERTH_KIND_LEASE] = BY_PREFIX("leases", "company_id"),
+        [BERTH_KIND_RUN] = BY_PREFIX("runs", "company_id"),
+        [BERTH_KIND_SECRET] = BY_PREFIX("secrets", "company_id"),
     };
 #undef BY_PREFIX
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(db, sql[kind], on_id, &reader, err, berth_text(prefix));
+    return berth_db_exec(db, sql[kind], on_id, &reader, err, berth_text(prefix),
+                         berth_text(company_id));
 }

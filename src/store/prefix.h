@@ -13,7 +13,9 @@ enum berth_kind {
     BERTH_KIND_SECRET,
 };
 
-/* A list of ids, a few at most; `prefix` holds hex digits and dashes, in lower case. */
+/* A list of ids, a few at most, of what belongs to the company (NULL: any); `prefix` holds hex
+ * digits and dashes, in lower case. */
 int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
-                        const char *prefix, struct berth_list *out, struct berth_error *err);
+                        const char *company_id, const char *prefix, struct berth_list *out,
+                        struct berth_error *err);
 #endif

@@ -63,27 +63,27 @@ int berth_secret_insert(struct berth_db *db, const struct berth_secret *s, struc
         berth_int(s->created_at_ms), berth_int(s->updated_at_ms));
 }
 
-static int load(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *id,
-                struct berth_secret **out, struct berth_error *err)
+int berth_secret_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                      enum berth_row_lock lock, struct berth_secret **out, struct berth_error *err)
 {
+    static const char *const sql[] = {
+        [BERTH_LOCK_NONE] = "SELECT " COLUMNS " FROM secrets s WHERE s.id = $1",
+        [BERTH_LOCK_SHARE] = "SELECT " COLUMNS " FROM secrets s WHERE s.id = $1 {for_share}",
+        [BERTH_LOCK_UPDATE] = "SELECT " COLUMNS " FROM secrets s WHERE s.id = $1 {for_update}",
+    };
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
-    int rc = berth_db_exec(db, sql, on_secret, &reader, err, berth_text(id));
+    int rc = berth_db_exec(db, sql[lock], on_secret, &reader, err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
     return rc;
 }
 
-int berth_secret_load(struct berth_db *db, struct berth_arena *arena, const char *id,
-                      struct berth_secret **out, struct berth_error *err)
+int berth_secret_count_bindings(struct berth_db *db, const char *id, int64_t *out,
+                                struct berth_error *err)
 {
-    return load(db, arena, "SELECT " COLUMNS " FROM secrets s WHERE s.id = $1", id, out, err);
-}
-
-int berth_secret_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
-                             struct berth_secret **out, struct berth_error *err)
-{
-    return load(db, arena, "SELECT " COLUMNS " FROM secrets s WHERE s.id = $1 {for_update}", id,
-                out, err);
+    *out = 0;
+    return berth_db_exec(db, "SELECT count(*) FROM secret_bindings WHERE secret_id = $1",
+                         berth_row_int, out, err, berth_text(id));
 }
 
 int berth_secret_find(struct berth_db *db, struct berth_arena *arena, const char *company_id,
@@ -146,7 +146,6 @@ int berth_secret_touch(struct berth_db *db, const char *id, int64_t now_ms, stru
 int berth_secret_remove(struct berth_db *db, const char *id, struct berth_error *err)
 {
     static const char *const statements[] = {"DELETE FROM secret_versions WHERE secret_id = $1",
-                                             "DELETE FROM secret_bindings WHERE secret_id = $1",
                                              "DELETE FROM secrets WHERE id = $1"};
     int rc = BERTH_OK;
     for (size_t i = 0; rc == BERTH_OK && i < sizeof statements / sizeof statements[0]; i++)
@@ -246,42 +245,68 @@ int berth_version_reseal(struct berth_db *db, const struct berth_secret_version 
 
 /* --- the key that is in use --- */
 
-struct key_reader {
-    struct berth_arena *arena;
-    struct berth_key_row *out;
-};
-
-static int on_key(void *ctx, const struct berth_value *row, struct berth_error *err)
+static int on_id(void *ctx, const struct berth_value *row, struct berth_error *err)
 {
-    struct key_reader *reader = ctx;
-    reader->out->key_id = berth_row_text(reader->arena, &row[0]);
-    reader->out->store_id = berth_row_text(reader->arena, &row[1]);
+    struct reader *reader = ctx;
+    char *id = berth_arena_strdup(reader->arena, row[0].text);
+    (void)berth_list_add(reader->out, reader->arena, id);
     return berth_arena_check(reader->arena, err);
 }
 
-int berth_secret_key_load(struct berth_db *db, struct berth_arena *arena, enum berth_row_lock lock,
-                          struct berth_key_row *out, struct berth_error *err)
+/* The one id that a statement without arguments answers, or NULL. */
+static int load_id(struct berth_db *db, struct berth_arena *arena, const char *sql,
+                   const char **out, struct berth_error *err)
 {
-#define SELECT_KEY "SELECT key_id, store_id FROM secret_key WHERE one = 1"
-    static const char *const sql[] = {
-        [BERTH_LOCK_NONE] = SELECT_KEY,
-        [BERTH_LOCK_SHARE] = SELECT_KEY " {for_share}",
-        [BERTH_LOCK_UPDATE] = SELECT_KEY " {for_update}",
-    };
-#undef SELECT_KEY
-    *out = (struct berth_key_row){0};
-    struct key_reader reader = {.arena = arena, .out = out};
-    return berth_db_run(db, sql[lock], NULL, 0, on_key, &reader, err);
+    struct berth_list list = {0};
+    struct reader reader = {.arena = arena, .out = &list};
+    int rc = berth_db_run(db, sql, NULL, 0, on_id, &reader, err);
+    *out = list.count ? list.items[0] : NULL;
+    return rc;
 }
 
-int berth_secret_key_insert(struct berth_db *db, const char *key_id, const char *store_id,
-                            int64_t now_ms, struct berth_error *err)
+int berth_secret_key_load(struct berth_db *db, struct berth_arena *arena, enum berth_row_lock lock,
+                          const char **out, struct berth_error *err)
+{
+    static const char *const sql[] = {
+        [BERTH_LOCK_NONE] = "SELECT key_id FROM secret_key WHERE one = 1",
+        [BERTH_LOCK_SHARE] = "SELECT key_id FROM secret_key WHERE one = 1 {for_share}",
+        [BERTH_LOCK_UPDATE] = "SELECT key_id FROM secret_key WHERE one = 1 {for_update}",
+    };
+    return load_id(db, arena, sql[lock], out, err);
+}
+
+int berth_secret_key_insert(struct berth_db *db, const char *key_id, int64_t now_ms,
+                            struct berth_error *err)
 {
     return berth_db_exec(db,
-                         "INSERT INTO secret_key (one, key_id, store_id, updated_at)"
-                         " VALUES (1, $1, $2, $3) ON CONFLICT (one) DO NOTHING",
-                         NULL, NULL, err, berth_text(key_id), berth_text(store_id),
-                         berth_int(now_ms));
+                         "INSERT INTO secret_key (one, key_id, updated_at) VALUES (1, $1, $2)"
+                         " ON CONFLICT (one) DO NOTHING",
+                         NULL, NULL, err, berth_text(key_id), berth_int(now_ms));
+}
+
+int berth_version_select_keys(struct berth_db *db, struct berth_arena *arena,
+                              struct berth_list *out, struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db, "SELECT DISTINCT key_id FROM secret_versions", NULL, 0, on_id, &reader,
+                        err);
+}
+
+int berth_store_identity_load(struct berth_db *db, struct berth_arena *arena, const char **out,
+                              struct berth_error *err)
+{
+    return load_id(db, arena, "SELECT id FROM store_identity WHERE one = 1", out, err);
+}
+
+int berth_store_identity(struct berth_db *db, struct berth_arena *arena, const char *fresh,
+                         const char **out, struct berth_error *err)
+{
+    int rc = berth_db_exec(db,
+                           "INSERT INTO store_identity (one, id) VALUES (1, $1)"
+                           " ON CONFLICT (one) DO NOTHING",
+                           NULL, NULL, err, berth_text(fresh));
+    return rc < 0 ? rc : berth_store_identity_load(db, arena, out, err);
 }
 
 int berth_secret_key_save(struct berth_db *db, const char *key_id, int64_t now_ms,

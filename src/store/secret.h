@@ -60,10 +60,11 @@ int berth_secret_insert(struct berth_db *db, const struct berth_secret *secret,
                         struct berth_error *err);
 /* *out is NULL when there is none. */
 int berth_secret_load(struct berth_db *db, struct berth_arena *arena, const char *id,
-                      struct berth_secret **out, struct berth_error *err);
-/* The same, and nobody else changes it until we commit. */
-int berth_secret_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
-                             struct berth_secret **out, struct berth_error *err);
+                      enum berth_row_lock lock, struct berth_secret **out, struct berth_error *err);
+/* How many configs name it. A statement of its own: after a lock was waited for, it sees what the
+ * one before could not. */
+int berth_secret_count_bindings(struct berth_db *db, const char *id, int64_t *out,
+                                struct berth_error *err);
 /* Of a company by name or key; either may be NULL. */
 int berth_secret_find(struct berth_db *db, struct berth_arena *arena, const char *company_id,
                       const char *name, const char *key, struct berth_secret **out,
@@ -79,7 +80,7 @@ int berth_secret_save(struct berth_db *db, const struct berth_secret *secret,
                       struct berth_error *err);
 int berth_secret_touch(struct berth_db *db, const char *id, int64_t now_ms,
                        struct berth_error *err);
-/* With its versions and bindings. */
+/* With its versions. CONFLICT or INTERNAL while it is bound: the caller looks first. */
 int berth_secret_remove(struct berth_db *db, const char *id, struct berth_error *err);
 
 int berth_version_insert(struct berth_db *db, const struct berth_secret_version *version,
@@ -96,16 +97,21 @@ int berth_version_select_other_key(struct berth_db *db, struct berth_arena *aren
 int berth_version_reseal(struct berth_db *db, const struct berth_secret_version *version,
                          struct berth_error *err);
 
-/* The key that new versions are sealed with, and the name that the store goes by in the key file,
- * which other stores may use as well. */
-struct berth_key_row {
-    const char *key_id, *store_id; /* NULL: none yet */
-};
+/* The id of the key that new versions are sealed with; NULL: none yet. */
 int berth_secret_key_load(struct berth_db *db, struct berth_arena *arena, enum berth_row_lock lock,
-                          struct berth_key_row *out, struct berth_error *err);
+                          const char **out, struct berth_error *err);
 /* The first one ever; one that is there already stays. */
-int berth_secret_key_insert(struct berth_db *db, const char *key_id, const char *store_id,
-                            int64_t now_ms, struct berth_error *err);
+int berth_secret_key_insert(struct berth_db *db, const char *key_id, int64_t now_ms,
+                            struct berth_error *err);
+/* A list of the ids of all keys that a version is sealed with. */
+int berth_version_select_keys(struct berth_db *db, struct berth_arena *arena,
+                              struct berth_list *out, struct berth_error *err);
+/* The name that the store goes by in a key file, which others may share; `fresh` when it has none
+ * yet. */
+int berth_store_identity_load(struct berth_db *db, struct berth_arena *arena, const char **out,
+                              struct berth_error *err); /* NULL: none yet */
+int berth_store_identity(struct berth_db *db, struct berth_arena *arena, const char *fresh,
+                         const char **out, struct berth_error *err);
 int berth_secret_key_save(struct berth_db *db, const char *key_id, int64_t now_ms,
                           struct berth_error *err);
 

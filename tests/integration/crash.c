@@ -11,6 +11,7 @@
 #include "fixture.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "base/time.h"
 #include "core/node.h"
 #include "core/secret.h"
+#include "core/vault.h"
 #include "inventory.h"
 #include "store/db.h"
 #include "store/store.h"
@@ -277,6 +279,23 @@ static void change_key(struct fixture *f)
     assert_ok(f, berth_secret_change_key(f->b, NULL, &done, &f->err));
 }
 
+/* A key file is there as a whole or not at all, and nothing stays beside it. */
+static void first_key(struct fixture *f)
+{
+    char path[sizeof f->directory + 16], strays[sizeof path + 8], id[BERTH_KEY_ID_SIZE];
+    struct berth_vault *vault;
+    glob_t found = {0};
+    (void)snprintf(path, sizeof path, "%s/first.key", f->directory);
+    (void)snprintf(strays, sizeof strays, "%s.??????", path);
+    (void)unlink(path);
+    assert_ok(f, berth_vault_new(path, &vault, &f->err));
+    arm();
+    assert_ok(f, berth_vault_first_key(vault, f->b->store_id, id, &f->err));
+    assert_int_equal(glob(strays, 0, NULL, &found), GLOB_NOMATCH); /* of those killed before us */
+    globfree(&found);
+    berth_vault_free(vault);
+}
+
 static void check_values(struct fixture *f, const struct berth_list *secrets)
 {
     for (int i = 0; i < secrets->count; i++) {
@@ -331,6 +350,7 @@ static const struct scenario {
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
     {"change_key", change_key},
+    {"first_key", first_key},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
 

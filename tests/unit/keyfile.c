@@ -12,7 +12,7 @@
 
 #include "base/auto.h"
 
-#define FILE_BYTES_MAX (16 * 1024)
+#define FILE_BYTES_MAX (64 * 1024)
 #define STORE "0198c5d2-7c1e-7000-8000-00000000abcd"
 
 struct ground {
@@ -252,7 +252,7 @@ static void as_many_keys_as_there_is_room_for(void **state)
     size_t len = slurp(g, bytes);
     const char *line = memmem(bytes, len, "berth-key", 9);
     size_t line_len = (size_t)((char *)memchr(line, '\n', len) - line) + 1;
-    memcpy(bytes + len, line, line_len); /* a ninth */
+    memcpy(bytes + len, line, line_len); /* one more */
     write_file(g, bytes, len + line_len);
     assert_fails(g, BERTH_E_INVALID, "Invalid secrets master key at", read_back(g));
 }
@@ -427,10 +427,10 @@ static void lock_keeps_others_out(void **state)
     struct ground *g = *state;
     (void)snprintf(g->path, sizeof g->path, "%s/not/yet/secrets.key", g->directory);
     int fd = -1, second = -1;
-    assert_ok(g, berth_keyfile_lock(g->path, false, &fd, &g->err));
+    assert_ok(g, berth_keyfile_lock(g->path, 0, &fd, &g->err));
     assert_true(fd >= 0);
     assert_fails(g, BERTH_E_CONFLICT, "Another process is changing the key of the secrets",
-                 berth_keyfile_lock(g->path, false, &second, &g->err)); /* of this process, too */
+                 berth_keyfile_lock(g->path, 0, &second, &g->err)); /* of this process, too */
     assert_int_equal(second, -1);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -438,7 +438,7 @@ static void lock_keeps_others_out(void **state)
         struct berth_error err;
         int mine;
         (void)close(fd); /* the parent still has it */
-        _exit(berth_keyfile_lock(g->path, false, &mine, &err) == BERTH_E_CONFLICT ? 0 : 1);
+        _exit(berth_keyfile_lock(g->path, 0, &mine, &err) == BERTH_E_CONFLICT ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -446,7 +446,7 @@ static void lock_keeps_others_out(void **state)
     create(g); /* the lock is in nobody's way */
     assert_ok(g, read_back(g));
     (void)close(fd);
-    assert_ok(g, berth_keyfile_lock(g->path, false, &second, &g->err));
+    assert_ok(g, berth_keyfile_lock(g->path, 0, &second, &g->err));
     (void)close(second);
 }
 

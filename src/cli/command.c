@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/command.c - berth run and berth exec: a command in a place, with its streams as if it ran
+ * here. Its output is queued on the engine's thread and written by a thread that may wait. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "core/exec.h"
+#include "core/lease.h"
+#include "core/run.h"
+#include "core/secret.h"
+
+/* Exit statuses beside the command's own, as other tools have them. */
+enum {
+    TIMED_OUT = 124,
+    BERTH_FAILED = 125,
+    NOT_EXECUTABLE = 126,
+    NOT_FOUND = 127,
+    BY_SIGNAL = 128, /* and its number */
+};
+
+struct piece {
+    struct piece *next;
+    int fd;
+    size_t len;
+    char bytes[];
+};
+
+/* One command in the foreground. */
+struct session {
+    struct cli *cli;
+    bool on_terminal; /* ours is, and the command has one of its own */
+    struct termios before;
+    int stop_fd; /* readable when the command has ended: stdin is not read any more */
+    pthread_t reader, writer;
+    bool reads, writes;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct berth_exec *exec;
+    struct piece *head, **tail;
+    size_t queued;
+    bool over, closed; /* nobody reads our output any more */
+    sem_t room;        /* in the command's stdin */
+};
+
+static int cancel_fd = -1; /* written to by the signal handler */
+static struct session *resized;
+
+/* --- output --- */
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct session *s = ctx;
+    struct piece *piece = malloc(sizeof *piece + len);
+    if (!piece)
+        return; /* the log has it */
+    *piece =
+        (struct piece){.fd = stream == BERTH_STDOUT ? STDOUT_FILENO : STDERR_FILENO, .len = len};
+    memcpy(piece->bytes, bytes, len);
+    pthread_mutex_lock(&s->lock);
+    *s->tail = piece;
+    s->tail = &piece->next;
+    s->queued += len;
+    if (s->queued > BERTH_PIPE_QUEUE_BYTES_MAX && s->exec)
+        berth_exec_pause(s->exec, true);
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool write_all(int fd, const char *bytes, size_t len)
+{
+    while (len) {
+        ssize_t done = write(fd, bytes, len);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return false;
+        bytes += done;
+        len -= (size_t)done;
+    }
+    return true;
+}
+
+/* Writes what is queued until the command is over and all of it is out. */
+static void *write_output(void *ctx)
+{
+    struct session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->head && !s->over)
+            pthread_cond_wait(&s->changed, &s->lock);
+        struct piece *piece = s->head;
+        if (!piece)
+            break;
+        s->head = piece->next;
+        if (!s->head)
+            s->tail = &s->head;
+        pthread_mutex_unlock(&s->lock);
+        bool written = s->closed || write_all(piece->fd, piece->bytes, piece->len);
+        pthread_mutex_lock(&s->lock);
+        if (!written && !s->closed) { /* as a pipe would tell it */
+            s->closed = true;
+            if (s->exec)
+                berth_exec_cancel(s->exec);
+        }
+        s->queued -= piece->len;
+        if (s->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2 && s->exec)
+            berth_exec_pause(s->exec, false);
+        free(piece);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* --- input --- */
+
+static void on_stdin_room(void *ctx)
+{
+    struct session *s = ctx;
+    (void)sem_post(&s->room);
+}
+
+static void send(struct session *s, const char *bytes, size_t len)
+{
+    struct berth_error err;
+    int rc;
+    while ((rc = berth_exec_write(s->exec, bytes, len, &err)) == BERTH_E_UNAVAILABLE)
+        while (sem_wait(&s->room) < 0 && errno == EINTR)
+            ;
+}
+
+static void *read_input(void *ctx)
+{
+    struct session *s = ctx;
+    static char bytes[64 * 1024];
+    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = s->stop_fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno == EINTR)
+            continue;
+        if (fds[1].revents)
+            return NULL;
+        ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        send(s, bytes, (size_t)got);
+    }
+    berth_exec_close_stdin(s->exec);
+    return NULL;
+}
+
+static void on_started(void *ctx, struct berth_exec *exec)
+{
+    struct session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->exec = exec;
+    pthread_mutex_unlock(&s->lock);
+    s->reads = pthread_create(&s->reader, NULL, read_input, s) == 0;
+    if (!s->reads)
+        berth_exec_close_stdin(exec);
+}
+
+/* Runs before the exec goes: nobody may use it any more. */
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    (void)end;
+    struct session *s = ctx;
+    (void)eventfd_write(s->stop_fd, 1);
+    (void)sem_post(&s->room);
+    if (s->reads)
+        (void)pthread_join(s->reader, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->exec = NULL;
+    resized = NULL;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- signals and the terminal --- */
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    (void)number;
+    (void)eventfd_write(cancel_fd, 1);
+    errno = saved;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
+}
+
+/* Ours passes every key on; the command's own terminal makes sense of them. */
+static void enter_terminal(struct session *s, struct berth_exec_request *command)
+{
+    struct winsize size;
+    s->on_terminal = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &s->before) == 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) {
+        command->rows = size.ws_row;
+        command->columns = size.ws_col;
+    }
+    if (!s->on_terminal)
+        return;
+    struct termios raw = s->before;
+    cfmakeraw(&raw);
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+}
+
+static void leave_terminal(const struct session *s)
+{
+    if (s->on_terminal)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
+}
+
+static void say_phase(void *ctx, enum berth_run_phase phase)
+{
+    const struct session *s = ctx;
+    static const char *const words[] = {"acquiring", NULL, NULL, "releasing"};
+    if (words[phase] && !s->cli->quiet && !s->on_terminal && isatty(STDERR_FILENO) &&
+        !isatty(STDOUT_FILENO))
+        (void)fprintf(stderr, "berth: %s\n", words[phase]);
+}
+
+/* --- what both commands share --- */
+
+struct form {
+    const char *cwd, *timeout;
+    bool terminal;
+    struct berth_list env, secret_env;
+    struct berth_locked *values;
+    int value_count;
+};
+
+static void form_clear(struct form *form)
+{
+    for (int i = 0; i < form->value_count; i++)
+        berth_locked_clear(&form->values[i]);
+}
+
+/* NAME=value is given, NAME alone takes ours. */
+static int add_env(struct cli *cli, struct berth_list *out, const char *text)
+{
+    const char *value = strchr(text, '=') ? NULL : getenv(text);
+    if (!strchr(text, '=') && !value)
+        return cli_usage(cli, "--env %s: there is no such variable here", text);
+    const char *pair = value ? berth_arena_printf(&cli->arena, "%s=%s", text, value) : text;
+    (void)berth_list_add(out, &cli->arena, (char *)(uintptr_t)pair);
+    return CLI_OK;
+}
+
+static int make_command(struct cli *cli, struct form *form, char **argv,
+                        struct berth_exec_request *out)
+{
+    struct berth_list env = {0};
+    int status = CLI_OK;
+    for (int i = 0; status == CLI_OK && i < form->env.count; i++)
+        status = add_env(cli, &env, form->env.items[i]);
+    (void)berth_list_add(&env, &cli->arena, NULL);
+    if (status == CLI_OK && form->timeout && !cli_duration(form->timeout, &out->timeout_ms))
+        status = cli_usage(cli, "--timeout \"%s\" is no time: write 90s, 15m or 1h", form->timeout);
+    out->argv = (const char *const *)argv;
+    out->env = (const char *const *)(void *)env.items;
+    out->cwd = form->cwd;
+    out->with_stdin = true;
+    out->terminal = form->terminal;
+    if (status == CLI_OK && berth_arena_check(&cli->arena, &cli->err) < 0)
+        status = cli_fail(cli);
+    return status;
+}
+
+static int exit_status(const struct session *s, const struct berth_exec_end *end)
+{
+    if (end->cause == BERTH_END_TIMEOUT) {
+        if (!s->cli->quiet)
+            (void)fputs("berth: the command ran longer than its time-out, and was ended\n", stderr);
+        return TIMED_OUT;
+    }
+    return end->signal ? BY_SIGNAL + end->signal : end->exit_code;
+}
+
+static int failed(struct cli *cli)
+{
+    int code = cli->err.code;
+    (void)cli_fail(cli);
+    return code == BERTH_E_DENIED ? NOT_EXECUTABLE : BERTH_FAILED;
+}
+
+static void open_session(struct session *s, struct cli *cli)
+{
+    *s = (struct session){.cli = cli, .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    s->tail = &s->head;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    (void)sem_init(&s->room, 0, 0);
+    catch_signals();
+    s->writes = pthread_create(&s->writer, NULL, write_output, s) == 0;
+}
+
+/* All output is out when this returns. */
+static void close_session(struct session *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->writes)
+        (void)pthread_join(s->writer, NULL);
+    leave_terminal(s);
+    (void)close(s->stop_fd);
+    (void)sem_destroy(&s->room);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+}
+
+static struct berth_exec_handlers handlers_of(struct session *s)
+{
+    return (struct berth_exec_handlers){
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = s};
+}
+
+/* The words up to "--" are ours, the rest is the command. */
+static int split(struct cli *cli, int argc, char **argv, int *ours)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0 && i + 1 < argc) {
+            *ours = i;
+            return CLI_OK;
+        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            *ours = argc;
+            return CLI_OK;
+        }
+    return cli_usage(cli, "the command comes after \"--\"");
+}
+
+/* --- berth run --- */
+
+static void print_result(const struct berth_run_result *result)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    static const bool whole[2];
+    berth_json_open(&w, '{');
+    auto_buf run = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX), end = BERTH_BUF_INIT(4096);
+    berth_run_json(&(struct berth_json_writer){.buf = &run}, result->run);
+    berth_exec_end_json(&(struct berth_json_writer){.buf = &end}, &result->end, whole);
+    berth_json_put_raw(&w, "run", berth_buf_str(&run));
+    berth_json_put_raw(&w, "result", result->started ? berth_buf_str(&end) : NULL);
+    berth_json_close(&w, '}');
+    (void)fprintf(stderr, "%s\n", buf.failed ? "{}" : berth_buf_str(&buf));
+}
+
+int cli_run(struct cli *cli, int argc, char **argv)
+{
+    const char *environment = NULL, *ttl = NULL;
+    struct form form __attribute__((cleanup(form_clear))) = {0};
+    const struct cli_option options[] = {{"environment", &environment},
+                                         {"cwd", &form.cwd},
+                                         {"env", .texts = &form.env},
+                                         {"timeout", &form.timeout},
+                                         {"ttl", &ttl},
+                                         {"tty", .flag = &form.terminal},
+                                         {0}};
+    int ours;
+    if (split(cli, argc, argv, &ours) != CLI_OK)
+        return CLI_USAGE;
+    static char environment_option[] = "--environment", cwd_option[] = "--cwd", tty[] = "--tty";
+    for (int i = 1; i < ours; i++) /* the short ones that people know */
+        argv[i] = strcmp(argv[i], "-e") == 0   ? environment_option
+                  : strcmp(argv[i], "-C") == 0 ? cwd_option
+                  : strcmp(argv[i], "-t") == 0 ? tty
+                                               : argv[i];
+    if (cli_parse(cli, ours, argv, options, 0, 0) < 0)
+        return CLI_USAGE;
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    int status = make_command(cli, &form, argv + ours + 1, &request.command);
+    if (status == CLI_OK && ttl && !cli_duration(ttl, &request.ttl_ms))
+        status = cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", ttl);
+    if (status == CLI_OK)
+        status = cli_open(cli);
+    if (status != CLI_OK)
+        return status == CLI_USAGE ? status : BERTH_FAILED;
+    struct berth_environment *e = NULL;
+    if (environment && cli_find_environment(cli, environment, &e) < 0)
+        return failed(cli);
+    request.company_id = cli->company_id;
+    request.environment_id = e ? e->id : NULL;
+    request.actor = &cli->actor;
+    struct session s;
+    struct berth_run_result result;
+    open_session(&s, cli);
+    if (form.terminal)
+        enter_terminal(&s, &request.command);
+    request.cancel_fd = cancel_fd;
+    request.handlers = handlers_of(&s);
+    request.on_started = on_started;
+    request.on_phase = say_phase;
+    int rc = berth_run_perform(cli->b, &cli->arena, &request, &result, &cli->err);
+    close_session(&s);
+    if (cli->json && result.run)
+        print_result(&result);
+    if (rc < 0 && !result.started && rc == BERTH_E_NOT_FOUND && result.run &&
+        result.run->error_code && strcmp(result.run->error_code, "adapter_failed") == 0)
+        return (void)cli_fail(cli), NOT_FOUND;
+    if (result.owed && !cli->quiet)
+        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
+    return rc < 0 ? failed(cli) : exit_status(&s, &result.end);
+}
+
+/* --- berth exec --- */
+
+int cli_exec(struct cli *cli, int argc, char **argv)
+{
+    struct form form __attribute__((cleanup(form_clear))) = {0};
+    const struct cli_option options[] = {{"cwd", &form.cwd},
+                                         {"env", .texts = &form.env},
+                                         {"timeout", &form.timeout},
+                                         {"tty", .flag = &form.terminal},
+                                         {0}};
+    int ours;
+    if (split(cli, argc, argv, &ours) != CLI_OK)
+        return CLI_USAGE;
+    char **command = argv + ours + 1;
+    if (cli_parse(cli, ours, argv, options, 1, 1) < 0)
+        return CLI_USAGE;
+    struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
+    int status = make_command(cli, &form, command, &request);
+    if (status == CLI_OK)
+        status = cli_open(cli);
+    if (status != CLI_OK)
+        return status == CLI_USAGE ? status : BERTH_FAILED;
+    if (cli_find_id(cli, BERTH_KIND_LEASE, argv[0], &request.lease_id) < 0)
+        return failed(cli);
+    struct session s;
+    struct berth_exec *x;
+    struct berth_exec_end end;
+    open_session(&s, cli);
+    if (form.terminal)
+        enter_terminal(&s, &request);
+    struct berth_exec_handlers handlers = handlers_of(&s);
+    int rc = berth_exec_start(cli->b, &request, &handlers, &x, &cli->err);
+    if (rc == BERTH_OK) {
+        on_started(&s, x);
+        struct pollfd fds[] = {{.fd = cancel_fd, .events = POLLIN},
+                               {.fd = s.stop_fd, .events = POLLIN}};
+        while (!fds[1].revents)
+            if (poll(fds, 2, -1) > 0 && fds[0].revents) {
+                berth_exec_cancel(x);
+                fds[0].fd = -1;
+            }
+        berth_exec_wait(x, &end);
+        berth_exec_free(x);
+    }
+    close_session(&s);
+    if (rc == BERTH_E_NOT_FOUND)
+        return (void)cli_fail(cli), NOT_FOUND;
+    return rc < 0 ? failed(cli) : exit_status(&s, &end);
+}
