@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/command.c - berth run and berth exec: a command in a place, with its streams as if it ran
- * here. Its output is queued on the engine's thread and written by a thread that may wait. */
+ * src/cli/command.c - berth run and berth exec: a command in a place, with its streams as if
+ * it ran here. Its output is queued on the engine's thread and written by a thread that may wait.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,7 +20,6 @@
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/run.h"
-#include "core/secret.h"
 
 /* Exit statuses beside the command's own, as other tools have them. */
 enum {
@@ -56,7 +56,6 @@ struct session {
 };
 
 static int cancel_fd = -1; /* written to by the signal handler */
-static struct session *resized;
 
 /* --- output --- */
 
@@ -185,7 +184,6 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         (void)pthread_join(s->reader, NULL);
     pthread_mutex_lock(&s->lock);
     s->exec = NULL;
-    resized = NULL;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -245,16 +243,8 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
 struct form {
     const char *cwd, *timeout;
     bool terminal;
-    struct berth_list env, secret_env;
-    struct berth_locked *values;
-    int value_count;
+    struct berth_list env;
 };
-
-static void form_clear(struct form *form)
-{
-    for (int i = 0; i < form->value_count; i++)
-        berth_locked_clear(&form->values[i]);
-}
 
 /* NAME=value is given, NAME alone takes ours. */
 static int add_env(struct cli *cli, struct berth_list *out, const char *text)
@@ -351,6 +341,17 @@ static int split(struct cli *cli, int argc, char **argv, int *ours)
     return cli_usage(cli, "the command comes after \"--\"");
 }
 
+/* The short options that people know, as the long ones that they stand for. */
+static void write_out(int argc, char **argv)
+{
+    static char environment[] = "--environment", cwd[] = "--cwd", tty[] = "--tty";
+    for (int i = 1; i < argc; i++)
+        argv[i] = strcmp(argv[i], "-e") == 0   ? environment
+                  : strcmp(argv[i], "-C") == 0 ? cwd
+                  : strcmp(argv[i], "-t") == 0 ? tty
+                                               : argv[i];
+}
+
 /* --- berth run --- */
 
 static void print_result(const struct berth_run_result *result)
@@ -371,7 +372,7 @@ static void print_result(const struct berth_run_result *result)
 int cli_run(struct cli *cli, int argc, char **argv)
 {
     const char *environment = NULL, *ttl = NULL;
-    struct form form __attribute__((cleanup(form_clear))) = {0};
+    struct form form = {0};
     const struct cli_option options[] = {{"environment", &environment},
                                          {"cwd", &form.cwd},
                                          {"env", .texts = &form.env},
@@ -382,12 +383,7 @@ int cli_run(struct cli *cli, int argc, char **argv)
     int ours;
     if (split(cli, argc, argv, &ours) != CLI_OK)
         return CLI_USAGE;
-    static char environment_option[] = "--environment", cwd_option[] = "--cwd", tty[] = "--tty";
-    for (int i = 1; i < ours; i++) /* the short ones that people know */
-        argv[i] = strcmp(argv[i], "-e") == 0   ? environment_option
-                  : strcmp(argv[i], "-C") == 0 ? cwd_option
-                  : strcmp(argv[i], "-t") == 0 ? tty
-                                               : argv[i];
+    write_out(ours, argv);
     if (cli_parse(cli, ours, argv, options, 0, 0) < 0)
         return CLI_USAGE;
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
@@ -429,7 +425,7 @@ int cli_run(struct cli *cli, int argc, char **argv)
 
 int cli_exec(struct cli *cli, int argc, char **argv)
 {
-    struct form form __attribute__((cleanup(form_clear))) = {0};
+    struct form form = {0};
     const struct cli_option options[] = {{"cwd", &form.cwd},
                                          {"env", .texts = &form.env},
                                          {"timeout", &form.timeout},
@@ -439,6 +435,7 @@ int cli_exec(struct cli *cli, int argc, char **argv)
     if (split(cli, argc, argv, &ours) != CLI_OK)
         return CLI_USAGE;
     char **command = argv + ours + 1;
+    write_out(ours, argv);
     if (cli_parse(cli, ours, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;

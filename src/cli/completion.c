@@ -160,6 +160,8 @@ int cli_complete(struct cli *cli, int argc, char **argv)
         offer_words(noun, prefix);
         return CLI_OK;
     }
+    if (argc == 2)
+        offer_words(noun, prefix); /* of one that is a command by itself, too */
     const char *before = argv[argc - 2];
     if (begins(prefix, "-"))
         offer_options(command, prefix);

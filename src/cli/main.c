@@ -44,13 +44,20 @@ static bool knows_noun(const char *noun)
     return false;
 }
 
+/* A verb that fits comes before a noun that is a command by itself. */
 static const struct cli_command *find(const char *noun, const char *verb)
 {
+    const struct cli_command *alone = NULL;
     for (const struct cli_command *const *group = cli_groups; *group; group++)
-        for (const struct cli_command *c = *group; c->noun; c++)
-            if (strcmp(c->noun, noun) == 0 && (!c->verb || (verb && strcmp(c->verb, verb) == 0)))
+        for (const struct cli_command *c = *group; c->noun; c++) {
+            if (strcmp(c->noun, noun) != 0)
+                continue;
+            if (!c->verb)
+                alone = c;
+            else if (verb && strcmp(c->verb, verb) == 0)
                 return c;
-    return NULL;
+        }
+    return alone;
 }
 
 /* For the tour and for tests: the process kills itself at that step. */

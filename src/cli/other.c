@@ -199,6 +199,10 @@ const struct cli_command cli_other_commands[] = {
      "what happened, newest first", activity},
     {"sweep", NULL, "[--watch] [--interval 30s]",
      "take back what nobody gave back, and clean up what is owed", sweep},
+    {"exec", NULL,
+     "LEASE [-C|--cwd DIR] [--env NAME[=VALUE]]... [--timeout 15m] [-t|--tty] -- COMMAND"
+     " [ARGUMENT]...",
+     "run a command in the place of a lease", cli_exec},
     {"doctor", NULL, "", "what works here, what does not, and the cure", cli_doctor},
     {"completion", NULL, "bash|zsh|fish",
      "a script that completes berth's commands, for your shell to read", cli_completion},
