@@ -13,6 +13,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "core/exec.h"
 #include "core/node.h"
 #include "core/vault.h"
 #include "os/engine.h"
@@ -233,6 +234,7 @@ void berth_close(struct berth *b)
     berth_engine_free(b->engine); /* its ends are jobs on the pools */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
+    berth_exec_end_strays(b); /* the timer for it has been dropped */
     berth_node_close(b->node);
     berth_store_close(b->store);
     berth_vault_free(b->vault);

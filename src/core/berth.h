@@ -28,6 +28,9 @@ struct berth {
     struct berth_vault *vault;
     struct berth_engine *engine; /* NULL until the first command */
     pthread_mutex_t engine_lock;
+    char **strays; /* labels of execs that are over: what carries one is to be ended */
+    int stray_count, stray_cap;
+    bool strays_set;              /* it is going to be, soon */
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;

@@ -28,6 +28,7 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
 #define RESULT_BYTES_MAX 4096
+#define STRAYS_WAIT_MS 50
 
 /* Output on its way to the log. */
 struct chunk {
@@ -60,6 +61,7 @@ struct berth_exec {
     bool ended;   /* the command is; `end` says how */
     bool lost[2]; /* output that there was no memory for */
     bool done;    /* and everything after it */
+    int waiters;  /* one of them does what comes after the end, and no thread is woken for it */
     struct berth_exec_end end;
 };
 
@@ -88,6 +90,59 @@ void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_en
     berth_json_close(w, '}');
 }
 
+/* --- what a command leaves behind --- */
+
+void berth_exec_end_strays(struct berth *b)
+{
+    pthread_mutex_lock(&b->engine_lock);
+    char **labels = b->strays;
+    int count = b->stray_count;
+    b->strays = NULL;
+    b->stray_count = b->stray_cap = 0;
+    b->strays_set = false;
+    pthread_mutex_unlock(&b->engine_lock);
+    if (count)
+        (void)berth_strays_end((const char *const *)(void *)labels);
+    for (int i = 0; i < count; i++)
+        free(labels[i]);
+    free(labels);
+}
+
+static void strays_job(void *ctx)
+{
+    berth_exec_end_strays(ctx);
+}
+
+/* One look at all processes serves for many. */
+static void end_strays_soon(struct berth_exec *x)
+{
+    struct berth *b = x->b;
+    struct berth_error ignored;
+    char *label = strdup(x->label);
+    pthread_mutex_lock(&b->engine_lock);
+    if (label && b->stray_count + 1 >= b->stray_cap) {
+        int cap = b->stray_cap ? b->stray_cap * 2 : 16;
+        char **grown = realloc(b->strays, (size_t)cap * sizeof *grown);
+        if (grown) {
+            b->strays = grown;
+            b->stray_cap = cap;
+        }
+    }
+    bool kept = label && b->stray_count + 1 < b->stray_cap;
+    if (kept) {
+        b->strays[b->stray_count++] = label;
+        b->strays[b->stray_count] = NULL;
+        if (!b->strays_set)
+            b->strays_set =
+                berth_pool_after(b->pool, STRAYS_WAIT_MS, strays_job, b, &ignored) == BERTH_OK;
+    }
+    pthread_mutex_unlock(&b->engine_lock);
+    if (!kept) { /* no memory to wait with */
+        free(label);
+        (void)berth_strays_end((const char *const[]){x->label, NULL});
+    }
+}
+
 /* --- the log, on the pool --- */
 
 static void finish(struct berth_exec *x)
@@ -98,7 +153,7 @@ static void finish(struct berth_exec *x)
     struct berth_error err;
     for (int i = 0; i < 2; i++)
         truncated[i] = x->lost[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
-    (void)berth_strays_end(x->label); /* what left its process group */
+    end_strays_soon(x);
     berth_exec_end_json(&w, &x->end, truncated);
     if (buf.failed ||
         berth_framelog_end(x->log, berth_buf_str(&buf), x->end.finished_at_ms, &err) < 0)
@@ -227,7 +282,11 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     pthread_mutex_lock(&x->lock);
     x->end = *end;
     x->ended = true;
-    bool here = !start_job(x); /* one that is at work sees the end, too */
+    bool here = false;
+    if (x->waiters)
+        pthread_cond_broadcast(&x->changed);
+    else
+        here = !start_job(x); /* one that is at work sees the end, too */
     pthread_mutex_unlock(&x->lock);
     if (here)
         log_job(x);
@@ -425,8 +484,18 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
 void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
 {
     pthread_mutex_lock(&x->lock);
-    while (!x->done)
-        pthread_cond_wait(&x->changed, &x->lock);
+    x->waiters++;
+    while (!x->done) {
+        if (!x->ended || x->writing) {
+            pthread_cond_wait(&x->changed, &x->lock);
+            continue;
+        }
+        x->writing = true;
+        pthread_mutex_unlock(&x->lock);
+        log_job(x);
+        pthread_mutex_lock(&x->lock);
+    }
+    x->waiters--;
     *end = x->end;
     pthread_mutex_unlock(&x->lock);
 }

@@ -163,6 +163,7 @@ static int run_command(struct performance *p, struct berth_error *err)
     await(p, x);
     berth_exec_wait(x, &p->out->end);
     berth_exec_free(x);
+    berth_exec_end_strays(p->b); /* before the place is given back */
     return BERTH_OK;
 }
 

@@ -53,8 +53,8 @@ void berth_process_pause(struct berth_process *p, bool paused);
 void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned short columns);
 int berth_process_pid(const struct berth_process *p);
 
-/* Kills whatever carries the variable ("NAME=value") in its environment, here and now: what has
- * left its process group is found by it. Reads all of /proc, so it does not belong on the loop. How
- * many there were. */
-int berth_strays_end(const char *label);
+/* Kills whatever carries one of the variables ("NAME=value", closed by NULL) in its environment,
+ * here and now: what has left its process group is found by it. Reads all of /proc, so it does not
+ * belong on the loop. How many there were. */
+int berth_strays_end(const char *const *labels);
 #endif

@@ -21,46 +21,42 @@ static void close_dir(DIR **dir)
         (void)closedir(*dir);
 }
 
-static bool carries(pid_t pid, const char *label)
+/* Is one of the texts among the variables of the process? */
+static bool carries(pid_t pid, const char *const *labels, char *text)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    auto_free char *text = fd < 0 ? NULL : malloc(ENVIRON_BYTES_MAX);
-    if (!text)
-        return false;
     size_t len = 0;
-    for (ssize_t got;
-         len < ENVIRON_BYTES_MAX && (got = read(fd, text + len, ENVIRON_BYTES_MAX - len)) > 0;)
+    for (ssize_t got; fd >= 0 && len < ENVIRON_BYTES_MAX &&
+                      (got = read(fd, text + len, ENVIRON_BYTES_MAX - len)) > 0;)
         len += (size_t)got;
-    size_t wanted = strlen(label);
-    for (size_t at = 0; at + wanted <= len;) {
-        const char *end = memchr(text + at, '\0', len - at);
-        size_t part = end ? (size_t)(end - text) - at : len - at;
-        if (part == wanted && memcmp(text + at, label, wanted) == 0)
-            return true;
-        at += part + 1;
-    }
+    text[len] = '\0';
+    for (size_t at = 0; at < len; at += strlen(text + at) + 1)
+        for (const char *const *label = labels; *label; label++)
+            if (strcmp(text + at, *label) == 0)
+                return true;
     return false;
 }
 
-static int kill_once(const char *label)
+static int kill_once(const char *const *labels, char *text)
 {
     DIR *dir auto_clean(close_dir) = opendir("/proc");
     int killed = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         pid_t pid = (pid_t)atoi(entry->d_name); /* 0 for what is no process */
-        if (pid > 0 && pid != getpid() && carries(pid, label) && kill(pid, SIGKILL) == 0)
+        if (pid > 0 && pid != getpid() && carries(pid, labels, text) && kill(pid, SIGKILL) == 0)
             killed++;
     }
     return killed;
 }
 
-int berth_strays_end(const char *label)
+int berth_strays_end(const char *const *labels)
 {
+    auto_free char *text = malloc(ENVIRON_BYTES_MAX + 1);
     int all = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        int killed = kill_once(label);
+    for (int round = 0; text && round < ROUNDS; round++) {
+        int killed = kill_once(labels, text);
         all += killed;
         if (!killed)
             break;

@@ -430,9 +430,10 @@ static void daemon_is_found_by_its_label(void **state)
     start(&r);
     await(&r);
     finish(&r);
-    assert_true(berth_strays_end("BERTH_EXEC_ID=engine-test") >= 1);
-    assert_int_equal(berth_strays_end("BERTH_EXEC_ID=engine-test"), 0);
-    assert_int_equal(berth_strays_end("BERTH_EXEC_ID=engine"), 0); /* not by a beginning */
+    assert_true(berth_strays_end((const char *const[]){"BERTH_EXEC_ID=engine-test", NULL}) >= 1);
+    assert_int_equal(berth_strays_end((const char *const[]){"BERTH_EXEC_ID=engine-test", NULL}), 0);
+    assert_int_equal(berth_strays_end((const char *const[]){"BERTH_EXEC_ID=engine", NULL}),
+                     0); /* not by a beginning */
 }
 
 /* --- many, and too many --- */
