@@ -4,6 +4,7 @@
 #ifndef BERTH_BERTH_H
 #define BERTH_BERTH_H
 
+#include <berth/activity.h>
 #include <berth/common.h>
 #include <berth/company.h>
 #include <berth/driver.h>

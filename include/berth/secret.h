@@ -60,6 +60,19 @@ BERTH_API int berth_secret_get(struct berth *b, struct berth_arena *arena, const
 BERTH_API int berth_secret_list(struct berth *b, struct berth_arena *arena, const char *company_id,
                                 struct berth_list *out, struct berth_error *err);
 
+/* Which configs name it: a list of struct berth_binding. Who asked for its value, newest first,
+ * also when it is no more: a list of struct berth_secret_event. */
+struct berth_binding;
+struct berth_secret_event;
+BERTH_API int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *id,
+                                 struct berth_list *out, struct berth_error *err);
+BERTH_API int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id,
+                                  int64_t limit, struct berth_list *out, struct berth_error *err);
+BERTH_API const char *berth_binding_to_json(struct berth_arena *arena,
+                                            const struct berth_binding *binding);
+BERTH_API const char *berth_secret_event_to_json(struct berth_arena *arena,
+                                                 const struct berth_secret_event *event);
+
 /* Memory that is kept from swap and core files, and zeroed when it is cleared. */
 struct berth_locked {
     char *bytes; /* a NUL follows the last; NULL: nothing was made */

@@ -152,18 +152,7 @@ static int list(struct cli *cli, int argc, char **argv)
 
 static void binding_json(struct berth_json_writer *w, const void *item)
 {
-    const struct berth_binding *b = item;
-    char version[24];
-    (void)snprintf(version, sizeof version, "%" PRId64, b->version);
-    berth_json_open(w, '{');
-    berth_json_put_str(w, "companyId", b->company_id);
-    berth_json_put_str(w, "secretId", b->secret_id);
-    berth_json_put_str(w, "targetType", b->target_type);
-    berth_json_put_str(w, "targetId", b->target_id);
-    berth_json_put_str(w, "configPath", b->config_path);
-    berth_json_put_str(w, "versionSelector", b->version ? version : "latest");
-    berth_json_put_time(w, "createdAt", b->created_at_ms);
-    berth_json_close(w, '}');
+    berth_binding_json(w, item);
 }
 
 static void binding_row(struct cli *cli, const void *item, const char **cells)
@@ -192,27 +181,7 @@ static int usage(struct cli *cli, int argc, char **argv)
 
 static void event_json(struct berth_json_writer *w, const void *item)
 {
-    const struct berth_secret_event *e = item;
-    berth_json_open(w, '{');
-    berth_json_put_int(w, "id", e->id);
-    berth_json_put_str(w, "companyId", e->company_id);
-    berth_json_put_str(w, "secretId", e->secret_id);
-    if (e->version)
-        berth_json_put_int(w, "version", e->version);
-    else
-        berth_json_put_str(w, "version", NULL);
-    berth_json_put_str(w, "provider", "local_encrypted");
-    berth_json_put_str(w, "actorType", e->actor_type);
-    berth_json_put_str(w, "actorId", e->actor_id);
-    berth_json_put_str(w, "consumerType", e->consumer_type);
-    berth_json_put_str(w, "consumerId", e->consumer_id);
-    berth_json_put_str(w, "configPath", e->config_path);
-    berth_json_put_str(w, "issueId", e->issue_id);
-    berth_json_put_str(w, "heartbeatRunId", e->heartbeat_run_id);
-    berth_json_put_str(w, "outcome", e->success ? "success" : "failure");
-    berth_json_put_str(w, "errorCode", e->error_code);
-    berth_json_put_time(w, "createdAt", e->created_at_ms);
-    berth_json_close(w, '}');
+    berth_secret_event_json(w, item);
 }
 
 static void event_row(struct cli *cli, const void *item, const char **cells)

@@ -125,3 +125,10 @@ void berth_activity_json(struct berth_json_writer *w, const struct berth_activit
     berth_json_put_time(w, "createdAt", a->created_at_ms);
     berth_json_close(w, '}');
 }
+
+const char *berth_activity_to_json(struct berth_arena *arena, const struct berth_activity *a)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_activity_json(&(struct berth_json_writer){.buf = &buf}, a);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}

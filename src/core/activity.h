@@ -23,9 +23,5 @@ int berth_activity_of(struct berth_db *db, const struct berth_entity *entity, co
 int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
                                   const char *action, const struct berth_actor *actor,
                                   const char *details_json, struct berth_error *err);
-/* A list of struct berth_activity in `arena`, newest first. */
-int berth_activity_list(struct berth *b, struct berth_arena *arena,
-                        const struct berth_activity_filter *filter, struct berth_list *out,
-                        struct berth_error *err);
 void berth_activity_json(struct berth_json_writer *w, const struct berth_activity *activity);
 #endif

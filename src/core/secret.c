@@ -19,9 +19,6 @@
 #include "store/lease.h"
 #include "store/store.h"
 
-#define BATCH 64            /* versions sealed anew in one transaction */
-#define ERROR_BYTES_MAX 120 /* of a refusal's text in an event */
-
 static int not_found(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_NOT_FOUND, "Secret not found");
@@ -169,11 +166,65 @@ const char *berth_secret_to_json(struct berth_arena *arena, const struct berth_s
     return berth_arena_strdup(arena, berth_buf_str(&buf));
 }
 
+void berth_binding_json(struct berth_json_writer *w, const struct berth_binding *b)
+{
+    char version[24];
+    (void)snprintf(version, sizeof version, "%" PRId64, b->version);
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "companyId", b->company_id);
+    berth_json_put_str(w, "secretId", b->secret_id);
+    berth_json_put_str(w, "targetType", b->target_type);
+    berth_json_put_str(w, "targetId", b->target_id);
+    berth_json_put_str(w, "configPath", b->config_path);
+    berth_json_put_str(w, "versionSelector", b->version ? version : "latest");
+    berth_json_put_time(w, "createdAt", b->created_at_ms);
+    berth_json_close(w, '}');
+}
+
+void berth_secret_event_json(struct berth_json_writer *w, const struct berth_secret_event *e)
+{
+    berth_json_open(w, '{');
+    berth_json_put_int(w, "id", e->id);
+    berth_json_put_str(w, "companyId", e->company_id);
+    berth_json_put_str(w, "secretId", e->secret_id);
+    if (e->version)
+        berth_json_put_int(w, "version", e->version);
+    else
+        berth_json_put_str(w, "version", NULL);
+    berth_json_put_str(w, "provider", "local_encrypted");
+    berth_json_put_str(w, "actorType", e->actor_type);
+    berth_json_put_str(w, "actorId", e->actor_id);
+    berth_json_put_str(w, "consumerType", e->consumer_type);
+    berth_json_put_str(w, "consumerId", e->consumer_id);
+    berth_json_put_str(w, "configPath", e->config_path);
+    berth_json_put_str(w, "issueId", e->issue_id);
+    berth_json_put_str(w, "heartbeatRunId", e->heartbeat_run_id);
+    berth_json_put_str(w, "outcome", e->success ? "success" : "failure");
+    berth_json_put_str(w, "errorCode", e->error_code);
+    berth_json_put_time(w, "createdAt", e->created_at_ms);
+    berth_json_close(w, '}');
+}
+
+const char *berth_binding_to_json(struct berth_arena *arena, const struct berth_binding *b)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_binding_json(&(struct berth_json_writer){.buf = &buf}, b);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
+const char *berth_secret_event_to_json(struct berth_arena *arena,
+                                       const struct berth_secret_event *e)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_secret_event_json(&(struct berth_json_writer){.buf = &buf}, e);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
 /* --- sealing --- */
 
 /* What a version is sealed for: moved to another row, it opens no more. */
-static const char *context_of(struct berth_arena *arena, const char *company_id,
-                              const struct berth_secret_version *v)
+const char *berth_secret_context(struct berth_arena *arena, const char *company_id,
+                                 const struct berth_secret_version *v)
 {
     return berth_arena_printf(arena, "berth secret\n%s\n%s\n%" PRId64 "\n%s\n%" PRId64, company_id,
                               v->secret_id, v->version, v->key_id, v->created_at_ms);
@@ -208,7 +259,7 @@ static int add_version(struct berth *b, struct berth_db *db, struct berth_arena 
     int rc = current_key(b, db, arena, &v.key_id, err);
     if (rc < 0)
         return rc;
-    const char *context = context_of(arena, s->company_id, &v);
+    const char *context = berth_secret_context(arena, s->company_id, &v);
     auto_free char *sealed = NULL;
     rc = context ? berth_vault_seal(b->vault, v.key_id, context, value, len, &sealed, err)
                  : berth_arena_check(arena, err);
@@ -503,9 +554,9 @@ int berth_secret_delete(struct berth *b, struct berth_arena *arena, const char *
 
 /* --- bindings --- */
 
-static int check_owner(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                       const char *secret_id, enum berth_row_lock lock, struct berth_secret **out,
-                       struct berth_error *err)
+int berth_secret_of_company(struct berth_db *db, struct berth_arena *arena, const char *company_id,
+                            const char *secret_id, enum berth_row_lock lock,
+                            struct berth_secret **out, struct berth_error *err)
 {
     int rc = berth_secret_load(db, arena, secret_id, lock, out, err);
     if (rc == BERTH_OK && !*out)
@@ -528,8 +579,8 @@ int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
         binding.config_path = wanted->config_path;
         binding.secret_id = wanted->secret_id;
         binding.version = wanted->version;
-        rc = check_owner(db, arena, target->company_id, binding.secret_id, BERTH_LOCK_SHARE,
-                         &secret, err);
+        rc = berth_secret_of_company(db, arena, target->company_id, binding.secret_id,
+                                     BERTH_LOCK_SHARE, &secret, err);
         if (rc < 0)
             return berth_wrap(err, "config.%s", binding.config_path);
         rc = berth_binding_insert(db, &binding, err);
@@ -569,358 +620,4 @@ int berth_secret_drop_unused(struct berth_db *db, struct berth_arena *arena,
         rc =
             drop_one(db, arena, ((const struct berth_secret *)made.items[i])->id, gone, actor, err);
     return rc;
-}
-
-/* --- handing out --- */
-
-struct resolution {
-    struct berth *b;
-    struct berth_arena *arena;
-    const struct berth_resolve_request *request;
-    struct berth_secret *secret;
-    struct berth_secret_version *version;
-    int64_t number; /* of the version that was asked for; 0: not known */
-    const struct berth_error *refusal;
-};
-
-/* Does the config name that secret, at that place? */
-static int is_captured(struct resolution *r, const struct berth_lease *lease, bool *captured,
-                       struct berth_error *err)
-{
-    const struct berth_resolve_request *q = r->request;
-    auto_json *config = NULL;
-    struct berth_list references;
-    int rc = berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS,
-                              &config, err);
-    if (rc == BERTH_OK)
-        rc = berth_references_of(r->b->registry, r->arena, lease->driver, config, &references, err);
-    for (int i = 0; rc == BERTH_OK && i < references.count; i++) {
-        const struct berth_reference *ref = references.items[i];
-        *captured |= strcmp(ref->path, q->config_path) == 0 &&
-                     strcmp(ref->secret_id, q->secret_id) == 0 && ref->version == q->version;
-    }
-    return rc;
-}
-
-/* A lease may use what it captured for as long as anything is owed for it. */
-static int check_capture(struct berth_db *db, struct resolution *r, bool *captured,
-                         struct berth_error *err)
-{
-    *captured = false;
-    if (!r->request->lease_id)
-        return BERTH_OK;
-    struct berth_lease *lease;
-    int rc = berth_lease_load(db, r->arena, r->request->lease_id, &lease, err);
-    if (rc < 0 || !lease || !lease->due_at_ms || !lease->config_json ||
-        strcmp(lease->company_id, r->request->company_id) != 0)
-        return rc;
-    return is_captured(r, lease, captured, err);
-}
-
-static int check_right(struct berth_db *db, struct resolution *r, struct berth_error *err)
-{
-    const struct berth_resolve_request *q = r->request;
-    if (!q->config_path)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "Secret resolution requires a binding config path");
-    struct berth_binding binding = {.company_id = q->company_id,
-                                    .secret_id = q->secret_id,
-                                    .target_type = q->consumer_type,
-                                    .target_id = q->consumer_id,
-                                    .config_path = q->config_path};
-    bool allowed;
-    int rc = check_capture(db, r, &allowed, err);
-    if (rc == BERTH_OK && !allowed)
-        rc = berth_binding_exists(db, &binding, &allowed, err);
-    if (rc == BERTH_OK && !allowed)
-        rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret is not bound to %s:%s at %s",
-                        q->consumer_type, q->consumer_id, q->config_path);
-    return rc;
-}
-
-static int tx_look_up(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct resolution *r = ctx;
-    const struct berth_resolve_request *q = r->request;
-    r->number = q->version;
-    int rc =
-        check_owner(db, r->arena, q->company_id, q->secret_id, BERTH_LOCK_NONE, &r->secret, err);
-    if (rc == BERTH_OK)
-        rc = check_right(db, r, err);
-    if (rc < 0)
-        return rc;
-    r->number = q->version ? q->version : r->secret->latest_version;
-    if (r->secret->status != BERTH_SECRET_ACTIVE)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret is not active");
-    rc = berth_version_load(db, r->arena, r->secret->id, r->number, &r->version, err);
-    if (rc < 0)
-        return rc;
-    if (!r->version)
-        return berth_fail(err, BERTH_E_NOT_FOUND, "Secret version not found");
-    bool current = r->version->status == BERTH_VERSION_CURRENT;
-    if (!current && (!q->version || r->version->status != BERTH_VERSION_PREVIOUS))
-        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret version is not active");
-    return BERTH_OK;
-}
-
-static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct resolution *r = ctx;
-    const struct berth_resolve_request *q = r->request;
-    char text[ERROR_BYTES_MAX + 1] = "";
-    if (r->refusal) {
-        (void)snprintf(text, sizeof text, "%.*s", ERROR_BYTES_MAX, r->refusal->message);
-        berth_utf8_mend(text);
-    }
-    int64_t now = berth_time_wall_ms();
-    struct berth_secret_event event = {
-        .company_id = q->company_id,
-        .secret_id = q->secret_id,
-        .version = r->number,
-        .actor_type = q->actor ? q->actor->type : "system",
-        .actor_id = q->actor ? q->actor->id : NULL,
-        .consumer_type = q->consumer_type,
-        .consumer_id = q->consumer_id,
-        .config_path = q->config_path,
-        .issue_id = q->issue_id,
-        .heartbeat_run_id = q->run_id,
-        .success = !r->refusal,
-        .error_code = r->refusal ? text : NULL,
-        .created_at_ms = now,
-    };
-    int rc = berth_secret_event_insert(db, &event, err);
-    if (rc == BERTH_OK && !r->refusal)
-        rc = berth_secret_touch(db, q->secret_id, now, err);
-    return rc;
-}
-
-int berth_secret_resolve(struct berth *b, const struct berth_resolve_request *request,
-                         struct berth_locked *out, struct berth_error *err)
-{
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_id id;
-    if (berth_id_parse(request->secret_id, "Secret", &id, err) < 0)
-        return not_found(err);
-    struct berth_resolve_request checked = *request;
-    checked.secret_id = id.text;
-    if (!checked.company_id)
-        checked.company_id = b->company_id;
-    if (!checked.consumer_type || !checked.consumer_id)
-        return berth_fail(err, BERTH_E_INVALID, "A value is given to somebody: name the consumer.");
-    struct resolution r = {.b = b, .arena = &arena, .request = &checked};
-    auto_locked value = BERTH_LOCKED_INIT;
-    int rc = berth_store_read(b->store, tx_look_up, &r, err);
-    if (rc == BERTH_OK) {
-        const char *context = context_of(&arena, r.secret->company_id, r.version);
-        rc = context ? berth_vault_unseal(b->vault, r.version->key_id, context, r.version->sealed,
-                                          &value, err)
-                     : berth_arena_check(&arena, err);
-    }
-    /* What cannot be put on record is not handed out. */
-    struct berth_error trouble;
-    r.refusal = rc < 0 ? err : NULL;
-    if (berth_store_tx(b->store, tx_record, &r, &trouble) < 0 && rc == BERTH_OK) {
-        *err = trouble;
-        return trouble.code;
-    }
-    if (rc == BERTH_OK) {
-        *out = value;
-        value = (struct berth_locked)BERTH_LOCKED_INIT;
-    }
-    return rc;
-}
-
-/* --- another key --- */
-
-struct key_change {
-    struct berth *b;
-    const struct berth_actor *actor;
-    struct berth_arena *arena; /* of what is under way */
-    const char *from, *to;
-    struct berth_id after_id; /* the last version of the batch before */
-    int64_t after_version;
-    struct berth_id last_id; /* of this batch */
-    int64_t last_version;
-    int64_t count, skipped, total; /* of this batch; over all */
-    struct berth_id unread;        /* one that could not be read */
-    struct berth_list keys;        /* that versions are sealed with */
-};
-
-static int tx_key(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct key_change *c = ctx;
-    return berth_secret_key_load(db, c->arena, BERTH_LOCK_NONE, &c->from, err);
-}
-
-static int tx_switch(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct key_change *c = ctx;
-    const char *now;
-    int rc = berth_secret_key_load(db, c->arena, BERTH_LOCK_UPDATE, &now, err);
-    if (rc == BERTH_OK && (!now || strcmp(now, c->from) != 0))
-        rc = berth_fail(err, BERTH_E_CONFLICT,
-                        "Another node has just changed the key: copy its key file here.");
-    return rc < 0 ? rc : berth_secret_key_save(db, c->to, berth_time_wall_ms(), err);
-}
-
-static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_secret_version *v,
-                     struct berth_error *err)
-{
-    struct berth_secret *secret;
-    int rc = berth_secret_load(db, c->arena, v->secret_id, BERTH_LOCK_NONE, &secret, err);
-    if (rc < 0)
-        return rc;
-    const char *context = secret ? context_of(c->arena, secret->company_id, v) : NULL;
-    if (!context)
-        return berth_arena_check(c->arena, err);
-    auto_locked value = BERTH_LOCKED_INIT;
-    auto_free char *sealed = NULL;
-    struct berth_error trouble;
-    rc = berth_vault_unseal(c->b->vault, v->key_id, context, v->sealed, &value, &trouble);
-    if (rc == BERTH_E_INVALID || rc == BERTH_E_UNPROCESSABLE) {
-        c->skipped++; /* it stays as it is, and so does its key */
-        (void)snprintf(c->unread.text, sizeof c->unread.text, "%s", v->secret_id);
-        return BERTH_OK;
-    }
-    if (rc < 0) {
-        *err = trouble;
-        return rc;
-    }
-    v->key_id = c->to;
-    context = context_of(c->arena, secret->company_id, v);
-    rc = context
-             ? berth_vault_seal(c->b->vault, c->to, context, value.bytes, value.len, &sealed, err)
-             : berth_arena_check(c->arena, err);
-    v->sealed = sealed;
-    return rc < 0 ? rc : berth_version_reseal(db, v, err);
-}
-
-static int tx_batch(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct key_change *c = ctx;
-    struct berth_list versions;
-    struct berth_secret_version after = {.secret_id = c->after_id.text,
-                                         .version = c->after_version};
-    c->count = c->skipped = 0;
-    berth_arena_clear(c->arena);
-    int rc = berth_version_select_other_key(db, c->arena, c->to, &after, BATCH, &versions, err);
-    for (int i = 0; rc == BERTH_OK && i < versions.count; i++) {
-        struct berth_secret_version *v = versions.items[i];
-        (void)snprintf(c->last_id.text, sizeof c->last_id.text, "%s", v->secret_id);
-        c->last_version = v->version;
-        rc = seal_anew(db, c, v, err);
-        c->count++;
-    }
-    return rc;
-}
-
-/* Everything that is sealed with another key than `to`, in batches. */
-static int seal_all(struct key_change *c, int64_t *skipped, struct berth_error *err)
-{
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_arena *outer = c->arena;
-    int rc;
-    *skipped = 0;
-    c->after_id = (struct berth_id){0};
-    c->after_version = 0;
-    c->arena = &arena;
-    while ((rc = berth_store_tx(c->b->store, tx_batch, c, err)) == BERTH_OK && c->count) {
-        BERTH_FAILPOINT(key_after_batch);
-        c->after_id = c->last_id;
-        c->after_version = c->last_version;
-        c->total += c->count - c->skipped;
-        *skipped += c->skipped;
-    }
-    c->arena = outer;
-    return rc;
-}
-
-static int tx_done(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct key_change *c = ctx;
-    struct berth_entity entity = {c->b->company_id, "secret_key", c->to};
-    auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '{');
-    berth_json_put_int(&w, "versions", c->total);
-    berth_json_close(&w, '}');
-    int rc = berth_buf_check(&buf, "Activity details", err);
-    if (rc == BERTH_OK)
-        rc = berth_activity_of(db, &entity, "secret_key.changed", c->actor, berth_buf_str(&buf),
-                               err);
-    return rc < 0 ? rc : berth_version_select_keys(db, c->arena, &c->keys, err);
-}
-
-/* Which key comes next: one that an interrupted change has added already, else a new one. When the
- * store had switched before the interruption, that change is finished first. */
-static int choose_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], bool *finished,
-                      struct berth_error *err)
-{
-    struct berth *b = c->b;
-    int64_t ignored;
-    *finished = false;
-    int rc = berth_vault_newest_key(b->vault, b->store_id, c->from, next, err);
-    if (rc < 0 || strcmp(next, c->from) != 0)
-        return rc;
-    rc = seal_all(c, &ignored, err);
-    *finished = rc == BERTH_OK && c->total > 0;
-    return rc < 0 || *finished ? rc : berth_vault_add_key(b->vault, b->store_id, next, err);
-}
-
-static int fail_unread(const struct key_change *c, int64_t skipped, struct berth_error *err)
-{
-    return berth_fail(err, BERTH_E_CONFLICT,
-                      "Everything has the new key, but for %" PRId64 " version%s that no key of %s "
-                      "opens, of secret %s among others: rotate or delete such secrets. Their keys "
-                      "are kept.",
-                      skipped, skipped == 1 ? "" : "s", berth_vault_path(c->b->vault),
-                      c->unread.text);
-}
-
-static int change_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
-{
-    struct berth *b = c->b;
-    bool finished;
-    int64_t skipped = 0;
-    int rc = choose_key(c, next, &finished, err);
-    if (rc < 0)
-        return rc;
-    BERTH_FAILPOINT(key_after_file);
-    if (!finished)
-        rc = berth_store_tx(b->store, tx_switch, c, err);
-    if (rc < 0)
-        return rc;
-    BERTH_FAILPOINT(key_after_switch);
-    rc = seal_all(c, &skipped, err);
-    if (rc == BERTH_OK)
-        rc = berth_store_tx(b->store, tx_done, c, err);
-    if (rc == BERTH_OK)
-        rc = berth_vault_keep_only(b->vault, b->store_id, next, &c->keys, err);
-    if (rc < 0)
-        return rc;
-    BERTH_FAILPOINT(key_after_drop);
-    return skipped ? fail_unread(c, skipped, err) : BERTH_OK;
-}
-
-int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
-                            struct berth_key_change *out, struct berth_error *err)
-{
-    auto_arena arena = BERTH_ARENA_INIT;
-    auto_close int lock = -1;
-    char next[BERTH_KEY_ID_SIZE];
-    struct key_change c = {.b = b, .arena = &arena, .actor = actor, .to = next};
-    int rc = berth_keyfile_lock(berth_vault_path(b->vault), 0, &lock, err);
-    if (rc == BERTH_OK)
-        rc = berth_store_read(b->store, tx_key, &c, err);
-    if (rc == BERTH_OK && !c.from)
-        rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
-                        "There is no key to change: this store holds no secrets yet.");
-    if (rc == BERTH_OK)
-        rc = change_key(&c, next, err);
-    if (rc < 0)
-        return rc;
-    *out = (struct berth_key_change){.versions = c.total};
-    (void)snprintf(out->from, sizeof out->from, "%s", c.from);
-    (void)snprintf(out->to, sizeof out->to, "%s", next);
-    return BERTH_OK;
 }

@@ -10,12 +10,19 @@
 #include "crypto/locked.h"
 #include "store/secret.h"
 
-/* Lists of struct berth_binding and struct berth_secret_event, newest first. */
-int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *id,
-                       struct berth_list *out, struct berth_error *err);
-int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id, int64_t limit,
-                        struct berth_list *out, struct berth_error *err);
 void berth_secret_json(struct berth_json_writer *w, const struct berth_secret *secret);
+void berth_binding_json(struct berth_json_writer *w, const struct berth_binding *binding);
+void berth_secret_event_json(struct berth_json_writer *w, const struct berth_secret_event *event);
+
+/* --- what secret.c, resolve.c and rekey.c share --- */
+
+/* What a version is sealed for: moved to another row, it opens no more. NULL: no memory. */
+const char *berth_secret_context(struct berth_arena *arena, const char *company_id,
+                                 const struct berth_secret_version *v);
+/* NOT_FOUND: there is none. UNPROCESSABLE: it is another company's. */
+int berth_secret_of_company(struct berth_db *db, struct berth_arena *arena, const char *company_id,
+                            const char *secret_id, enum berth_row_lock lock,
+                            struct berth_secret **out, struct berth_error *err);
 
 /* --- for environments, in their own transaction --- */
 

@@ -3,7 +3,7 @@
 #ifndef BERTH_STORE_ACTIVITY_H
 #define BERTH_STORE_ACTIVITY_H
 
-#include <stdint.h>
+#include <berth/activity.h>
 
 #include "store/row.h"
 
@@ -13,13 +13,6 @@ struct berth_activity {
     const char *agent_id, *run_id;
     const char *details_json;
     int64_t created_at_ms;
-};
-
-struct berth_activity_filter {
-    const char *company_id; /* NULL: any */
-    const char *entity_id;  /* NULL: any */
-    int64_t before;         /* 0: from the newest */
-    int limit;
 };
 
 int berth_activity_insert(struct berth_db *db, const struct berth_activity *activity,
