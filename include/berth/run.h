@@ -70,8 +70,10 @@ struct berth_run_request {
     int cancel_fd;                     /* becomes readable when it is to end; -1: never */
     const struct berth_actor *actor;
     void (*on_phase)(void *ctx, enum berth_run_phase phase); /* or NULL */
-    /* The command runs: from here to on_end of the handlers it may be written to. Or NULL. */
+    /* The command runs: from here to on_stopped it may be written to. Or NULL. */
     void (*on_started)(void *ctx, struct berth_exec *exec);
+    /* It has ended, and nobody may use the exec when this returns. Or NULL. */
+    void (*on_stopped)(void *ctx);
     struct berth_exec_handlers handlers; /* its ctx is that of all */
 };
 #define BERTH_RUN_REQUEST_INIT                                                                     \

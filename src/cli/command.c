@@ -173,15 +173,21 @@ static void on_started(void *ctx, struct berth_exec *exec)
         berth_exec_close_stdin(exec);
 }
 
-/* Runs before the exec goes: nobody may use it any more. */
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     (void)end;
     struct session *s = ctx;
     (void)eventfd_write(s->stop_fd, 1);
     (void)sem_post(&s->room);
+}
+
+/* Nobody uses the exec when this returns. */
+static void on_stopped(void *ctx)
+{
+    struct session *s = ctx;
     if (s->reads)
         (void)pthread_join(s->reader, NULL);
+    s->reads = false;
     pthread_mutex_lock(&s->lock);
     s->exec = NULL;
     pthread_mutex_unlock(&s->lock);
@@ -408,6 +414,7 @@ int cli_run(struct cli *cli, int argc, char **argv)
     request.cancel_fd = cancel_fd;
     request.handlers = handlers_of(&s);
     request.on_started = on_started;
+    request.on_stopped = on_stopped;
     request.on_phase = say_phase;
     int rc = berth_run_perform(cli->b, &cli->arena, &request, &result, &cli->err);
     close_session(&s);
@@ -463,6 +470,7 @@ int cli_exec(struct cli *cli, int argc, char **argv)
                 berth_exec_cancel(x);
                 fds[0].fd = -1;
             }
+        on_stopped(&s);
         berth_exec_wait(x, &end);
         berth_exec_free(x);
     }

@@ -204,8 +204,8 @@ static void log_job(void *ctx)
             set_pause(x);
         }
     }
-    x->writing = false;
     bool last = x->ended && !x->done;
+    x->writing = last; /* nobody else is to finish it */
     pthread_mutex_unlock(&x->lock);
     if (last)
         finish(x);

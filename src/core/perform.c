@@ -161,6 +161,8 @@ static int run_command(struct performance *p, struct berth_error *err)
     if (p->request->on_started)
         p->request->on_started(p->request->handlers.ctx, x);
     await(p, x);
+    if (p->request->on_stopped)
+        p->request->on_stopped(p->request->handlers.ctx);
     berth_exec_wait(x, &p->out->end);
     berth_exec_free(x);
     berth_exec_end_strays(p->b); /* before the place is given back */

@@ -520,7 +520,6 @@ void berth_process_cancel(struct berth_process *p)
     bool already = p->cancelling || p->over;
     p->cancelling = true;
     pthread_mutex_unlock(&p->lock);
-    p->cancel_post.run = run_cancel;
     if (!already)
         post(p->engine, &p->cancel_post);
 }
@@ -596,6 +595,17 @@ void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned
 int berth_process_pid(const struct berth_process *p)
 {
     return (int)p->child.pid;
+}
+
+static void run_free(struct post *post)
+{
+    struct berth_process *p =
+        (struct berth_process *)(void *)((char *)post - offsetof(struct berth_process, free_post));
+    p->let_go = true;
+    if (p->ended)
+        free_process(p);
+    else
+        terminate(p, BERTH_END_CANCELLED);
 }
 
 /* --- the beginning --- */
@@ -716,6 +726,8 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
                                 .child = {.pidfd = -1},
                                 .fds = {-1, -1, -1},
                                 .terminal = options->terminal};
+    p->cancel_post.run = run_cancel;
+    p->free_post.run = run_free;
     p->input_closed = !options->with_stdin && !options->terminal;
     pthread_mutex_init(&p->lock, NULL);
     p->end.started_at_ms = berth_time_wall_ms();
@@ -732,22 +744,10 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
     return BERTH_OK;
 }
 
-static void run_free(struct post *post)
-{
-    struct berth_process *p =
-        (struct berth_process *)(void *)((char *)post - offsetof(struct berth_process, free_post));
-    p->let_go = true;
-    if (p->ended)
-        free_process(p);
-    else
-        terminate(p, BERTH_END_CANCELLED);
-}
-
 void berth_process_free(struct berth_process *p)
 {
     if (!p)
         return;
-    p->free_post.run = run_free;
     post(p->engine, &p->free_post);
 }
 

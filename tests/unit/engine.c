@@ -32,7 +32,7 @@ struct run {
     struct berth_exec_end end;
     struct berth_buf out, err; /* of the child */
     bool drop;                 /* only count */
-    uint64_t given[2];
+    _Atomic uint64_t given[2]; /* by the engine's thread */
     sem_t ended;
 };
 
@@ -42,9 +42,9 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
 {
     struct run *r = ctx;
     assert_true(berth_engine_is_here(engine));
-    r->given[stream] += len;
     if (!r->drop)
         berth_buf_append(stream == BERTH_STDOUT ? &r->out : &r->err, bytes, len);
+    atomic_fetch_add(&r->given[stream], len);
 }
 
 static void on_end(void *ctx, const struct berth_exec_end *end)
@@ -82,8 +82,8 @@ static void await(struct run *r)
 {
     while (sem_wait(&r->ended) < 0 && errno == EINTR)
         ;
-    assert_int_equal(r->end.bytes[0], r->given[0]);
-    assert_int_equal(r->end.bytes[1], r->given[1]);
+    assert_int_equal(r->end.bytes[0], atomic_load(&r->given[0]));
+    assert_int_equal(r->end.bytes[1], atomic_load(&r->given[1]));
 }
 
 static void finish(struct run *r)
@@ -231,10 +231,10 @@ static void paused_child_waits(void **state)
     start(&r);
     berth_process_pause(r.process, true);
     pause_ms(200);
-    uint64_t seen = r.given[0];
+    uint64_t seen = atomic_load(&r.given[0]);
     assert_true(seen < 3000000); /* its pipe is full: it cannot get on */
     pause_ms(100);
-    assert_int_equal(r.given[0], seen);
+    assert_int_equal(atomic_load(&r.given[0]), seen);
     berth_process_pause(r.process, false);
     await(&r);
     assert_int_equal(r.end.bytes[0], 3000000);
@@ -309,7 +309,7 @@ static void terminal_is_one(void **state)
     r.options.rows = 30;
     r.options.columns = 100;
     start(&r);
-    for (int i = 0; i < 500 && !r.out.len; i++)
+    for (int i = 0; i < 500 && !atomic_load(&r.given[0]); i++)
         pause_ms(10);
     berth_process_resize(r.process, 50, 132);
     assert_int_equal(berth_process_write(r.process, "word\n", 5, &err), BERTH_OK);
@@ -360,7 +360,7 @@ static void deadline_follows_the_moved_clock(void **state)
     prepare(&r, SH("echo ready; sleep 300"));
     r.options.timeout_ms = 10 * 60 * 1000;
     start(&r);
-    for (int i = 0; i < 500 && !r.out.len; i++)
+    for (int i = 0; i < 500 && !atomic_load(&r.given[0]); i++)
         pause_ms(10);
     berth_time_shift(0, 9 * 60 * 1000);
     pause_ms(100);
@@ -521,7 +521,7 @@ static void closing_the_engine_ends_what_runs(void **state)
     prepare(&r, SH("echo $$; sleep 300"));
     r.options.grace_ms = 100;
     start(&r);
-    for (int i = 0; i < 500 && !r.out.len; i++)
+    for (int i = 0; i < 500 && !atomic_load(&r.given[0]); i++)
         pause_ms(10);
     pid_t pid = berth_process_pid(r.process);
     berth_process_free(r.process); /* before its end */
