@@ -17,6 +17,7 @@ struct berth_sweep_options {
     }
 
 struct berth_sweep_report {
+    int lost;        /* runs whose process is gone: ended, with what they left behind */
     int released;    /* their run has ended or is gone */
     int expired;     /* their time was up */
     int adopted;     /* their owner died between intent and outcome */

@@ -36,6 +36,9 @@
     X(sweep_after_outcome)                                                                         \
     X(sweep_after_found)                                                                           \
     X(run_after_end)                                                                               \
+    X(perform_after_run)                                                                           \
+    X(perform_running)                                                                             \
+    X(perform_before_release)                                                                      \
     X(probe_after_intent)                                                                          \
     X(probe_after_place)                                                                           \
     X(probe_failed_after_place)                                                                    \

@@ -80,6 +80,7 @@ static int activity(struct cli *cli, int argc, char **argv)
 
 /* X(field): the report's numbers, by the names they have everywhere. */
 #define REPORT_FIELDS(X)                                                                           \
+    X(lost)                                                                                        \
     X(released)                                                                                    \
     X(expired)                                                                                     \
     X(adopted)                                                                                     \

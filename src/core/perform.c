@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/utf8.h"
+#include "base/failpoint.h"
 #include "core/environment.h"
 #include "core/exec.h"
 #include "core/lease.h"
+#include "core/node.h"
 #include "core/run.h"
 
 struct performance {
@@ -158,6 +159,7 @@ static int run_command(struct performance *p, struct berth_error *err)
         return rc;
     }
     p->out->started = true;
+    BERTH_FAILPOINT(perform_running);
     if (p->request->on_started)
         p->request->on_started(p->request->handlers.ctx, x);
     await(p, x);
@@ -228,16 +230,22 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
     if (ended_fd < 0)
         return berth_fail_errno(err, "Cannot make an event descriptor");
     p.ended_fd = ended_fd;
-    int rc = berth_run_create(b, arena, request->company_id, &out->run, err);
+    int rc = berth_run_create_own(b, arena, request->company_id, &out->run, err);
     if (rc < 0)
         return rc;
-    rc = find_environment(&p, err);
+    const char *id = out->run->id;
+    rc = berth_node_begin(b->node, id, err); /* it is this process that performs it */
+    BERTH_FAILPOINT(perform_after_run);
+    if (rc == BERTH_OK)
+        rc = find_environment(&p, err);
     if (rc == BERTH_OK)
         rc = take_lease(&p, err);
     if (rc == BERTH_OK)
         rc = run_command(&p, err);
     char text[128];
     struct berth_run_end end = judge(&p, rc, err, text);
+    BERTH_FAILPOINT(perform_before_release);
     give_back(&p, &end);
+    berth_node_end(b->node, id);
     return rc;
 }

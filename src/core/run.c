@@ -2,11 +2,15 @@
  * src/core/run.c - see run.h. */
 #include "core/run.h"
 
+#include <stdio.h>
+
 #include "base/failpoint.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/lease.h"
+#include "core/node.h"
+#include "os/engine.h"
 #include "store/company.h"
 #include "store/store.h"
 
@@ -95,8 +99,8 @@ static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : berth_run_insert(db, work->run, err);
 }
 
-int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
-                     struct berth_run **out, struct berth_error *err)
+static int create(struct berth *b, struct berth_arena *arena, const char *company_id,
+                  const char *owner, struct berth_run **out, struct berth_error *err)
 {
     if (company_id && !berth_id_valid(company_id))
         return berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
@@ -109,6 +113,7 @@ int berth_run_create(struct berth *b, struct berth_arena *arena, const char *com
         .id = berth_arena_strdup(arena, id.text),
         .company_id = berth_arena_strdup(arena, company_id ? company_id : b->company_id),
         .status = BERTH_RUN_RUNNING,
+        .owner = owner,
         .started_at_ms = now,
         .created_at_ms = now,
         .updated_at_ms = now,
@@ -121,6 +126,18 @@ int berth_run_create(struct berth *b, struct berth_arena *arena, const char *com
     if (rc == BERTH_OK)
         *out = run;
     return rc;
+}
+
+int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
+                     struct berth_run **out, struct berth_error *err)
+{
+    return create(b, arena, company_id, NULL, out, err);
+}
+
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *company_id,
+                         struct berth_run **out, struct berth_error *err)
+{
+    return create(b, arena, company_id, berth_node_id(b->node), out, err);
 }
 
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -161,6 +178,53 @@ static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
     run->finished_at_ms = run->updated_at_ms = berth_time_wall_ms();
     bool won; /* a lost race means that it has ended: that end stays */
     return berth_run_save(db, run, &won, err);
+}
+
+/* --- runs whose process is gone --- */
+
+static int tx_performed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct listing *listing = ctx;
+    return berth_run_select_performed(db, listing->arena, listing->out, err);
+}
+
+static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_run *run,
+                    struct berth_error *err)
+{
+    static const struct berth_run_end lost = {.status = BERTH_RUN_FAILED,
+                                              .error = "The process that ran it is gone.",
+                                              .error_code = "process_lost"};
+    const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
+    if (!label)
+        return berth_arena_check(arena, err);
+    int strays = berth_strays_end((const char *const[]){label, NULL});
+    struct work work = {.arena = arena, .id = run->id, .end = &lost};
+    int rc = berth_store_tx(b->store, tx_finish, &work, err);
+    char count[16];
+    (void)snprintf(count, sizeof count, "%d", strays);
+    if (rc == BERTH_OK)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", run->id,
+                       "processes", count, NULL);
+    return rc;
+}
+
+int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
+                       struct berth_error *err)
+{
+    struct berth_list performed = {0};
+    struct listing listing = {.arena = arena, .out = &performed};
+    *count = 0;
+    int rc = berth_store_read(b->store, tx_performed, &listing, err);
+    for (int i = 0; rc == BERTH_OK && i < performed.count; i++) {
+        const struct berth_run *run = performed.items[i];
+        bool at_work;
+        rc = berth_node_at_work(b->node, run->owner, run->id, 0, &at_work, err);
+        if (rc < 0 || at_work)
+            continue;
+        rc = end_lost(b, arena, run, err);
+        *count += rc == BERTH_OK;
+    }
+    return rc;
 }
 
 enum berth_lease_status berth_run_lease_status(int run_status)

@@ -12,6 +12,14 @@
 
 void berth_run_json(struct berth_json_writer *w, const struct berth_run *run);
 
+/* A run that this process performs: when it dies, a sweep ends the run. */
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *company_id,
+                         struct berth_run **out, struct berth_error *err);
+/* Ends runs whose process is gone, with what they left on this machine; their leases are then those
+ * of an ended run. How many there were. */
+int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
+                       struct berth_error *err);
+
 /* What becomes of a run's leases: failed and timed_out -> failed, everything else -> released. */
 enum berth_lease_status berth_run_lease_status(int run_status);
 #endif

@@ -651,7 +651,10 @@ static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err
 static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct berth_error *err)
 {
     struct berth *b = pass->b;
-    int rc = berth_store_read(b->store, tx_read, pass, err);
+    int rc = pass->options.own_only ? BERTH_OK
+                                    : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_read, pass, err);
     if (rc == BERTH_OK)
         rc = make_groups(pass, err);
     if (rc == BERTH_OK)

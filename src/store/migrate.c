@@ -104,7 +104,14 @@ static const char *const migration_2[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2};
+static const char *const migration_3[] = {
+    /* The node that performs it; NULL: somebody outside does. */
+    "ALTER TABLE runs ADD COLUMN owner TEXT",
+    "CREATE INDEX runs_performed ON runs (owner) WHERE owner IS NOT NULL AND status = 'running'",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3};
 
 int berth_store_version(void)
 {

@@ -8,7 +8,7 @@ const struct berth_enum berth_run_statuses = {"run status", status_names};
 
 #define COLUMNS                                                                                    \
     "id, company_id, environment_id, status, error, error_code, started_at, finished_at,"          \
-    " created_at, updated_at"
+    " created_at, updated_at, owner"
 
 struct reader {
     struct berth_arena *arena;
@@ -36,6 +36,7 @@ static int on_run(void *ctx, const struct berth_value *row, struct berth_error *
     run->finished_at_ms = row[7].number;
     run->created_at_ms = row[8].number;
     run->updated_at_ms = row[9].number;
+    run->owner = berth_row_text(arena, &row[10]);
     return berth_arena_check(arena, err);
 }
 
@@ -43,11 +44,22 @@ int berth_run_insert(struct berth_db *db, const struct berth_run *run, struct be
 {
     return berth_db_exec(db,
                          "INSERT INTO runs (id, company_id, environment_id, status, started_at,"
-                         " created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+                         " created_at, updated_at, owner) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
                          NULL, NULL, err, berth_text(run->id), berth_text(run->company_id),
                          berth_text(run->environment_id), berth_text(status_names[run->status]),
                          berth_int_or_null(run->started_at_ms), berth_int(run->created_at_ms),
-                         berth_int(run->updated_at_ms));
+                         berth_int(run->updated_at_ms), berth_text(run->owner));
+}
+
+int berth_run_select_performed(struct berth_db *db, struct berth_arena *arena,
+                               struct berth_list *out, struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db,
+                        "SELECT " COLUMNS " FROM runs WHERE owner IS NOT NULL"
+                        " AND status = 'running'",
+                        NULL, 0, on_run, &reader, err);
 }
 
 int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *id,

@@ -18,6 +18,7 @@ struct berth_run {
     const char *id, *company_id, *environment_id;
     enum berth_run_status status;
     const char *error, *error_code;
+    const char *owner; /* the node that performs it, or NULL */
     int64_t started_at_ms, finished_at_ms, created_at_ms, updated_at_ms;
 };
 
@@ -25,6 +26,9 @@ int berth_run_insert(struct berth_db *db, const struct berth_run *run, struct be
 /* *out is NULL when there is none. */
 int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                    struct berth_run **out, struct berth_error *err);
+/* Those that nodes perform: a list of struct berth_run, of all companies. */
+int berth_run_select_performed(struct berth_db *db, struct berth_arena *arena,
+                               struct berth_list *out, struct berth_error *err);
 /* A list of struct berth_run of one company, newest first. */
 int berth_run_select(struct berth_db *db, struct berth_arena *arena,
                      const struct berth_run_filter *filter, struct berth_list *out,

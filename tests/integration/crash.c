@@ -23,6 +23,7 @@
 #include "core/secret.h"
 #include "core/vault.h"
 #include "inventory.h"
+#include "os/engine.h"
 #include "store/db.h"
 #include "store/store.h"
 
@@ -164,6 +165,15 @@ static void sweep_places(struct fixture *f)
     (void)sweep(f);
 }
 
+/* A sweep of the second process may be ending a place of it at this moment: then it finishes. */
+static void delete_one(struct fixture *f, const char *id, bool drain)
+{
+    struct berth_environment *e;
+    int rc = berth_environment_delete(f->b, &f->arena, id, drain, NULL, &e, &f->err);
+    if (rc < 0)
+        assert_non_null(strstr(f->err.message, "\"berth sweep\" deletes it when they are."));
+}
+
 static void delete_environment(struct fixture *f)
 {
     struct berth_environment *e = sandbox(f, reusable);
@@ -171,9 +181,8 @@ static void delete_environment(struct fixture *f)
     struct berth_lease *open = take_reported(f, sandbox(f, ephemeral), make_run(f));
     report("giving", open->id);
     arm();
-    assert_ok(f, berth_environment_delete(f->b, &f->arena, e->id, false, NULL, &e, &f->err));
-    assert_ok(f, berth_environment_delete(f->b, &f->arena, open->environment_id, true, NULL, &e,
-                                          &f->err));
+    delete_one(f, e->id, false);
+    delete_one(f, open->environment_id, true);
 }
 
 static void probe_place(struct fixture *f)
@@ -219,6 +228,39 @@ static void sweep_found_place(struct fixture *f)
     (void)sweep(f);
     (void)sweep(f);
     assert_int_equal(access(path, F_OK), -1);
+}
+
+/* --- whole runs --- */
+
+/* Killed in the middle it leaves a process that would live on for a minute. */
+static void perform_run(struct fixture *f)
+{
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    struct berth_run_result result;
+    request.command.argv = (const char *const[]){"sleep", "60", NULL};
+    request.command.timeout_ms = 200;
+    arm();
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &request, &result, &f->err));
+    assert_int_equal(result.run->status, BERTH_RUN_TIMED_OUT);
+}
+
+/* No run of a dead process goes on, and nothing that it started. */
+static void check_runs(struct fixture *f)
+{
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM runs WHERE owner IS NOT NULL"
+                                   " AND status = 'running'"),
+                     0);
+    struct berth_run_filter filter = BERTH_RUN_FILTER_INIT;
+    struct berth_list runs;
+    assert_ok(f, berth_run_list(f->b, &f->arena, &filter, &runs, &f->err));
+    for (int i = 0; i < runs.count; i++) {
+        const struct berth_run *run = runs.items[i];
+        if (!run->owner)
+            continue;
+        char label[64];
+        (void)snprintf(label, sizeof label, "BERTH_RUN_ID=%s", run->id);
+        assert_int_equal(berth_strays_end((const char *const[]){label, NULL}), 0);
+    }
 }
 
 /* --- secrets --- */
@@ -349,6 +391,7 @@ static const struct scenario {
     {"probe_fails", probe_fails},
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
+    {"perform_run", perform_run},
     {"change_key", change_key},
     {"first_key", first_key},
 };
@@ -370,6 +413,7 @@ static void recover(struct fixture *f, int tries)
     } while (broken && --tries > 0);
     if (broken)
         fail_msg("%s", broken);
+    check_runs(f);
     check_secrets(f);
 }
 
