@@ -357,8 +357,9 @@ static void a_deadlock_is_retried(void **state)
                                   {.store = g->store, .met = &met, .other_way = true}};
     run_meetings(meetings, 2, meet_once);
     (void)pthread_barrier_destroy(&met);
-    assert_int_equal(meetings[0].runs + meetings[1].runs, 3);
-    assert_int_equal(berth_store_stats(g->store).retries, 1);
+    int runs = meetings[0].runs + meetings[1].runs;
+    assert_true(runs >= 3); /* on a slow machine the second try may meet the other once more */
+    assert_int_equal(berth_store_stats(g->store).retries, runs - 2);
     assert_int_equal(ask(g, "SELECT updated_at FROM companies WHERE id = 'id-1'"), 1 + 2);
     assert_int_equal(ask(g, "SELECT updated_at FROM companies WHERE id = 'id-2'"), 2 + 2);
 }
