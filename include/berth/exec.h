@@ -15,11 +15,12 @@ enum berth_end_cause {
     BERTH_END_SIGNALLED, /* by somebody else */
     BERTH_END_TIMEOUT,
     BERTH_END_CANCELLED,
+    BERTH_END_LOST, /* it has ended, but somebody else in this process took its status */
 };
 
 struct berth_exec_end {
     enum berth_end_cause cause;
-    int exit_code;     /* -1: a signal ended it */
+    int exit_code;     /* -1: a signal ended it, or nobody knows */
     int signal;        /* or 0 */
     uint64_t bytes[2]; /* of each stream, to the byte */
     bool cut[2];       /* somebody else still held the pipe when we stopped reading it */
@@ -27,8 +28,9 @@ struct berth_exec_end {
 };
 BERTH_API const char *berth_end_cause_name(enum berth_end_cause cause);
 
-/* on_output runs on the engine's thread and must not block; `bytes` live for the call. on_end is
- * the last call. Either may be NULL where an exec is waited for. */
+/* on_output and on_stdin_room run on the engine's thread and must not block; `bytes` live for the
+ * call. on_end is the last call, from a thread of the pool or of whoever waits for the exec. Each
+ * may be NULL. */
 struct berth_exec_handlers {
     void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
     void (*on_stdin_room)(void *ctx); /* what was written has gone */

@@ -44,7 +44,7 @@ struct session {
     struct termios before;
     int stop_fd; /* readable when the command has ended: stdin is not read any more */
     pthread_t reader, writer;
-    bool reads, writes;
+    bool reads;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -290,6 +290,10 @@ static int exit_status(const struct session *s, const struct berth_exec_end *end
             (void)fputs("berth: the command ran longer than its time-out, and was ended\n", stderr);
         return TIMED_OUT;
     }
+    if (end->cause == BERTH_END_LOST) {
+        (void)fputs("berth: how the command ended is not known\n", stderr);
+        return BERTH_FAILED;
+    }
     return end->signal ? BY_SIGNAL + end->signal : end->exit_code;
 }
 
@@ -300,7 +304,7 @@ static int failed(struct cli *cli)
     return code == BERTH_E_DENIED ? NOT_EXECUTABLE : BERTH_FAILED;
 }
 
-static void open_session(struct session *s, struct cli *cli)
+static int open_session(struct session *s, struct cli *cli)
 {
     *s = (struct session){.cli = cli, .stop_fd = eventfd(0, EFD_CLOEXEC)};
     s->tail = &s->head;
@@ -308,7 +312,11 @@ static void open_session(struct session *s, struct cli *cli)
     pthread_cond_init(&s->changed, NULL);
     (void)sem_init(&s->room, 0, 0);
     catch_signals();
-    s->writes = pthread_create(&s->writer, NULL, write_output, s) == 0;
+    if (s->stop_fd >= 0 && cancel_fd >= 0 && pthread_create(&s->writer, NULL, write_output, s) == 0)
+        return CLI_OK;
+    (void)berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
+                     "No descriptor or thread is left to run a command with.");
+    return failed(cli);
 }
 
 /* All output is out when this returns. */
@@ -318,8 +326,7 @@ static void close_session(struct session *s)
     s->over = true;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
-    if (s->writes)
-        (void)pthread_join(s->writer, NULL);
+    (void)pthread_join(s->writer, NULL);
     leave_terminal(s);
     (void)close(s->stop_fd);
     (void)sem_destroy(&s->room);
@@ -408,7 +415,9 @@ int cli_run(struct cli *cli, int argc, char **argv)
     request.actor = &cli->actor;
     struct session s;
     struct berth_run_result result;
-    open_session(&s, cli);
+    status = open_session(&s, cli);
+    if (status != CLI_OK)
+        return status;
     if (form.terminal)
         enter_terminal(&s, &request.command);
     request.cancel_fd = cancel_fd;
@@ -456,7 +465,9 @@ int cli_exec(struct cli *cli, int argc, char **argv)
     struct session s;
     struct berth_exec *x;
     struct berth_exec_end end;
-    open_session(&s, cli);
+    status = open_session(&s, cli);
+    if (status != CLI_OK)
+        return status;
     if (form.terminal)
         enter_terminal(&s, &request);
     struct berth_exec_handlers handlers = handlers_of(&s);

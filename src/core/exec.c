@@ -4,6 +4,7 @@
  * waits when that cannot follow. What comes after its end is a job there, too. */
 #include "core/exec.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ struct berth_exec {
 
 const char *berth_end_cause_name(enum berth_end_cause cause)
 {
-    static const char *const names[] = {"exited", "signalled", "timeout", "cancelled"};
+    static const char *const names[] = {"exited", "signalled", "timeout", "cancelled", "lost"};
     return names[cause];
 }
 
@@ -483,6 +484,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
 
 void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
 {
+    assert(!berth_engine_is_here(x->b->engine)); /* it would wait for itself */
     pthread_mutex_lock(&x->lock);
     x->waiters++;
     while (!x->done) {

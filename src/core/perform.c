@@ -187,6 +187,9 @@ static struct berth_run_end judge(const struct performance *p, int rc,
         out.error_code = "timeout";
     } else if (end->cause == BERTH_END_CANCELLED) {
         out.status = BERTH_RUN_CANCELLED;
+    } else if (end->cause == BERTH_END_LOST) {
+        out.error = "How the command ended is not known.";
+        out.error_code = "process_lost";
     } else if (end->exit_code == 0) {
         out.status = BERTH_RUN_SUCCEEDED;
     } else {

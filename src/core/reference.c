@@ -219,6 +219,9 @@ static int take_value(struct berth_arena *arena, const char *path, const char *t
     if (len == strlen(BERTH_REDACTED) && memcmp(text, BERTH_REDACTED, len) == 0)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Refusing to persist redacted placeholder for key: %s", path);
+    if (len > BERTH_SECRET_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The value of %s is longer than %d bytes.", path,
+                          BERTH_SECRET_BYTES_MAX);
     *p = (struct berth_pasted){.path = path, .field = field_of(arena, path), .secret_id = *id};
     int rc = berth_locked_new(len, &p->value, err);
     if (rc < 0)

@@ -333,6 +333,7 @@ static void end_if_done(struct berth_process *p)
     if (!p->exited || p->handles > 0)
         return;
     p->ended = true;
+    (void)waitid(P_PID, (id_t)p->child.pid, &(siginfo_t){0}, WEXITED | WNOHANG);
     p->end.finished_at_ms = berth_time_wall_ms();
     *p->link = p->next;
     if (p->next)
@@ -358,19 +359,21 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
     (void)status, (void)events;
     struct berth_process *p = poll->data;
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)p->child.pid, &info, WEXITED | WNOHANG) < 0 && errno != ECHILD)
-        return;
-    if (info.si_pid == 0 && errno != ECHILD)
+    /* It stays a zombie until all is over: so long its number, and its group's, means nobody else.
+     */
+    int rc = waitid(P_PID, (id_t)p->child.pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    bool lost = rc < 0 && errno == ECHILD; /* somebody in this process has taken its status */
+    if (!lost && (rc < 0 || info.si_pid == 0))
         return; /* not yet */
     (void)uv_poll_stop(poll);
     p->exited = true;
     bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
-    p->end.exit_code = by_signal ? -1 : info.si_status;
+    p->end.exit_code = by_signal || lost ? -1 : info.si_status;
     p->end.signal = by_signal ? info.si_status : 0;
-    if (p->phase == RUNNING)
-        p->end.cause = by_signal ? BERTH_END_SIGNALLED : BERTH_END_EXITED;
-    else
+    if (p->phase != RUNNING)
         signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
+    else
+        p->end.cause = lost ? BERTH_END_LOST : by_signal ? BERTH_END_SIGNALLED : BERTH_END_EXITED;
     p->phase = LINGERING;
     set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
     end_if_done(p);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -39,13 +40,22 @@ static bool carries(pid_t pid, const char *const *labels, char *text)
     return false;
 }
 
+/* Through a descriptor, looked at again: the number may have passed to somebody else meanwhile. */
+static bool kill_carrier(pid_t pid, const char *const *labels, char *text)
+{
+    auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    return fd >= 0 && carries(pid, labels, text) &&
+           syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
+}
+
 static int kill_once(const char *const *labels, char *text)
 {
     DIR *dir auto_clean(close_dir) = opendir("/proc");
     int killed = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         pid_t pid = (pid_t)atoi(entry->d_name); /* 0 for what is no process */
-        if (pid > 0 && pid != getpid() && carries(pid, labels, text) && kill(pid, SIGKILL) == 0)
+        if (pid > 0 && pid != getpid() && carries(pid, labels, text) &&
+            kill_carrier(pid, labels, text))
             killed++;
     }
     return killed;

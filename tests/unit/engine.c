@@ -534,6 +534,23 @@ static void closing_the_engine_ends_what_runs(void **state)
     engine = shared;
 }
 
+/* A program that embeds us may have SIGCHLD ignored: the kernel then keeps no status, and what is
+ * not known is never called success. */
+static void status_that_somebody_else_took(void **state)
+{
+    (void)state;
+    struct run r;
+    (void)signal(SIGCHLD, SIG_IGN);
+    prepare(&r, SH("echo done; exit 3"));
+    start(&r);
+    await(&r);
+    (void)signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(r.end.cause, BERTH_END_LOST);
+    assert_int_equal(r.end.exit_code, -1);
+    assert_int_equal(r.end.bytes[0], 5);
+    finish(&r);
+}
+
 static int open_engine(void **state)
 {
     (void)state;
@@ -572,6 +589,7 @@ int main(void)
         cmocka_unit_test(many_at_once_leave_nothing),
         cmocka_unit_test(without_descriptors_it_fails_cleanly),
         cmocka_unit_test(closing_the_engine_ends_what_runs),
+        cmocka_unit_test(status_that_somebody_else_took),
     };
     (void)signal(SIGPIPE, SIG_IGN); /* as programs that embed us may not */
     return cmocka_run_group_tests(tests, open_engine, close_engine);

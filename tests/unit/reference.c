@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "scripted.h"
 
 #define ID "0197c7c0-0000-7000-8000-00000000000a"
@@ -299,6 +300,23 @@ static void placeholder_is_refused(void **state)
     assert_int_equal(pasted.count, 0);
 }
 
+static void value_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    auto_registry *registry = registry_with(SCRIPTED_SCHEMA);
+    struct berth_list pasted = {0};
+    auto_free char *long_one = malloc(BERTH_SECRET_BYTES_MAX + 2);
+    assert_non_null(long_one);
+    memset(long_one, 'k', BERTH_SECRET_BYTES_MAX + 1);
+    long_one[BERTH_SECRET_BYTES_MAX + 1] = '\0';
+    auto_json *ssh = berth_json_new_object();
+    assert_true(berth_json_set(ssh, "privateKey", berth_json_new_str(long_one)));
+    assert_fails(&t, BERTH_E_TOO_LARGE,
+                 "The value of privateKeySecretRef is longer than 1048576 bytes.",
+                 berth_references_take(registry, &t.arena, "ssh", ssh, &pasted, &t.err));
+    assert_int_equal(pasted.count, 0);
+}
+
 /* A provider may name a property as it likes; a value pasted there is not to stay in the config. */
 static void odd_names_are_found_too(void **state)
 {
@@ -549,6 +567,7 @@ int main(void)
         CLEANED(taking_adds_to_the_list),
         CLEANED(blank_values_go_and_ids_stay),
         CLEANED(placeholder_is_refused),
+        CLEANED(value_that_is_too_long_is_refused),
         CLEANED(odd_names_are_found_too),
         CLEANED(values_that_are_no_text_are_not_kept),
         CLEANED(ssh_key_is_taken),
