@@ -147,6 +147,10 @@ int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct 
     if (number != 0)
         return fail_start(err, number, what->argv[0]);
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0 && errno == ESRCH)
+        return berth_fail(err, BERTH_E_INTERNAL,
+                          "\"%s\" has ended unwatched: this process ignores SIGCHLD.",
+                          what->argv[0]);
     if (pidfd < 0) {
         number = errno; /* a child that nobody could watch must not live */
         (void)kill(-pid, SIGKILL);

@@ -541,7 +541,7 @@ static void status_that_somebody_else_took(void **state)
     (void)state;
     struct run r;
     (void)signal(SIGCHLD, SIG_IGN);
-    prepare(&r, SH("echo done; exit 3"));
+    prepare(&r, SH("sleep 0.3; echo done; exit 3"));
     start(&r);
     await(&r);
     (void)signal(SIGCHLD, SIG_DFL);
