@@ -4,6 +4,7 @@
 #include "core/berth.h"
 #include "driver/fake.h"
 #include "driver/local.h"
+#include "driver/ssh.h"
 #include "store/db.h"
 #ifdef BERTH_WITH_POSTGRES
 #include "store/postgres.h"
@@ -26,6 +27,7 @@ static int add_drivers(struct berth_registry *registry, struct berth_error *err)
         int (*make)(struct berth_driver **out, struct berth_error *err);
     } drivers[] = {
         {"local", NULL, berth_driver_local_new},
+        {"ssh", NULL, berth_driver_ssh_new},
         {"sandbox", "fake", berth_driver_fake_new},
     };
     for (unsigned i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {

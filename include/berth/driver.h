@@ -9,13 +9,15 @@
 #include <berth/lease.h>
 
 struct berth_driver;
+struct berth_engine;
 
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
  * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
 struct berth_call {
-    int64_t deadline_ms;       /* by base/time's monotonic clock; INT64_MAX: none */
-    int cancel_fd;             /* becomes readable when the caller gives up; -1: never */
-    struct berth_arena *arena; /* what the call answers lives here */
+    int64_t deadline_ms;         /* by base/time's monotonic clock; INT64_MAX: none */
+    int cancel_fd;               /* becomes readable when the caller gives up; -1: never */
+    struct berth_arena *arena;   /* what the call answers lives here */
+    struct berth_engine *engine; /* runs what a driver starts on this machine */
 };
 
 /* Who asks for a place, and with what. Borrowed for the call. */
@@ -34,14 +36,15 @@ struct berth_place {
 };
 
 /* What is to be run. Borrowed for the call that starts it. */
-struct berth_engine;
 struct berth_command {
-    const char *const *argv, *const *env; /* the whole environment; both closed by NULL */
-    const char *cwd;                      /* or NULL */
+    const char *id; /* of the exec; BERTH_EXEC_ID in env says it, too */
+    /* What was named for it; the driver adds PATH, HOME and TERM of the place where env has none.
+     * Both are closed by NULL. */
+    const char *const *argv, *const *env;
+    const char *cwd; /* or NULL */
     bool with_stdin, terminal;
     unsigned short rows, columns;
-    int64_t timeout_ms, grace_ms; /* the driver keeps them, or asks the place to */
-    struct berth_engine *engine;  /* runs what a driver starts on this machine */
+    int64_t timeout_ms, grace_ms; /* the driver keeps them, or asks the place to; 0: no time-out */
 };
 
 /* One running command, as its driver sees it. An implementation embeds this as its first member.
@@ -97,12 +100,19 @@ struct berth_driver_ops {
                    const struct berth_place_request *who, const struct berth_place *place,
                    const struct berth_workspace *workspace, struct berth_realized *out,
                    struct berth_error *err);
-    /* Runs a command in the place and returns at once; the handlers are called from then on, also
-     * before it returns. NULL: commands cannot be run there. */
-    int (*exec_start)(struct berth_driver *d, const struct berth_place_request *who,
-                      const struct berth_place *place, const struct berth_command *command,
+    /* Runs a command in the place and does not wait for it, at most for the way there; the
+     * handlers are called from then on, also before it returns. NULL: commands cannot be run
+     * there. */
+    int (*exec_start)(struct berth_driver *d, struct berth_call *call,
+                      const struct berth_place_request *who, const struct berth_place *place,
+                      const struct berth_command *command,
                       const struct berth_exec_handlers *handlers, struct berth_running **out,
                       struct berth_error *err);
+    /* The end of a command did not come through (BERTH_END_LOST): ends what is left of it, and
+     * fills *end if the place kept how it ended. NULL: there is nothing to ask. */
+    int (*exec_settle)(struct berth_driver *d, struct berth_call *call,
+                       const struct berth_place_request *who, const struct berth_place *place,
+                       const char *exec_id, struct berth_exec_end *end, struct berth_error *err);
     /* Both are idempotent, an unknown place is success, and a place without id is looked for by
      * its label. release parks a place whose config says reuseLease; destroy never does. */
     int (*release)(struct berth_driver *d, struct berth_call *call,

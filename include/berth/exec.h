@@ -15,7 +15,7 @@ enum berth_end_cause {
     BERTH_END_SIGNALLED, /* by somebody else */
     BERTH_END_TIMEOUT,
     BERTH_END_CANCELLED,
-    BERTH_END_LOST, /* it has ended, but somebody else in this process took its status */
+    BERTH_END_LOST, /* nobody can say how: the way to it broke, or somebody took its status */
 };
 
 struct berth_exec_end {

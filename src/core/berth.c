@@ -138,15 +138,6 @@ int berth_log_directory(const struct berth *b, char **out, struct berth_error *e
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 
-int berth_engine_of(struct berth *b, struct berth_engine **out, struct berth_error *err)
-{
-    pthread_mutex_lock(&b->engine_lock);
-    int rc = b->engine ? BERTH_OK : berth_engine_new(&b->engine, err);
-    *out = b->engine;
-    pthread_mutex_unlock(&b->engine_lock);
-    return rc;
-}
-
 static int open_vault(struct berth *b, const char *key_file, struct berth_error *err)
 {
     if (key_file)
@@ -184,6 +175,8 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     if (!b->registry)
         rc = berth_registry_new_builtin(&b->registry, err);
     if (rc == BERTH_OK)
+        rc = berth_engine_new(&b->engine, err);
+    if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
@@ -210,7 +203,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->log = options->log;
     b->closing_fd = -1;
     pthread_mutex_init(&b->sweeping_lock, NULL);
-    pthread_mutex_init(&b->engine_lock, NULL);
+    pthread_mutex_init(&b->strays_lock, NULL);
     int rc = start(b, options, err);
     if (rc < 0) {
         berth_close(b);
@@ -231,16 +224,16 @@ void berth_close(struct berth *b)
     pthread_mutex_unlock(&b->sweeping_lock);
     /* Timers first: they may still use the providers' threads, which set no more of them. The next
      * heartbeat goes with them. */
-    berth_engine_free(b->engine); /* its ends are jobs on the pools */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
     berth_exec_end_strays(b); /* the timer for it has been dropped */
+    berth_registry_free(b->registry);
+    berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);
     berth_store_close(b->store);
     berth_vault_free(b->vault);
-    berth_registry_free(b->registry);
     pthread_mutex_destroy(&b->sweeping_lock);
-    pthread_mutex_destroy(&b->engine_lock);
+    pthread_mutex_destroy(&b->strays_lock);
     berth_map_clear(&b->sweeping);
     berth_map_clear(&b->lanes);
     free(b->company_id);

@@ -26,8 +26,8 @@ struct berth {
     struct berth_registry *registry;
     struct berth_node *node;
     struct berth_vault *vault;
-    struct berth_engine *engine; /* NULL until the first command */
-    pthread_mutex_t engine_lock;
+    struct berth_engine *engine; /* runs commands; its thread comes with the first */
+    pthread_mutex_t strays_lock;
     char **strays; /* labels of execs that are over: what carries one is to be ended */
     int stray_count, stray_cap;
     bool strays_set;              /* it is going to be, soon */
@@ -53,8 +53,6 @@ struct berth {
 int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err);
 /* Where the output of commands is kept: logs/ in the same directory. The caller's. */
 int berth_log_directory(const struct berth *b, char **out, struct berth_error *err);
-/* The engine that runs commands, started when it is first asked for. */
-int berth_engine_of(struct berth *b, struct berth_engine **out, struct berth_error *err);
 /* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */
 int berth_data_directory(char **out, struct berth_error *err);
 

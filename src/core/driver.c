@@ -284,15 +284,33 @@ int berth_driver_destroy(const struct berth_route *route, struct berth_call *cal
     return wrap(route, "destroy", rc, err);
 }
 
-int berth_driver_exec_start(const struct berth_route *route, const struct berth_place_request *who,
-                            const struct berth_place *place, const struct berth_command *command,
+int berth_driver_exec_start(const struct berth_route *route, struct berth_call *call,
+                            const struct berth_place_request *who, const struct berth_place *place,
+                            const struct berth_command *command,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err)
 {
     struct berth_driver *d = route->implementation;
     if (!d->ops->exec_start)
         return unsupported(route, "running commands", err);
-    return wrap(route, "exec", d->ops->exec_start(d, who, place, command, handlers, out, err), err);
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->ops->exec_start(d, call, who, place, command, handlers, out, err);
+    return wrap(route, "exec", rc, err);
+}
+
+int berth_driver_exec_settle(const struct berth_route *route, struct berth_call *call,
+                             const struct berth_place_request *who, const struct berth_place *place,
+                             const char *exec_id, struct berth_exec_end *end,
+                             struct berth_error *err)
+{
+    struct berth_driver *d = route->implementation;
+    if (!d->ops->exec_settle)
+        return BERTH_OK;
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->ops->exec_settle(d, call, who, place, exec_id, end, err);
+    return wrap(route, "settle", rc, err);
 }
 
 int berth_driver_find(const struct berth_route *route, struct berth_call *call,

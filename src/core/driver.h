@@ -64,10 +64,16 @@ int berth_driver_destroy(const struct berth_route *route, struct berth_call *cal
                          const struct berth_place_request *who, const struct berth_place *place,
                          struct berth_error *err);
 /* UNSUPPORTED when the driver cannot: nothing else runs the command then. */
-int berth_driver_exec_start(const struct berth_route *route, const struct berth_place_request *who,
-                            const struct berth_place *place, const struct berth_command *command,
+int berth_driver_exec_start(const struct berth_route *route, struct berth_call *call,
+                            const struct berth_place_request *who, const struct berth_place *place,
+                            const struct berth_command *command,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err);
+/* Leaves *end as it is when the driver has nobody to ask. */
+int berth_driver_exec_settle(const struct berth_route *route, struct berth_call *call,
+                             const struct berth_place_request *who, const struct berth_place *place,
+                             const char *exec_id, struct berth_exec_end *end,
+                             struct berth_error *err);
 int berth_driver_find(const struct berth_route *route, struct berth_call *call,
                       const struct berth_place_request *who, berth_found_fn *each, void *ctx,
                       struct berth_error *err);

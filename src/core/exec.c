@@ -27,9 +27,9 @@
 #include "os/spawn.h"
 #include "store/store.h"
 
-#define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
 #define RESULT_BYTES_MAX 4096
 #define STRAYS_WAIT_MS 50
+#define SETTLE_MS 30000
 
 /* Output on its way to the log. */
 struct chunk {
@@ -46,6 +46,8 @@ struct berth_exec {
     struct berth_id id;
     char label[sizeof "BERTH_EXEC_ID=" + BERTH_ID_SIZE];
     char *log_path;
+    struct berth_lease *lease;
+    const struct berth_route *route;
     struct berth_exec_handlers handlers; /* the caller's */
     struct berth_mask *masks[2];         /* the engine's thread alone */
 
@@ -95,13 +97,13 @@ void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_en
 
 void berth_exec_end_strays(struct berth *b)
 {
-    pthread_mutex_lock(&b->engine_lock);
+    pthread_mutex_lock(&b->strays_lock);
     char **labels = b->strays;
     int count = b->stray_count;
     b->strays = NULL;
     b->stray_count = b->stray_cap = 0;
     b->strays_set = false;
-    pthread_mutex_unlock(&b->engine_lock);
+    pthread_mutex_unlock(&b->strays_lock);
     if (count)
         (void)berth_strays_end((const char *const *)(void *)labels);
     for (int i = 0; i < count; i++)
@@ -120,7 +122,7 @@ static void end_strays_soon(struct berth_exec *x)
     struct berth *b = x->b;
     struct berth_error ignored;
     char *label = strdup(x->label);
-    pthread_mutex_lock(&b->engine_lock);
+    pthread_mutex_lock(&b->strays_lock);
     if (label && b->stray_count + 1 >= b->stray_cap) {
         int cap = b->stray_cap ? b->stray_cap * 2 : 16;
         char **grown = realloc(b->strays, (size_t)cap * sizeof *grown);
@@ -137,7 +139,7 @@ static void end_strays_soon(struct berth_exec *x)
             b->strays_set =
                 berth_pool_after(b->pool, STRAYS_WAIT_MS, strays_job, b, &ignored) == BERTH_OK;
     }
-    pthread_mutex_unlock(&b->engine_lock);
+    pthread_mutex_unlock(&b->strays_lock);
     if (!kept) { /* no memory to wait with */
         free(label);
         (void)berth_strays_end((const char *const[]){x->label, NULL});
@@ -145,6 +147,24 @@ static void end_strays_soon(struct berth_exec *x)
 }
 
 /* --- the log, on the pool --- */
+
+/* The way to the place broke. Asks it again; until somebody could, how it ended is not known, and
+ * what is left of it ends with the lease at the latest. */
+static void settle(struct berth_exec *x)
+{
+    struct berth_error err;
+    auto_use use = {0};
+    struct berth_call call = berth_ledger_call(x->b, &x->arena, SETTLE_MS, -1);
+    struct berth_place place = berth_ledger_place(x->lease);
+    int rc = berth_ledger_use(x->b, &x->arena, x->lease, &use, &err);
+    if (rc == BERTH_OK)
+        rc = berth_driver_exec_settle(x->route, &call, &use.who, &place, x->id.text, &x->end, &err);
+    if (rc < 0) {
+        berth_use_mask_error(&use, &err);
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a command not known", "execId",
+                       x->id.text, "error", err.message, NULL);
+    }
+}
 
 static void finish(struct berth_exec *x)
 {
@@ -154,6 +174,8 @@ static void finish(struct berth_exec *x)
     struct berth_error err;
     for (int i = 0; i < 2; i++)
         truncated[i] = x->lost[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
+    if (x->end.cause == BERTH_END_LOST)
+        settle(x);
     end_strays_soon(x);
     berth_exec_end_json(&w, &x->end, truncated);
     if (buf.failed ||
@@ -314,7 +336,7 @@ static void add_variable(struct berth_exec *x, struct berth_list *env, const cha
         (void)berth_list_add(env, &x->arena, berth_arena_printf(&x->arena, "%s=%s", name, value));
 }
 
-/* Built from nothing; a named variable wins over ours, but for those that say who it runs for. */
+/* Built from nothing; those that say who it runs for are ours. */
 static int build_env(struct berth_exec *x, const struct berth_lease *l,
                      const struct berth_exec_request *r, const char *const **out,
                      struct berth_error *err)
@@ -322,13 +344,6 @@ static int build_env(struct berth_exec *x, const struct berth_lease *l,
     static const char *const none[] = {NULL};
     const char *const *given = r->env ? r->env : none;
     struct berth_list env = {0};
-    const char *path = getenv("PATH");
-    if (!berth_env_get(given, "PATH"))
-        add_variable(x, &env, "PATH", path && *path ? path : DEFAULT_PATH);
-    if (!berth_env_get(given, "HOME"))
-        add_variable(x, &env, "HOME", getenv("HOME"));
-    if (r->terminal && !berth_env_get(given, "TERM"))
-        add_variable(x, &env, "TERM", "xterm-256color");
     for (const char *const *v = given; *v; v++) {
         if (!is_variable(*v))
             return berth_fail(err, BERTH_E_INVALID,
@@ -396,9 +411,8 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
 
 static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
 {
-    struct berth_lease *l;
-    const struct berth_route *route;
-    struct berth_command command = {.argv = r->argv,
+    struct berth_command command = {.id = x->id.text,
+                                    .argv = r->argv,
                                     .cwd = r->cwd,
                                     .with_stdin = r->with_stdin,
                                     .terminal = r->terminal,
@@ -407,24 +421,23 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                     .timeout_ms = r->timeout_ms,
                                     .grace_ms = r->grace_ms};
     auto_use use = {0};
-    int rc = find_lease(x->b, &x->arena, r->lease_id, &l, &route, err);
+    int rc = find_lease(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
     if (rc == BERTH_OK)
-        rc = build_env(x, l, r, &command.env, err);
+        rc = build_env(x, x->lease, r, &command.env, err);
     if (rc == BERTH_OK)
-        rc = berth_ledger_use(x->b, &x->arena, l, &use, err);
+        rc = berth_ledger_use(x->b, &x->arena, x->lease, &use, err);
     if (rc == BERTH_OK)
         rc = make_masks(x, r, &use, err);
-    if (rc == BERTH_OK)
-        rc = berth_engine_of(x->b, &command.engine, err);
     if (rc == BERTH_OK)
         rc = open_log(x, r->log_bytes_max, err);
     if (rc < 0)
         return rc;
-    struct berth_place place = berth_ledger_place(l);
+    struct berth_place place = berth_ledger_place(x->lease);
     struct berth_exec_handlers ours = {
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
     struct berth_running *running;
-    rc = berth_driver_exec_start(route, &use.who, &place, &command, &ours, &running, err);
+    struct berth_call call = berth_ledger_call(x->b, &x->arena, 0, -1);
+    rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_use_mask_error(&use, err);
         (void)unlink(x->log_path);

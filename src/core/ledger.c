@@ -24,7 +24,8 @@ struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, 
         deadline_ms = INT64_MAX;
     return (struct berth_call){.deadline_ms = deadline_ms,
                                .cancel_fd = cancel_fd >= 0 ? cancel_fd : b->closing_fd,
-                               .arena = arena};
+                               .arena = arena,
+                               .engine = b->engine};
 }
 
 /* What the reference would have sent: the metadata, less what is not the provider's business. */

@@ -13,6 +13,9 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "os/engine.h"
+#include "os/spawn.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 struct local_driver {
     struct berth_driver base;
@@ -128,8 +131,29 @@ static const struct berth_running_ops running_ops = {.cancel = running_cancel,
                                                      .resize = running_resize,
                                                      .free = running_free};
 
-static int local_exec_start(struct berth_driver *d, const struct berth_place_request *who,
-                            const struct berth_place *place, const struct berth_command *command,
+/* What was named, with our own PATH and HOME where it names none. NULL: no memory. */
+static const char *const *whole_env(struct berth_arena *arena, const struct berth_command *command)
+{
+    const char *path = getenv("PATH");
+    const struct {
+        const char *name, *value;
+    } ours[] = {{"PATH", path && *path ? path : DEFAULT_PATH},
+                {"HOME", getenv("HOME")},
+                {"TERM", command->terminal ? "xterm-256color" : NULL}};
+    struct berth_list env = {0};
+    for (unsigned i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (ours[i].value && !berth_env_get(command->env, ours[i].name))
+            (void)berth_list_add(&env, arena,
+                                 berth_arena_printf(arena, "%s=%s", ours[i].name, ours[i].value));
+    for (const char *const *v = command->env; *v; v++)
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
+    (void)berth_list_add(&env, arena, NULL);
+    return arena->failed ? NULL : (const char *const *)(void *)env.items;
+}
+
+static int local_exec_start(struct berth_driver *d, struct berth_call *call,
+                            const struct berth_place_request *who, const struct berth_place *place,
+                            const struct berth_command *command,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err)
 {
@@ -140,7 +164,7 @@ static int local_exec_start(struct berth_driver *d, const struct berth_place_req
     running->base.ops = &running_ops;
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     options.argv = command->argv;
-    options.env = command->env;
+    options.env = whole_env(call->arena, command);
     options.cwd = command->cwd;
     options.with_stdin = command->with_stdin;
     options.terminal = command->terminal;
@@ -148,7 +172,9 @@ static int local_exec_start(struct berth_driver *d, const struct berth_place_req
     options.columns = command->columns;
     options.timeout_ms = command->timeout_ms;
     options.grace_ms = command->grace_ms;
-    int rc = berth_process_start(command->engine, &options, handlers, &running->process, err);
+    if (!options.env)
+        return berth_arena_check(call->arena, err);
+    int rc = berth_process_start(call->engine, &options, handlers, &running->process, err);
     if (rc == BERTH_OK)
         *out = &take_ptr(running)->base;
     return rc;

@@ -33,7 +33,8 @@ struct berth_engine {
     uv_async_t wake;
     uv_timer_t timer; /* for the first deadline */
     pthread_t thread;
-    pthread_mutex_t lock; /* of the queue */
+    _Atomic bool started; /* the loop and its thread are there: when the first process is */
+    pthread_mutex_t lock; /* of the queue, and of the start */
     struct post *head, **tail;
     bool stopping;
     struct berth_deadlines deadlines;
@@ -97,7 +98,7 @@ static void post(struct berth_engine *engine, struct post *what)
 
 bool berth_engine_is_here(const struct berth_engine *engine)
 {
-    return pthread_equal(pthread_self(), engine->thread);
+    return engine->started && pthread_equal(pthread_self(), engine->thread);
 }
 
 static void on_deadline(struct berth_process *p);
@@ -174,17 +175,10 @@ static int start_thread(struct berth_engine *engine, struct berth_error *err)
     return number ? berth_fail_errno(err, "Cannot start the engine's thread") : BERTH_OK;
 }
 
-int berth_engine_new(struct berth_engine **out, struct berth_error *err)
+static int start_loop(struct berth_engine *engine, struct berth_error *err)
 {
-    struct berth_engine *engine = calloc(1, sizeof *engine);
-    if (!engine)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: engine.");
-    engine->tail = &engine->head;
-    pthread_mutex_init(&engine->lock, NULL);
-    if (uv_loop_init(&engine->loop) != 0) {
-        free(engine);
+    if (uv_loop_init(&engine->loop) != 0)
         return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop.");
-    }
     (void)uv_timer_init(&engine->loop, &engine->timer);
     engine->timer.data = engine;
     int number = uv_async_init(&engine->loop, &engine->wake, on_wake);
@@ -192,18 +186,39 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
     int rc = number == 0 ? start_thread(engine, err)
                          : berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop: %s.",
                                       uv_strerror(number));
-    if (rc < 0) {
-        uv_close((uv_handle_t *)&engine->timer, NULL);
-        if (number == 0)
-            uv_close((uv_handle_t *)&engine->wake, NULL);
-        (void)uv_run(&engine->loop, UV_RUN_DEFAULT);
-        (void)uv_loop_close(&engine->loop);
-        pthread_mutex_destroy(&engine->lock);
-        free(engine);
+    if (rc == BERTH_OK)
         return rc;
-    }
+    uv_close((uv_handle_t *)&engine->timer, NULL);
+    if (number == 0)
+        uv_close((uv_handle_t *)&engine->wake, NULL);
+    (void)uv_run(&engine->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&engine->loop);
+    return rc;
+}
+
+/* Most that hold an engine never run anything: the thread comes with the first process. */
+static int ensure_started(struct berth_engine *engine, struct berth_error *err)
+{
+    if (engine->started)
+        return BERTH_OK;
+    pthread_mutex_lock(&engine->lock);
+    int rc = engine->started ? BERTH_OK : start_loop(engine, err);
+    bool first = rc == BERTH_OK && !engine->started;
+    engine->started |= first;
+    pthread_mutex_unlock(&engine->lock);
+    if (first)
+        berth_time_watch_add(&engine->watch);
+    return rc;
+}
+
+int berth_engine_new(struct berth_engine **out, struct berth_error *err)
+{
+    struct berth_engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: engine.");
+    engine->tail = &engine->head;
     engine->watch = (struct berth_time_watch){.on_shift = on_shift, .ctx = engine};
-    berth_time_watch_add(&engine->watch);
+    pthread_mutex_init(&engine->lock, NULL);
     *out = engine;
     return BERTH_OK;
 }
@@ -494,6 +509,7 @@ struct wish {
     struct post post;
     struct berth_process *process;
     unsigned short rows, columns;
+    int64_t limit_ms;
     bool flag;
 };
 
@@ -592,6 +608,26 @@ void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned
         return;
     wish->rows = rows;
     wish->columns = columns;
+    post(p->engine, &wish->post);
+}
+
+static void run_limit(struct post *post)
+{
+    struct wish *wish = (struct wish *)(void *)post;
+    struct berth_process *p = wish->process;
+    if (p->phase == RUNNING && !p->exited && wish->limit_ms)
+        set_deadline(p, wish->limit_ms);
+    else if (p->phase == RUNNING && !p->exited)
+        clear_deadline(p);
+    free(wish);
+}
+
+void berth_process_limit(struct berth_process *p, int64_t timeout_ms)
+{
+    struct wish *wish = new_wish(p, run_limit);
+    if (!wish)
+        return;
+    wish->limit_ms = timeout_ms;
     post(p->engine, &wish->post);
 }
 
@@ -715,6 +751,9 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err)
 {
+    int rc = ensure_started(engine, err);
+    if (rc < 0)
+        return rc;
     struct berth_process *p = calloc(1, sizeof *p);
     struct arrival *arrival = calloc(1, sizeof *arrival);
     if (!p || !arrival) {
@@ -734,7 +773,7 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
     p->input_closed = !options->with_stdin && !options->terminal;
     pthread_mutex_init(&p->lock, NULL);
     p->end.started_at_ms = berth_time_wall_ms();
-    int rc = start(p, options, err);
+    rc = start(p, options, err);
     if (rc < 0) {
         free(arrival);
         free_process(p);
@@ -768,10 +807,8 @@ static void stop_loop(struct berth_engine *engine)
     }
 }
 
-void berth_engine_free(struct berth_engine *engine)
+static void stop_thread(struct berth_engine *engine)
 {
-    if (!engine)
-        return;
     assert(!berth_engine_is_here(engine));
     berth_time_watch_remove(&engine->watch);
     pthread_mutex_lock(&engine->lock);
@@ -784,6 +821,14 @@ void berth_engine_free(struct berth_engine *engine)
         left->run(left);
     }
     (void)uv_loop_close(&engine->loop);
+}
+
+void berth_engine_free(struct berth_engine *engine)
+{
+    if (!engine)
+        return;
+    if (engine->started)
+        stop_thread(engine);
     berth_deadlines_clear(&engine->deadlines);
     pthread_mutex_destroy(&engine->lock);
     free(engine);

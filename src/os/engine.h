@@ -8,6 +8,7 @@
 
 struct berth_engine; /* safe to share between threads */
 
+/* The thread is started with the first process. */
 int berth_engine_new(struct berth_engine **out, struct berth_error *err);
 /* Ends every process that still runs, with its tree, and waits until all handlers have run. NULL is
  * fine. */
@@ -51,6 +52,8 @@ void berth_process_close_stdin(struct berth_process *p); /* when all that was wr
 /* Stops and goes on reading: the child waits when its pipe is full. */
 void berth_process_pause(struct berth_process *p, bool paused);
 void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned short columns);
+/* Its time-out, counted from now on; 0: none. Without memory the wish is lost. */
+void berth_process_limit(struct berth_process *p, int64_t timeout_ms);
 int berth_process_pid(const struct berth_process *p);
 
 /* Kills whatever carries one of the variables ("NAME=value", closed by NULL) in its environment,

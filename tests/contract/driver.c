@@ -11,8 +11,10 @@
 #include "base/id.h"
 #include "base/issues.h"
 #include "base/time.h"
+#include "farhost.h"
 #include "fixture.h"
 #include "inventory.h"
+#include "os/engine.h"
 #include "scripted.h"
 
 #define LEASE "01890000-0000-7000-8000-000000000001"
@@ -24,6 +26,7 @@ struct row {
     const char *name;                     /* of the driver, as its ops say */
     const char *driver, *provider;        /* how the registry finds it */
     const char *config;                   /* that asks for a place for one use */
+    bool far;                             /* the config is that of the sshd beside us */
     const char *reused;                   /* for one that is parked; NULL: it parks nothing */
     const char *unknown_place;            /* an id of its shape that names nothing */
     bool makes_nothing;                   /* no place is ever gone, because none is ever there */
@@ -37,7 +40,7 @@ static void hang_scripted(struct scripted *world)
         scripted_set(world, ops[i], (struct scripted_act){.mode = SCRIPTED_HANG});
 }
 
-static const struct row rows[] = {
+static struct row rows[] = {
     {.name = "local", .driver = "local", .config = "{}", .makes_nothing = true},
     {.name = "fake",
      .driver = "sandbox",
@@ -59,6 +62,10 @@ static const struct row rows[] = {
      .reused = "{\"provider\":\"scripted\",\"reuseLease\":true}",
      .unknown_place = "scripted://" UNKNOWN_LEASE,
      .hang = hang_scripted},
+    {.name = "ssh",
+     .driver = "ssh",
+     .far = true,
+     .unknown_place = "ssh://nobody@nowhere:22/tmp#" UNKNOWN_LEASE},
 };
 
 /* One driver under test, with nothing behind it. */
@@ -66,10 +73,12 @@ struct bench {
     const struct row *row;
     const struct berth_route *route;
     struct berth_registry *registry;
-    char directory[64];
+    char directory[64], inventory[96];
     struct scripted *world;
     struct berth_arena arena;
     struct berth_error err;
+    struct berth_engine *engine;
+    char workspace[200]; /* of the far host */
     int cancel_fd;
 };
 
@@ -84,13 +93,25 @@ static int setup(void **state)
     struct bench *bench = calloc(1, sizeof *bench);
     struct berth_driver *inventory, *scripted;
     bench->row = *state;
+    if (bench->row->far) {
+        struct row *row = *state;
+        (void)snprintf(bench->workspace, sizeof bench->workspace, "%s/XXXXXX",
+                       farhost()->workspace);
+        if (!mkdtemp(bench->workspace) || chmod(bench->workspace, 0777) < 0)
+            return -1;
+        row->config = farhost_config(bench->workspace);
+    }
     bench->world = scripted_new();
     bench->cancel_fd = eventfd(0, EFD_CLOEXEC);
     (void)snprintf(bench->directory, sizeof bench->directory, "/tmp/berth-contract.XXXXXX");
-    if (!mkdtemp(bench->directory) || bench->cancel_fd < 0 ||
+    if (!mkdtemp(bench->directory) || bench->cancel_fd < 0)
+        return -1;
+    (void)snprintf(bench->inventory, sizeof bench->inventory, "%s/inventory", bench->directory);
+    if (mkdir(bench->inventory, 0700) < 0 || setenv("XDG_RUNTIME_DIR", bench->directory, 1) < 0 ||
+        berth_engine_new(&bench->engine, &bench->err) < 0 ||
         berth_registry_new(&bench->registry, &bench->err) < 0 ||
         berth_builtins.add_drivers(bench->registry, &bench->err) < 0 ||
-        inventory_new(bench->directory, &inventory, &bench->err) < 0 ||
+        inventory_new(bench->inventory, &inventory, &bench->err) < 0 ||
         berth_registry_add(bench->registry, "sandbox", "inventory", inventory, &bench->err) < 0 ||
         scripted_driver(bench->world, true, &scripted, &bench->err) < 0 ||
         berth_registry_add(bench->registry, "sandbox", "scripted", scripted, &bench->err) < 0)
@@ -104,6 +125,7 @@ static int teardown(void **state)
 {
     struct bench *bench = *state;
     berth_registry_free(bench->registry);
+    berth_engine_free(bench->engine);
     scripted_free(bench->world);
     berth_arena_clear(&bench->arena);
     (void)close(bench->cancel_fd);
@@ -116,7 +138,8 @@ static int teardown(void **state)
 
 static struct berth_call no_limit(struct bench *bench)
 {
-    return (struct berth_call){.deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &bench->arena};
+    return (struct berth_call){
+        .deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &bench->arena, .engine = bench->engine};
 }
 
 static struct berth_place_request request_of(const char *lease_id, const char *config)
@@ -130,7 +153,8 @@ static struct berth_place_request request_of(const char *lease_id, const char *c
 /* How many places the driver has made and not ended, seen from outside. */
 static int places(struct bench *bench)
 {
-    return inventory_count(bench->directory) + scripted_count(bench->world);
+    return inventory_count(bench->inventory) + scripted_count(bench->world) +
+           (bench->row->far ? farhost_count_leases(bench->workspace) : 0);
 }
 
 static int made(const struct bench *bench, int count)
@@ -592,7 +616,7 @@ int main(void)
                                                  .test_func = contract[c].test,
                                                  .setup_func = setup,
                                                  .teardown_func = teardown,
-                                                 .initial_state = (void *)(uintptr_t)&rows[r]};
+                                                 .initial_state = &rows[r]};
         }
     /* The macro would run the whole array, also what was not filled. */
     return _cmocka_run_group_tests("driver contract", tests, count, NULL, NULL);

@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/ssh_link.c - see ssh_link.h. A master's own session holds a small shell at the far end
+ * (berth_ssh_keep): when this process is gone, however it went, that shell reads the end of its
+ * input and ends what was started over the connection. */
+#include "driver/ssh_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/time.h"
+#include "crypto/hash.h"
+#include "os/fs.h"
+#include "os/runtime.h"
+
+#define SESSIONS_MAX 8          /* sshd allows ten; the shell that holds the connection is one */
+#define IDLE_MS (60 * 1000)     /* a connection that nobody uses is closed */
+#define RETIRE_MS (IDLE_MS / 2) /* and not used again when it soon will be */
+#define SAID_BYTES_MAX (64 * 1024)
+#define ANSWER_BYTES_MAX (1024 * 1024)
+
+enum state {
+    CONNECTING,
+    READY,
+    DEAD,
+};
+
+struct berth_ssh_link {
+    struct berth_ssh_links *links;
+    struct berth_ssh_link *next;
+    char key[BERTH_SHA256_HEX_SIZE]; /* where to, and as whom */
+    char where[300];                 /* for people */
+    struct berth_id id;
+    char label[sizeof "BERTH_LINK_ID=" + BERTH_ID_SIZE];
+    struct berth_ssh_mark mark;
+    char control[128], key_file[128], hosts_file[128];
+    struct berth_process *process;
+    int settled_fd;                /* readable when it is no longer connecting */
+    struct berth_buf said, errors; /* the loop's until it is settled */
+    struct berth_exec_end end;
+    /* links->lock: */
+    enum state state;
+    int sessions;
+    bool ended; /* its process is over: the last session frees it */
+    int64_t idle_since_ms;
+};
+
+struct berth_ssh_links {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* one has ended */
+    struct berth_ssh_link *first;
+    struct berth_runtime_room room;
+    int made;
+};
+
+int berth_ssh_links_new(struct berth_ssh_links **out, struct berth_error *err)
+{
+    struct berth_ssh_links *links = calloc(1, sizeof *links);
+    if (!links)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH.");
+    *links = (struct berth_ssh_links){.room = BERTH_RUNTIME_ROOM_INIT};
+    pthread_mutex_init(&links->lock, NULL);
+    pthread_cond_init(&links->changed, NULL);
+    berth_runtime_tidy("ssh");
+    *out = links;
+    return BERTH_OK;
+}
+
+static void free_link(struct berth_ssh_link *link)
+{
+    berth_buf_clear(&link->said);
+    berth_buf_clear(&link->errors);
+    if (link->settled_fd >= 0)
+        (void)close(link->settled_fd);
+    free(link);
+}
+
+/* Lock held. It is no longer found; frees it if nobody has it. */
+static void unlist(struct berth_ssh_link *link)
+{
+    struct berth_ssh_link **at = &link->links->first;
+    while (*at && *at != link)
+        at = &(*at)->next;
+    if (*at)
+        *at = link->next;
+    if (link->ended && link->sessions == 0)
+        free_link(link);
+}
+
+void berth_ssh_links_free(struct berth_ssh_links *links)
+{
+    if (!links)
+        return;
+    pthread_mutex_lock(&links->lock);
+    for (struct berth_ssh_link *link = links->first; link; link = link->next)
+        berth_process_cancel(link->process);
+    while (links->first)
+        pthread_cond_wait(&links->changed, &links->lock);
+    pthread_mutex_unlock(&links->lock);
+    berth_runtime_room_close(&links->room);
+    pthread_cond_destroy(&links->changed);
+    pthread_mutex_destroy(&links->lock);
+    free(links);
+}
+
+/* --- on the engine's thread --- */
+
+static void settle(struct berth_ssh_link *link, enum state state)
+{
+    /* It has read them, or never will. */
+    (void)unlink(link->key_file);
+    (void)unlink(link->hosts_file);
+    pthread_mutex_lock(&link->links->lock);
+    if (link->state == CONNECTING || state == DEAD)
+        link->state = state;
+    pthread_mutex_unlock(&link->links->lock);
+    (void)eventfd_write(link->settled_fd, 1);
+}
+
+/* What it says is noise up to the mark, and between mark and ";" the PATH. */
+static void on_said(struct berth_ssh_link *link)
+{
+    const char *mark =
+        memmem(link->said.data, link->said.len, link->mark.text, sizeof link->mark.text - 1);
+    if (!mark || !memchr(mark, ';', link->said.len - (size_t)(mark - link->said.data)))
+        return;
+    const char *path = mark + sizeof link->mark.text - 1;
+    size_t len = (size_t)((const char *)memchr(path, ';', strlen(path)) - path);
+    memmove(link->said.data, path, len);
+    berth_buf_truncate(&link->said, len);
+    settle(link, READY);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct berth_ssh_link *link = ctx;
+    if (link->state != CONNECTING) /* only this thread changes it */
+        return;
+    struct berth_buf *buf = stream == BERTH_STDOUT ? &link->said : &link->errors;
+    size_t room = buf->max - buf->len - 1;
+    berth_buf_append(buf, bytes, len < room ? len : room);
+    if (stream == BERTH_STDOUT && !buf->failed)
+        on_said(link);
+    if (buf->failed || (link->state == CONNECTING && buf->len + 1 >= buf->max))
+        berth_process_cancel(link->process);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    struct berth_ssh_link *link = ctx;
+    struct berth_ssh_links *links = link->links;
+    struct berth_process *process = link->process;
+    link->end = *end;
+    settle(link, DEAD);
+    pthread_mutex_lock(&links->lock);
+    link->ended = true; /* nobody asks anything of the process from here on */
+    unlist(link);
+    pthread_cond_broadcast(&links->changed);
+    pthread_mutex_unlock(&links->lock);
+    berth_process_free(process);
+}
+
+/* --- connecting --- */
+
+static int write_file(const char *path, const char *text, struct berth_error *err)
+{
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot write %s", path);
+    size_t len = strlen(text);
+    int rc = berth_fs_write_all(fd, text, len, err);
+    if (rc == BERTH_OK && (!len || text[len - 1] != '\n')) /* ssh wants it of a key */
+        rc = berth_fs_write_all(fd, "\n", 1, err);
+    return rc;
+}
+
+static int write_files(struct berth_ssh_link *link, const struct berth_ssh_config *c,
+                       struct berth_error *err)
+{
+    int rc = c->private_key ? write_file(link->key_file, c->private_key, err) : BERTH_OK;
+    if (rc == BERTH_OK && c->strict && c->known_hosts)
+        rc = write_file(link->hosts_file, c->known_hosts, err);
+    return rc;
+}
+
+/* Nothing of ours is ssh's business but how to find the user's files and agent. */
+static void set_env(const char **env, char variables[4][512])
+{
+    static const char *const names[] = {"PATH", "HOME", "USER", "SSH_AUTH_SOCK"};
+    int count = 0;
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        int len = value ? snprintf(variables[i], 512, "%s=%s", names[i], value) : -1;
+        if (len > 0 && len < 512)
+            env[count++] = variables[i];
+    }
+    if (count == 0 || strncmp(env[0], "PATH=", 5) != 0)
+        env[count++] = "PATH=/usr/bin:/bin";
+    env[count] = NULL;
+}
+
+#define OPTION_SIZE 200
+
+static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
+                        const struct berth_ssh_config *c, struct berth_error *err)
+{
+    char port[16], hosts[OPTION_SIZE];
+    struct berth_ssh_session s; /* for its environment */
+    set_env(s.env, s.variables);
+    (void)snprintf(port, sizeof port, "%d", c->port);
+    (void)snprintf(hosts, sizeof hosts, "UserKnownHostsFile=%s",
+                   c->strict ? link->hosts_file : "/dev/null");
+    const char *argv[64] = {"ssh",  "-M", "-S", link->control, "-T",       "-e",
+                            "none", "-p", port, "-l",          c->username};
+    int n = 11;
+    static const char *const always[] = {"BatchMode=yes",         "ConnectTimeout=10",
+                                         "ServerAliveInterval=5", "ServerAliveCountMax=3",
+                                         "ControlPersist=no",     "ClearAllForwardings=yes",
+                                         "ForwardAgent=no",       "ForwardX11=no",
+                                         "PermitLocalCommand=no", "RemoteCommand=none",
+                                         "LogLevel=ERROR",        "StdinNull=no",
+                                         "SessionType=default",   "ForkAfterAuthentication=no"};
+    for (unsigned i = 0; i < sizeof always / sizeof always[0]; i++) {
+        argv[n++] = "-o";
+        argv[n++] = always[i];
+    }
+    argv[n++] = "-o";
+    argv[n++] = c->strict ? "StrictHostKeyChecking=yes" : "StrictHostKeyChecking=no";
+    if (!c->strict || c->known_hosts) {
+        argv[n++] = "-o";
+        argv[n++] = hosts;
+        argv[n++] = "-o"; /* what the environment says is all that counts */
+        argv[n++] = "GlobalKnownHostsFile=/dev/null";
+    }
+    if (c->private_key) {
+        argv[n++] = "-o";
+        argv[n++] = "IdentitiesOnly=yes";
+        argv[n++] = "-i";
+        argv[n++] = link->key_file;
+    }
+    argv[n++] = "--";
+    argv[n++] = c->host;
+    argv[n++] = BERTH_SSH_READ_LINE;
+    argv[n] = NULL;
+    struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
+    struct berth_exec_handlers handlers = {.on_output = on_output, .on_end = on_end, .ctx = link};
+    options.argv = argv;
+    options.env = s.env;
+    options.with_stdin = true;
+    options.grace_ms = 500;
+    auto_ssh_line line = BERTH_SSH_LINE_INIT;
+    berth_ssh_line_set(&line, "m", link->mark.text);
+    berth_ssh_line_set(&line, "k", link->label);
+    berth_ssh_line_end(&line, berth_ssh_keep);
+    int rc = berth_buf_check(&line.buf, "The script", err);
+    if (rc == BERTH_OK)
+        rc = write_files(link, c, err);
+    if (rc == BERTH_OK)
+        rc = berth_process_start(call->engine, &options, &handlers, &link->process, err);
+    if (rc == BERTH_OK && berth_process_write(link->process, line.buf.data, line.buf.len, err) < 0)
+        berth_process_cancel(link->process);
+    return rc;
+}
+
+/* The same key means the same connection: all that was said about it is in there. */
+static int key_of(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SIZE],
+                  struct berth_error *err)
+{
+    auto_buf buf = BERTH_BUF_INIT(4 * 1024 * 1024);
+    berth_buf_printf(&buf, "%s\n%d\n%s\n%d\n", c->host, c->port, c->username, c->strict);
+    berth_buf_puts(&buf, c->private_key ? c->private_key : "");
+    berth_buf_puts(&buf, "\n");
+    berth_buf_puts(&buf, c->known_hosts ? c->known_hosts : "");
+    int rc = berth_buf_check(&buf, "The SSH config", err);
+    if (rc == BERTH_OK)
+        rc = berth_sha256_hex(buf.data, buf.len, out, err);
+    if (buf.data)
+        explicit_bzero(buf.data, buf.len);
+    return rc;
+}
+
+/* Lock held. */
+static int new_link(struct berth_ssh_links *links, struct berth_call *call,
+                    const struct berth_ssh_config *c, const char *key, struct berth_ssh_link **out,
+                    struct berth_error *err)
+{
+    int rc = links->room.fd < 0 ? berth_runtime_room_open("ssh", &links->room, err) : BERTH_OK;
+    struct berth_ssh_link *link = rc == BERTH_OK ? calloc(1, sizeof *link) : NULL;
+    if (!link)
+        return rc < 0 ? rc : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH.");
+    *link = (struct berth_ssh_link){.links = links,
+                                    .next = links->first,
+                                    .id = berth_id_new(),
+                                    .mark = berth_ssh_mark_new(),
+                                    .settled_fd = eventfd(0, EFD_CLOEXEC),
+                                    .said = BERTH_BUF_INIT(SAID_BYTES_MAX),
+                                    .errors = BERTH_BUF_INIT(SAID_BYTES_MAX),
+                                    .sessions = 1};
+    (void)snprintf(link->key, sizeof link->key, "%s", key);
+    (void)snprintf(link->where, sizeof link->where, "%.100s@%.120s:%d", c->username, c->host,
+                   c->port);
+    (void)snprintf(link->label, sizeof link->label, "BERTH_LINK_ID=%s", link->id.text);
+    int number = links->made++;
+    (void)snprintf(link->control, sizeof link->control, "%s/%d.s", links->room.path, number);
+    (void)snprintf(link->key_file, sizeof link->key_file, "%s/%d.k", links->room.path, number);
+    (void)snprintf(link->hosts_file, sizeof link->hosts_file, "%s/%d.h", links->room.path, number);
+    rc = link->settled_fd < 0 ? berth_fail_errno(err, "Cannot make an event descriptor")
+                              : connect_link(link, call, c, err);
+    if (rc < 0) {
+        (void)unlink(link->key_file);
+        (void)unlink(link->hosts_file);
+        free_link(link);
+        return rc;
+    }
+    links->first = link;
+    *out = link;
+    return BERTH_OK;
+}
+
+/* Lock held. */
+static struct berth_ssh_link *find_link(struct berth_ssh_links *links, const char *key)
+{
+    int64_t now = berth_time_mono_ms();
+    for (struct berth_ssh_link *link = links->first; link; link = link->next)
+        if (link->state != DEAD && link->sessions < SESSIONS_MAX && strcmp(link->key, key) == 0 &&
+            (link->sessions > 0 || now - link->idle_since_ms < RETIRE_MS))
+            return link;
+    return NULL;
+}
+
+/* The last line that says something. */
+static const char *last_line(struct berth_buf *buf)
+{
+    if (buf->failed || !buf->data)
+        return "";
+    char *text = buf->data, *line = text;
+    for (char *c; (c = strrchr(text, '\n')) || (c = strrchr(text, '\r'));) {
+        if (c[1] != '\0' && c[1] != '\r') {
+            line = c + 1;
+            break;
+        }
+        *c = '\0';
+    }
+    return line;
+}
+
+static int say_why(struct berth_ssh_link *link, struct berth_error *err)
+{
+    static const char *const refusals[] = {"Permission denied", "Host key verification failed",
+                                           "Too many authentication failures", "invalid format",
+                                           "error in libcrypto"};
+    const char *line = last_line(&link->errors);
+    if (link->end.exit_code >= 0 && link->end.exit_code != 255)
+        return berth_fail(
+            err, BERTH_E_UNAVAILABLE,
+            "The login shell of %s ended with status %d before it did anything: %.300s",
+            link->where, link->end.exit_code, *line ? line : last_line(&link->said));
+    int code = BERTH_E_UNAVAILABLE;
+    for (unsigned i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (strstr(line, refusals[i]))
+            code = BERTH_E_DENIED;
+    return berth_fail(err, code, "SSH to %s failed: %.400s", link->where,
+                      *line ? line : "the connection was closed.");
+}
+
+/* Until it is settled, or the caller gives up. */
+static int await(struct berth_ssh_link *link, struct berth_call *call, struct berth_error *err)
+{
+    struct pollfd fds[] = {{.fd = link->settled_fd, .events = POLLIN},
+                           {.fd = call->cancel_fd, .events = POLLIN}};
+    while (!fds[0].revents) {
+        int64_t left_ms = call->deadline_ms - berth_time_mono_ms();
+        if (left_ms <= 0)
+            return berth_fail(err, BERTH_E_TIMEOUT, "SSH to %s took too long.", link->where);
+        int got = poll(fds, 2, left_ms < 1000 ? (int)left_ms : 1000);
+        if (got > 0 && fds[1].revents)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    }
+    return BERTH_OK;
+}
+
+int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
+                        const struct berth_ssh_config *config, struct berth_ssh_link **out,
+                        struct berth_error *err)
+{
+    char key[BERTH_SHA256_HEX_SIZE];
+    int rc = key_of(config, key, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&links->lock);
+    struct berth_ssh_link *link = find_link(links, key);
+    if (link) {
+        link->sessions++;
+        berth_process_limit(link->process, 0);
+    } else {
+        rc = new_link(links, call, config, key, &link, err);
+    }
+    pthread_mutex_unlock(&links->lock);
+    if (rc == BERTH_OK)
+        rc = await(link, call, err);
+    else
+        return rc;
+    pthread_mutex_lock(&links->lock);
+    bool dead = link->state == DEAD;
+    if (rc < 0 && link->state == CONNECTING && link->sessions == 1)
+        berth_process_cancel(link->process); /* nobody else waits for it */
+    pthread_mutex_unlock(&links->lock);
+    if (rc == BERTH_OK && dead)
+        rc = say_why(link, err);
+    if (rc < 0)
+        berth_ssh_link_drop(link);
+    else
+        *out = link;
+    return rc;
+}
+
+struct berth_ssh_link *berth_ssh_link_again(struct berth_ssh_link *link)
+{
+    pthread_mutex_lock(&link->links->lock);
+    link->sessions++; /* one over the limit, for a moment: sshd's is higher */
+    pthread_mutex_unlock(&link->links->lock);
+    return link;
+}
+
+void berth_ssh_link_drop(struct berth_ssh_link *link)
+{
+    if (!link)
+        return;
+    struct berth_ssh_links *links = link->links;
+    pthread_mutex_lock(&links->lock);
+    if (--link->sessions == 0 && link->ended) {
+        free_link(link);
+    } else if (link->sessions == 0) {
+        link->idle_since_ms = berth_time_mono_ms();
+        berth_process_limit(link->process, IDLE_MS);
+    }
+    pthread_mutex_unlock(&links->lock);
+}
+
+const char *berth_ssh_link_path(const struct berth_ssh_link *link)
+{
+    const char *path = berth_buf_str(&link->said);
+    return path ? path : "";
+}
+
+const char *berth_ssh_link_label(const struct berth_ssh_link *link)
+{
+    return link->label;
+}
+
+/* --- sessions --- */
+
+/* Over this connection or not at all: without it ssh would make one of its own. */
+void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
+                            struct berth_ssh_session *out)
+{
+    const char *const argv[] = {"ssh",
+                                "-F",
+                                "none",
+                                "-S",
+                                link->control,
+                                "-o",
+                                "ControlMaster=no",
+                                "-o",
+                                "ProxyCommand=false",
+                                "-o",
+                                "BatchMode=yes",
+                                "-o",
+                                "LogLevel=ERROR",
+                                "-e",
+                                "none",
+                                terminal ? "-tt" : "-T",
+                                "--",
+                                "berth",
+                                terminal ? BERTH_SSH_READ_LINE_TTY : BERTH_SSH_READ_LINE,
+                                NULL};
+    _Static_assert(sizeof argv <= sizeof out->argv, "it fits");
+    memcpy(out->argv, argv, sizeof argv);
+    set_env(out->env, out->variables);
+}
+
+/* What stands between mark and ";" is the answer. */
+static int read_answer(struct berth_ssh_link *link, struct berth_call *call,
+                       struct berth_capture *c, const struct berth_ssh_mark *mark, const char **out,
+                       struct berth_error *err)
+{
+    const struct berth_buf *said = &c->streams[0];
+    const char *at =
+        said->len ? memmem(said->data, said->len, mark->text, sizeof mark->text - 1) : NULL;
+    const char *end = at ? memrchr(at, ';', said->len - (size_t)(at - said->data)) : NULL;
+    if (end) {
+        at += sizeof mark->text - 1;
+        *out = berth_arena_printf(call->arena, "%.*s", (int)(end - at), at);
+        return berth_arena_check(call->arena, err);
+    }
+    const char *line = last_line(&c->streams[1]);
+    if (c->end.exit_code < 0 || c->end.exit_code == 255)
+        return berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection to %s broke: %.400s",
+                          link->where, *line ? line : "it was closed.");
+    return berth_fail(err, BERTH_E_UNPROCESSABLE, "%s refused: %.600s", link->where,
+                      *line ? line : "it said nothing.");
+}
+
+int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
+                       struct berth_ssh_line *line, const struct berth_ssh_mark *mark,
+                       const char **out, struct berth_error *err)
+{
+    struct berth_ssh_session session;
+    auto_capture c = BERTH_CAPTURE_INIT(ANSWER_BYTES_MAX);
+    int rc = berth_buf_check(&line->buf, "The script", err);
+    if (rc < 0)
+        return rc;
+    berth_ssh_link_session(link, false, &session);
+    c.options.argv = session.argv;
+    c.options.env = session.env;
+    c.input = line->buf.data;
+    c.input_len = line->buf.len;
+    c.deadline_ms = call->deadline_ms;
+    c.cancel_fd = call->cancel_fd;
+    rc = berth_capture_run(call->engine, &c, err);
+    return rc < 0 ? rc : read_answer(link, call, &c, mark, out, err);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/ssh_link.h - connections: one ssh(1) master carries up to eight sessions, and lives as
+ * long as somebody may want one. */
+#ifndef BERTH_DRIVER_SSH_LINK_H
+#define BERTH_DRIVER_SSH_LINK_H
+
+#include <berth/driver.h>
+
+#include "driver/ssh_script.h"
+#include "os/capture.h"
+
+/* Where to, and as whom. Borrowed from the JSON it was read from. */
+struct berth_ssh_config {
+    const char *host, *username, *path;
+    const char *private_key, *known_hosts; /* or NULL */
+    int port;
+    bool strict;
+};
+
+struct berth_ssh_links; /* all of a driver's; safe to share between threads */
+struct berth_ssh_link;
+
+int berth_ssh_links_new(struct berth_ssh_links **out, struct berth_error *err);
+/* Nobody holds a link any more. NULL is fine. */
+void berth_ssh_links_free(struct berth_ssh_links *links);
+
+/* A place for one session, over a new connection when those there are full. UNAVAILABLE: it cannot
+ * be reached. DENIED: it does not let us in, or is not who it should be. Both say that nothing was
+ * run there. */
+int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
+                        const struct berth_ssh_config *config, struct berth_ssh_link **out,
+                        struct berth_error *err);
+struct berth_ssh_link *berth_ssh_link_again(struct berth_ssh_link *link); /* one more session */
+void berth_ssh_link_drop(struct berth_ssh_link *link); /* the session has ended; NULL is fine */
+
+const char *berth_ssh_link_path(const struct berth_ssh_link *link); /* PATH there, or "" */
+/* The variable that everything started over it has. */
+const char *berth_ssh_link_label(const struct berth_ssh_link *link);
+
+/* What runs a session on it. */
+#define BERTH_SSH_ARGS_MAX 24
+struct berth_ssh_session {
+    const char *argv[BERTH_SSH_ARGS_MAX];
+    const char *env[8];
+    char variables[4][512];
+};
+void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
+                            struct berth_ssh_session *out);
+
+/* Runs a script to its end and answers, in the call's arena, what it said between mark and ";".
+ * *out is NULL, and the code UNPROCESSABLE with what it said instead, when it failed; UPSTREAM when
+ * the connection broke meanwhile. */
+int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
+                       struct berth_ssh_line *line, const struct berth_ssh_mark *mark,
+                       const char **out, struct berth_error *err);
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/ssh_script.h - what we say to the POSIX shell at the far end. All of it travels on the
+ * channel as one line; on the command lines, here and there, stands only the same short text. */
+#ifndef BERTH_DRIVER_SSH_SCRIPT_H
+#define BERTH_DRIVER_SSH_SCRIPT_H
+
+#include "base/buf.h"
+#include "crypto/locked.h"
+
+#define BERTH_SSH_LINE_BYTES_MAX (4 * 1024 * 1024)
+
+/* The command that every session runs: it reads one line, and does what that says. */
+#define BERTH_SSH_READ_LINE "exec /bin/sh -c 'IFS= read -r l && eval \"$l\"'"
+/* The same on a terminal, which must let the line through unchanged first; it says so by READY. */
+#define BERTH_SSH_READ_LINE_TTY                                                                    \
+    "exec /bin/sh -c 'o=$(stty -g); stty raw -echo; printf \"\\036ready;\";"                       \
+    " IFS= read -r l && eval \"$l\"'"
+#define BERTH_SSH_READY "\036ready;"
+
+/* Stands before what a session says to us: login shells print what they like before it. */
+#define BERTH_SSH_MARK_SIZE 34
+struct berth_ssh_mark {
+    char text[BERTH_SSH_MARK_SIZE]; /* begins with \036, and nowhere else has one */
+};
+struct berth_ssh_mark berth_ssh_mark_new(void);
+
+/* A line in the making. */
+struct berth_ssh_line {
+    struct berth_buf buf;
+};
+#define BERTH_SSH_LINE_INIT                                                                        \
+    {                                                                                              \
+        .buf = BERTH_BUF_INIT(BERTH_SSH_LINE_BYTES_MAX)                                            \
+    }
+/* It may hold values that are nobody else's business: zeroed. */
+void berth_ssh_line_clear(struct berth_ssh_line *line);
+#define auto_ssh_line __attribute__((cleanup(berth_ssh_line_clear))) struct berth_ssh_line
+
+/* NAME='value'; for any bytes. */
+void berth_ssh_line_set(struct berth_ssh_line *line, const char *name, const char *value);
+void berth_ssh_line_export(struct berth_ssh_line *line, const char *pair); /* "NAME=value" */
+void berth_ssh_line_args(struct berth_ssh_line *line, const char *const *argv);
+/* One of the texts below, which see the variables that were set; the line is whole then. */
+void berth_ssh_line_end(struct berth_ssh_line *line, const char *script);
+
+/* Holds the connection: says mark, the PATH of a login shell, ";", then waits until nobody holds it
+ * any more, and ends what was started over it. m: mark, k: label of what is to end. */
+extern const char berth_ssh_keep[];
+/* A command, which is its arguments. m: mark, d: directory of the lease, x: exec id, h: cwd,
+ * t: seconds until its time-out or "", g: tenths of a second of grace, p: PATH or "". Says the mark
+ * on both streams first, and at the end, on stderr, mark, status, blank, cause, ";". On a terminal
+ * all is on stdout. */
+extern const char berth_ssh_run[];
+extern const char berth_ssh_run_tty[];
+/* Ends a command that still runs: d, x, g as above, c: the cause to be told. */
+extern const char berth_ssh_cancel[];
+/* Ends what is left of a command and says mark, status, blank, cause, ";": m, d, x as above. */
+extern const char berth_ssh_settle[];
+/* Makes the directory of a lease. m, h: workspace, l: lease id, i: place id. Says mark, the
+ * place's id, newline, the workspace's path, newline, ";". */
+extern const char berth_ssh_acquire[];
+extern const char berth_ssh_release[]; /* m, h, l: says mark, ";" */
+extern const char berth_ssh_realize[]; /* m, h: says mark, path, newline, ";" */
+extern const char berth_ssh_find[];    /* m, h: says mark, (lease, blank, place, newline)*, ";" */
+extern const char berth_ssh_probe[];   /* m, h: says mark, path, newline, ";" */
+#endif

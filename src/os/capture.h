@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/capture.h - a program run to its end, for those who may wait: its output is kept. */
+#ifndef BERTH_OS_CAPTURE_H
+#define BERTH_OS_CAPTURE_H
+
+#include "base/buf.h"
+#include "os/engine.h"
+
+struct berth_capture {
+    struct berth_process_options options; /* argv, env, cwd */
+    const void *input;                    /* what it reads; NULL: nothing */
+    size_t input_len;
+    int64_t deadline_ms; /* by base/time's monotonic clock; INT64_MAX: none */
+    int cancel_fd;       /* becomes readable when the caller gives up; -1: never */
+    /* What comes of it. What is beyond the ceilings of the buffers is dropped. */
+    struct berth_buf streams[2];
+    struct berth_exec_end end;
+};
+#define BERTH_CAPTURE_INIT(limit)                                                                  \
+    {                                                                                              \
+        .options = BERTH_PROCESS_OPTIONS_INIT, .deadline_ms = INT64_MAX, .cancel_fd = -1,          \
+        .streams = {                                                                               \
+            BERTH_BUF_INIT(limit),                                                                 \
+            BERTH_BUF_INIT(limit)                                                                  \
+        }                                                                                          \
+    }
+
+/* Not on the engine's thread. OK whatever the program's status is; TIMEOUT and CANCELLED when it
+ * was ended for the caller; else as berth_process_start. */
+int berth_capture_run(struct berth_engine *engine, struct berth_capture *c,
+                      struct berth_error *err);
+void berth_capture_clear(struct berth_capture *c);
+#define auto_capture __attribute__((cleanup(berth_capture_clear))) struct berth_capture
+#endif

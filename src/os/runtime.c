@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/runtime.c - see runtime.h. */
+#include "os/runtime.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+
+#define NAME_BYTES 24 /* "/ssh.XXXXXX" and some */
+#define TRIES 8
+
+/* Made, or there already: a directory of ours that nobody else may look into. */
+static bool make_private(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return false;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           (st.st_mode & 077) == 0;
+}
+
+int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_error *err)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+    char ours[32];
+    (void)snprintf(ours, sizeof ours, "/tmp/berth-%u", (unsigned)geteuid());
+    const char *const candidates[][2] = {
+        {base && *base == '/' ? base : NULL, "/berth"}, {"/run", "/berth"}, {ours, ""}};
+    for (unsigned i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
+        if (!candidates[i][0])
+            continue;
+        int len =
+            snprintf(out, BERTH_RUNTIME_PATH_SIZE, "%s%s", candidates[i][0], candidates[i][1]);
+        if (len > 0 && len < BERTH_RUNTIME_PATH_SIZE - NAME_BYTES && make_private(out))
+            return BERTH_OK;
+    }
+    return berth_fail(err, BERTH_E_UNAVAILABLE,
+                      "There is no private directory for sockets: set XDG_RUNTIME_DIR to one that "
+                      "is yours alone (0700).");
+}
+
+static void empty(int fd)
+{
+    auto_close int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir)
+        return;
+    copy = -1; /* the stream's now */
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            (void)unlinkat(fd, entry->d_name, 0);
+    (void)closedir(dir);
+}
+
+/* The lock says that its process lives; whoever else gets it may remove the room. */
+static int lock_room(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0)
+        return fd;
+    if (fd >= 0)
+        (void)close(fd);
+    return -1;
+}
+
+int berth_runtime_room_open(const char *kind, struct berth_runtime_room *out,
+                            struct berth_error *err)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE];
+    int rc = berth_runtime_directory(directory, err);
+    for (int i = 0; rc == BERTH_OK && i < TRIES; i++) {
+        int len = snprintf(out->path, sizeof out->path, "%s/%s.XXXXXX", directory, kind);
+        if (len < 0 || (size_t)len >= sizeof out->path || !mkdtemp(out->path))
+            return berth_fail_errno(err, "Cannot make a directory in %s", directory);
+        out->fd = lock_room(out->path);
+        if (out->fd >= 0)
+            return BERTH_OK; /* else somebody tidied between the two steps */
+        (void)rmdir(out->path);
+    }
+    return rc < 0
+               ? rc
+               : berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot lock a directory in %s.", directory);
+}
+
+void berth_runtime_room_close(struct berth_runtime_room *room)
+{
+    if (room->fd < 0)
+        return;
+    empty(room->fd);
+    (void)rmdir(room->path);
+    (void)close(room->fd);
+    room->fd = -1;
+}
+
+void berth_runtime_tidy(const char *kind)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE];
+    struct berth_error ignored;
+    if (berth_runtime_directory(directory, &ignored) < 0)
+        return;
+    DIR *dir = opendir(directory);
+    size_t len = strlen(kind);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct berth_runtime_room room = BERTH_RUNTIME_ROOM_INIT;
+        if (strncmp(entry->d_name, kind, len) != 0 || entry->d_name[len] != '.')
+            continue;
+        int wrote = snprintf(room.path, sizeof room.path, "%s/%s", directory, entry->d_name);
+        if (wrote < 0 || (size_t)wrote >= sizeof room.path)
+            continue;
+        room.fd = lock_room(room.path);
+        berth_runtime_room_close(&room);
+    }
+    if (dir)
+        (void)closedir(dir);
+}

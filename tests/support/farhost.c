@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/support/farhost.c - see farhost.h. */
+#include "farhost.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "fixture.h"
+#include "os/fs.h"
+
+#define CONFIG_BYTES_MAX 8192
+
+static char *read_text(const char *directory, const char *name)
+{
+    char path[256];
+    auto_buf buf = BERTH_BUF_INIT(CONFIG_BYTES_MAX);
+    struct berth_error err;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || berth_fs_read_all(fd, &buf, &err) < 0)
+        fail_msg("cannot read %s", path);
+    return berth_buf_take(&buf);
+}
+
+const struct farhost *farhost(void)
+{
+    static struct farhost host;
+    const char *directory = getenv("BERTH_TEST_SSH");
+    if (host.port)
+        return &host;
+    if (!directory)
+        fail_msg("BERTH_TEST_SSH is not set: run this under tests/with-sshd");
+    (void)snprintf(host.directory, sizeof host.directory, "%s", directory);
+    (void)snprintf(host.workspace, sizeof host.workspace, "%s/workspace", directory);
+    auto_free char *port = read_text(directory, "port"), *user = read_text(directory, "user");
+    host.key = read_text(directory, "key");
+    host.known_hosts = read_text(directory, "known_hosts");
+    (void)snprintf(host.user, sizeof host.user, "%.*s", (int)strcspn(user, "\n"), user);
+    host.port = atoi(port);
+    return &host;
+}
+
+const char *farhost_config(const char *workspace)
+{
+    static char texts[8][CONFIG_BYTES_MAX];
+    static int next;
+    const struct farhost *host = farhost();
+    auto_buf buf = BERTH_BUF_INIT(CONFIG_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "host", "127.0.0.1");
+    berth_json_put_int(&w, "port", host->port);
+    berth_json_put_str(&w, "username", host->user);
+    berth_json_put_str(&w, "remoteWorkspacePath", workspace ? workspace : host->workspace);
+    berth_json_put_str(&w, "privateKey", host->key);
+    berth_json_put_str(&w, "knownHosts", host->known_hosts);
+    berth_json_close(&w, '}');
+    char *text = texts[next++ % 8];
+    (void)snprintf(text, CONFIG_BYTES_MAX, "%s", berth_buf_str(&buf));
+    return text;
+}
+
+int farhost_count_leases(const char *workspace)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/.berth/leases",
+                   workspace ? workspace : farhost()->workspace);
+    DIR *dir = opendir(path);
+    int count = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    if (dir)
+        (void)closedir(dir);
+    return count;
+}
+
+int farhost_count_processes(const char *label)
+{
+    DIR *dir = opendir("/proc");
+    int count = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[300], text[65536] = "";
+        (void)snprintf(path, sizeof path, "/proc/%s/environ", entry->d_name);
+        auto_close int fd = atoi(entry->d_name) > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+        count += got > 0 && memmem(text, (size_t)got, label, strlen(label));
+    }
+    if (dir)
+        (void)closedir(dir);
+    return count;
+}
+
+static void control(const char *word)
+{
+    char command[256];
+    (void)snprintf(command, sizeof command, "%s %s", getenv("BERTH_TEST_SSHCTL"), word);
+    if (system(command) != 0)
+        fail_msg("%s failed", command);
+}
+
+void farhost_stop(void)
+{
+    control("stop");
+}
+
+void farhost_start(void)
+{
+    control("start");
+}
