@@ -81,6 +81,18 @@ static int put_frame(struct berth_framelog *log, enum berth_frame_kind kind, uin
     return put(log, &header, bytes, len, err);
 }
 
+/* Half of it would be no log, and in the way of the next. */
+static int put_magic(const struct berth_framelog *log, const char *path, struct berth_error *err)
+{
+    ssize_t done = write(log->fd, MAGIC, MAGIC_LEN);
+    if (done == MAGIC_LEN)
+        return BERTH_OK;
+    int number = done < 0 ? errno : ENOSPC;
+    (void)unlink(path);
+    return berth_fail(err, BERTH_E_UNAVAILABLE, "The log %s cannot be written: %s.", path,
+                      strerror(number));
+}
+
 int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,
                           struct berth_error *err)
 {
@@ -93,9 +105,8 @@ int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelo
     if (log->fd < 0)
         rc = errno == EEXIST ? berth_fail(err, BERTH_E_CONFLICT, "The log %s is there.", path)
                              : berth_fail_errno(err, "Cannot make the log %s", path);
-    else if (write(log->fd, MAGIC, MAGIC_LEN) != MAGIC_LEN)
-        rc = berth_fail(err, BERTH_E_UNAVAILABLE, "The log %s cannot be written: %s.", path,
-                        strerror(errno));
+    else
+        rc = put_magic(log, path, err);
     if (rc < 0) {
         berth_framelog_close(log);
         return rc;
@@ -140,7 +151,10 @@ int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind strea
 int berth_framelog_end(struct berth_framelog *log, const char *result_json, int64_t at_ms,
                        struct berth_error *err)
 {
-    return put_frame(log, BERTH_FRAME_END, 0, result_json, strlen(result_json), at_ms, err);
+    size_t len = strlen(result_json);
+    if (len == 0 || len > BERTH_FRAME_BYTES_MAX) /* readers would take it for damage */
+        return berth_fail(err, BERTH_E_INVALID, "A log cannot end with %zu bytes.", len);
+    return put_frame(log, BERTH_FRAME_END, 0, result_json, len, at_ms, err);
 }
 
 bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream)
@@ -211,42 +225,72 @@ int berth_framereader_open(const char *path, struct berth_framereader **out,
     return BERTH_OK;
 }
 
-static bool is_sound(const struct header *h, enum berth_frame_kind kind, size_t len)
+/* No frame is empty: what a crash filled with zeros must not look like many. Offsets fit into the
+ * numbers of JSON and SQL, also behind the last byte. */
+static bool is_sound(const struct header *h, size_t len)
 {
-    return kind < BERTH_FRAME_KINDS && !h->zero[0] && !h->zero[1] && !h->zero[2] &&
-           len <= BERTH_FRAME_BYTES_MAX;
+    return h->kind < BERTH_FRAME_KINDS && !h->zero[0] && !h->zero[1] && !h->zero[2] && len > 0 &&
+           len <= BERTH_FRAME_BYTES_MAX && le64toh(h->offset) <= INT64_MAX - len;
+}
+
+/* Whether the bytes are those of such a frame. */
+static bool is_complete(const struct header *h, const char *bytes, size_t len)
+{
+    return h->kind != BERTH_FRAME_CUT || (len == 1 && (bytes[0] == '0' || bytes[0] == '1'));
+}
+
+/* Room for `len` bytes of a frame, once the file has them: *whole false until then, so that nothing
+ * is allocated because a header says so. */
+static int make_room(struct berth_framereader *reader, size_t len, bool *whole,
+                     struct berth_error *err)
+{
+    struct stat st;
+    *whole = true;
+    if (len <= reader->cap)
+        return BERTH_OK;
+    if (fstat(reader->fd, &st) < 0)
+        return berth_fail_errno(err, "Cannot read the log");
+    *whole = st.st_size - reader->at >= (off_t)(sizeof(struct header) + len);
+    if (!*whole)
+        return BERTH_OK;
+    char *grown = realloc(reader->bytes, len);
+    if (!grown)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+    reader->bytes = grown;
+    reader->cap = len;
+    return BERTH_OK;
+}
+
+/* The frame at reader->at, with its bytes in reader->bytes, or *whole false. */
+static int read_frame(struct berth_framereader *reader, struct header *h, bool *whole,
+                      struct berth_error *err)
+{
+    int rc = read_at(reader->fd, reader->at, h, sizeof *h, whole, err);
+    if (rc < 0 || !*whole)
+        return rc;
+    size_t len = le32toh(h->len);
+    if (!is_sound(h, len))
+        return fail_damaged(err);
+    rc = make_room(reader, len, whole, err);
+    if (rc == BERTH_OK && *whole)
+        rc = read_at(reader->fd, reader->at + (off_t)sizeof *h, reader->bytes, len, whole, err);
+    if (rc == BERTH_OK && *whole && !is_complete(h, reader->bytes, len))
+        rc = fail_damaged(err);
+    return rc;
 }
 
 int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
                            struct berth_error *err)
 {
     struct header h;
-    *more = false;
-    int rc = read_at(reader->fd, reader->at, &h, sizeof h, more, err);
-    if (rc < 0 || !*more)
+    bool whole = false;
+    int rc = read_frame(reader, &h, &whole, err);
+    *more = rc == BERTH_OK && whole;
+    if (!*more)
         return rc;
     size_t len = le32toh(h.len);
-    enum berth_frame_kind kind = (enum berth_frame_kind)h.kind;
-    if (!is_sound(&h, kind, len)) {
-        *more = false;
-        return fail_damaged(err);
-    }
-    if (len > reader->cap) {
-        char *grown = realloc(reader->bytes, len);
-        if (!grown) {
-            *more = false;
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
-        }
-        reader->bytes = grown;
-        reader->cap = len;
-    }
-    rc = read_at(reader->fd, reader->at + (off_t)sizeof h, reader->bytes, len, more, err);
-    if (len == 0)
-        *more = rc == BERTH_OK;
-    if (rc < 0 || !*more)
-        return rc;
     reader->at += (off_t)(sizeof h + len);
-    *out = (struct berth_frame){.kind = kind,
+    *out = (struct berth_frame){.kind = (enum berth_frame_kind)h.kind,
                                 .offset = le64toh(h.offset),
                                 .at_ms = (int64_t)le64toh(h.at_ms),
                                 .bytes = reader->bytes,

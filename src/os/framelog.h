@@ -13,7 +13,7 @@
 enum berth_frame_kind {
     BERTH_FRAME_STDOUT,
     BERTH_FRAME_STDERR,
-    BERTH_FRAME_CUT, /* the rest of a stream is not kept; the bytes are the stream's number */
+    BERTH_FRAME_CUT, /* the rest of a stream is not kept; the one byte is its number: '0', '1' */
     BERTH_FRAME_END, /* the last: the bytes are the result, as JSON */
     BERTH_FRAME_KINDS,
 };
@@ -22,10 +22,10 @@ enum berth_frame_kind {
 
 struct berth_frame {
     enum berth_frame_kind kind;
-    uint64_t offset; /* of its first byte in its stream */
+    uint64_t offset; /* of its first byte in its stream; offset + len is below 2^63 */
     int64_t at_ms;   /* by the wall clock */
     const char *bytes;
-    size_t len;
+    size_t len; /* at least 1 */
 };
 
 /* --- writing: one thread at a time --- */
@@ -38,6 +38,7 @@ int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelo
 /* UNAVAILABLE: the disk is full, or broken; what follows of the stream is then counted, and cut. */
 int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
                          const char *bytes, size_t len, int64_t at_ms, struct berth_error *err);
+/* INVALID: the result is empty, or longer than a frame. */
 int berth_framelog_end(struct berth_framelog *log, const char *result_json, int64_t at_ms,
                        struct berth_error *err);
 bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream);

@@ -185,6 +185,85 @@ static void damage_is_told(void **state)
     assert_true(berth_framereader_open("/nowhere", &reader, &g->err) < 0);
 }
 
+/* One header and bytes behind the last frame, as no writer of ours puts them. */
+static void append_raw(struct ground *g, const unsigned char *header, const char *bytes, size_t len)
+{
+    auto_close int fd = open(g->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(write(fd, header, 24), 24);
+    assert_int_equal(write(fd, bytes, len), (ssize_t)len);
+}
+
+/* Frames that no log of ours has, and that whoever reads them might stumble over. */
+static void odd_frames_are_damage(void **state)
+{
+    struct ground *g = *state;
+    static const struct {
+        unsigned char header[24];
+        const char *bytes;
+    } faults[] = {
+        {{BERTH_FRAME_STDOUT}, ""},                        /* a hole of zeros */
+        {{BERTH_FRAME_END}, ""},                           /* no result */
+        {{BERTH_FRAME_CUT}, ""},                           /* of no stream */
+        {{BERTH_FRAME_CUT, [4] = 2}, "01"},                /* of two */
+        {{BERTH_FRAME_CUT, [4] = 1}, "2"},                 /* of a third */
+        {{BERTH_FRAME_STDOUT, [4] = 1, [15] = 0x80}, "x"}, /* offset 2^63 */
+        {{BERTH_FRAME_STDOUT, [4] = 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 127}, "x"},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        struct berth_framereader *reader;
+        struct berth_frame f;
+        bool more;
+        create(g, 1000);
+        write_text(g, BERTH_FRAME_STDOUT, "first");
+        append_raw(g, faults[i].header, faults[i].bytes, strlen(faults[i].bytes));
+        assert_ok(g, berth_framereader_open(g->path, &reader, &g->err));
+        assert_ok(g, berth_framereader_next(reader, &f, &more, &g->err));
+        assert_true(more);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(berth_framereader_next(reader, &f, &more, &g->err), BERTH_E_INVALID);
+            assert_false(more);
+        }
+        berth_framereader_close(reader);
+        berth_framelog_close(g->log);
+        g->log = NULL;
+        assert_int_equal(unlink(g->path), 0);
+    }
+}
+
+/* What cannot be read as an end is not written as one. */
+static void end_is_one_frame(void **state)
+{
+    struct ground *g = *state;
+    auto_free char *result = malloc(BERTH_FRAME_BYTES_MAX + 2);
+    assert_non_null(result);
+    memset(result, ' ', BERTH_FRAME_BYTES_MAX + 1);
+    result[BERTH_FRAME_BYTES_MAX + 1] = '\0';
+    create(g, 1000);
+    assert_int_equal(berth_framelog_end(g->log, result, 1, &g->err), BERTH_E_INVALID);
+    assert_int_equal(berth_framelog_end(g->log, "", 1, &g->err), BERTH_E_INVALID);
+    assert_ok(g, berth_framelog_end(g->log, result + 1, 1, &g->err));
+    auto_buf buf = BERTH_BUF_INIT(2 * BERTH_FRAME_BYTES_MAX);
+    assert_int_equal(strlen(all_frames(g, &buf)), strlen("3@0 |") + BERTH_FRAME_BYTES_MAX);
+}
+
+/* A log that could not be begun is not in the way of the next. */
+static void no_room_no_log(void **state)
+{
+    struct ground *g = *state;
+    struct rlimit before, small;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    for (rlim_t room = 0; room < 12; room += 5) {
+        small = before;
+        small.rlim_cur = room;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int rc = berth_framelog_create(g->path, 1000, &g->log, &g->err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+    }
+    create(g, 1000);
+}
+
 /* A full disk, here by the limit on a file's size: what fits stays whole, the rest is counted. */
 static void full_disk_cuts(void **state)
 {
@@ -219,6 +298,9 @@ int main(void)
         ON_GROUND(reader_follows_the_writer),
         ON_GROUND(torn_end_is_no_frame),
         ON_GROUND(damage_is_told),
+        ON_GROUND(odd_frames_are_damage),
+        ON_GROUND(end_is_one_frame),
+        ON_GROUND(no_room_no_log),
         ON_GROUND(full_disk_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

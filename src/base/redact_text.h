@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/base/redact_text.h - what redact.c, redact_name.c and redact_text.c share; for nobody else.
+ */
+#ifndef BERTH_BASE_REDACT_TEXT_H
+#define BERTH_BASE_REDACT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+struct berth_span {
+    const char *at;
+    size_t len;
+};
+
+/* --- names and words: redact_name.c --- */
+
+bool berth_redact_is_secret(struct berth_span name); /* redact.h has the rule */
+/* Whether a secret must be expected behind this word: --token, X-Api-Key: */
+bool berth_redact_wants_value(struct berth_span word);
+/* `-v` or `--verbose`. Anything else behind an option that takes a secret is taken for its value:
+ * secrets may begin with a dash, too. */
+bool berth_redact_is_option(struct berth_span word);
+/* Bearer, Basic: it may be shown, and the secret comes behind it. */
+bool berth_redact_is_scheme(struct berth_span word);
+
+/* --- texts: redact_text.c --- */
+
+/* Appends what may be shown of the text. In a script blanks end a value; elsewhere NAME= at the
+ * beginning takes all of the text. Answers whether a token was known by its shape. */
+bool berth_redact_text(struct berth_span text, bool is_script, struct berth_buf *out);
+
+/* --- bytes; the locale has no say --- */
+
+static inline bool is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+static inline bool is_lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static inline bool is_letter(char c)
+{
+    return is_upper(c) || is_lower(c);
+}
+
+static inline bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool is_run(char c)
+{
+    return is_letter(c) || is_digit(c) || c == '_' || c == '-';
+}
+
+static inline bool is_name(char c)
+{
+    return is_run(c) || c == '.';
+}
+
+static inline bool is_quote(char c)
+{
+    return c == '"' || c == '\'';
+}
+
+static inline bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static inline bool is_one_of(char c, const char *set)
+{
+    return c && strchr(set, c);
+}
+
+static inline bool begins_with(struct berth_span text, const char *lower)
+{
+    size_t i = 0;
+    for (; lower[i]; i++)
+        if (i == text.len || (is_upper(text.at[i]) ? text.at[i] + 32 : text.at[i]) != lower[i])
+            return false;
+    return true;
+}
+
+static inline bool equals(struct berth_span text, const char *lower)
+{
+    return text.len == strlen(lower) && begins_with(text, lower);
+}
+
+static inline bool ends_with(struct berth_span text, const char *lower)
+{
+    size_t len = strlen(lower);
+    return text.len >= len && equals((struct berth_span){text.at + text.len - len, len}, lower);
+}
+
+/* How many bytes of it can be a name. */
+static inline size_t name_len(struct berth_span text)
+{
+    size_t len = 0;
+    while (len < text.len && is_name(text.at[len]))
+        len++;
+    return len;
+}
+
+/* `words` ends with NULL. */
+static inline bool is_among(struct berth_span text, const char *const *words)
+{
+    while (*words && !equals(text, *words))
+        words++;
+    return *words;
+}
+#endif

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/redact.c - what is secret does not show, and what is not is left alone. */
+#include "base/redact.h"
+
+#include "fixture.h"
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+
+#define R BERTH_REDACTED
+
+/* --- names --- */
+
+static const struct {
+    const char *name;
+    bool secret;
+} names[] = {
+    /* every word of the table, in any case and anywhere */
+    {"KEY", true},
+    {"token", true},
+    {"Secret", true},
+    {"MY_SECRET_THING", true},
+    {"PGPASSWORD", true},
+    {"passwd", true},
+    {"HTTP_AUTHORIZATION", true},
+    {"Proxy-Authorization", true},
+    {"SESSIONCOOKIE", true},
+    {"cookies", true},
+    /* key as a word, at the end of one, with humps, as a plural */
+    {"API_KEY", true},
+    {"api-key", true},
+    {"apiKey", true},
+    {"APIKey", true},
+    {"apikey", true},
+    {"APIKEYs", true},
+    {"OPENAI_API_KEYS", true},
+    {"X-Api-Key", true},
+    {"sshkey", true},
+    {"KEY2", true},
+    {"AWS_ACCESS_KEY_ID", true},
+    {"accesskeyid", true},
+    {"privateKeyPem", true},
+    /* only spelled so */
+    {"MONKEY", false},
+    {"Greasemonkeys", false},
+    {"TURKEY", false},
+    {"hotkey", false},
+    {"KEYBOARD", false},
+    {"keywords", false},
+    {"KEYFILE", false},
+    {"key-repeat", false},
+    {"KEY_FILE", false},
+    {"ssh-key-path", false},
+    /* token, but not what makes or counts tokens */
+    {"GITHUB_TOKEN", true},
+    {"GITHUBTOKEN", true},
+    {"accessToken", true},
+    {"authtoken", true},
+    {"my-token", true},
+    {"API_TOKENS", true},
+    {"_authToken", true},
+    {"tokenizer", false},
+    {"TOKENIZERS_PARALLELISM", false},
+    {"detokenise", false},
+    {"MAX_TOKENS", false},
+    {"maxTokens", false},
+    {"maxtokens", false},
+    {"CLAUDE_CODE_MAX_OUTPUT_TOKENS", false},
+    {"token-limit", false},
+    /* what commands know beside those */
+    {"bearer", true},
+    {"credential", true},
+    {"CREDENTIALS", true},
+    {"jwt", true},
+    {"private_key", true},
+    {"connectionString", true},
+    {"connection-string", true},
+    {"DB_PASS", true},
+    {"MYSQL_PWD", true},
+    {"keypass", true},
+    {"passphrase", true},
+    {"PWD", false},
+    {"OLDPWD", false},
+    {"COMPASS", false},
+    {"passthrough", false},
+    {"password-stdin", false},
+    {"PASSWORD_FILE", true},
+    {"PATH", false},
+    {"HOME", false},
+    {"", false},
+    {"1", false},
+    {"_", false},
+    {"\xc3\xa9\xff", false},
+};
+
+static void names_tell(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (berth_redact_is_secret_name(names[i].name) != names[i].secret)
+            fail_msg("%s", names[i].name);
+}
+
+/* --- commands --- */
+
+#define JWT "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"
+
+static const struct {
+    const char *argv[8];
+    const char *expected;
+} commands[] = {
+    /* quoting */
+    {{NULL}, ""},
+    {{"ls", "-l", "/tmp/a_b@c%d+e=f:g,h.i-j"}, "ls -l /tmp/a_b@c%d+e=f:g,h.i-j"},
+    {{"echo", "", "a b", "it's", "$HOME", "*"}, "echo '' 'a b' 'it'\\''s' '$HOME' '*'"},
+    {{"echo", "gr\xc3\xbc\xc3\x9f", "two\nlines\t'\\"},
+     "echo 'gr\xc3\xbc\xc3\x9f' $'two\\nlines\\t\\'\\\\'"},
+    {{"echo", "\x1b[2J", "\xff", "\xc2\x9b"}, "echo $'\\x1b[2J' $'\\xff' $'\\xc2\\x9b'"},
+
+    /* 1: Authorization */
+    {{"curl", "-H", "Authorization: Bearer x1"}, "curl -H 'Authorization: Bearer " R "'"},
+    {{"curl", "-H", "authorization:bearer x1"}, "curl -H 'authorization:bearer " R "'"},
+    {{"curl", "-HAuthorization: Bearer x1"}, "curl '-HAuthorization: Bearer " R "'"},
+    {{"curl", "-H", "Authorization: Basic eA==", "u"}, "curl -H 'Authorization: Basic " R "' u"},
+    {{"curl", "-H", "Authorization: x1 x2"}, "curl -H 'Authorization: " R "'"},
+    {{"echo", "Authorization:", "Bearer", "x1", "y"}, "echo Authorization: Bearer " R " y"},
+    {{"echo", "say Authorization: Bearer x1"}, "echo 'say Authorization: Bearer " R "'"},
+    {{"git", "-c", "http.extraheader=AUTHORIZATION: basic x1", "pull"},
+     "git -c 'http.extraheader=AUTHORIZATION: basic " R "' pull"},
+
+    /* 2: options, each of the table, as two words or one */
+    {{"x", "--api-key", "v"}, "x --api-key " R},
+    {{"x", "--api_key=v"}, "x --api_key=" R},
+    {{"x", "-apikey", "v"}, "x -apikey " R},
+    {{"x", "--access-token", "v"}, "x --access-token " R},
+    {{"x", "--authtoken=v"}, "x --authtoken=" R},
+    {{"x", "--token", "v", "w"}, "x --token " R " w"},
+    {{"x", "--TOKEN", "v"}, "x --TOKEN " R},
+    {{"x", "-token", "v"}, "x -token " R},
+    {{"x", "--authorization", "v"}, "x --authorization " R},
+    {{"x", "--authorization", "Bearer", "v", "w"}, "x --authorization Bearer " R " w"},
+    {{"x", "--bearer", "v"}, "x --bearer " R},
+    {{"x", "--secret", "v"}, "x --secret " R},
+    {{"x", "--passwd=v"}, "x --passwd=" R},
+    {{"x", "--password", "v"}, "x --password " R},
+    {{"x", "--credential", "v"}, "x --credential " R},
+    {{"x", "--jwt", "v"}, "x --jwt " R},
+    {{"x", "--private-key", "v"}, "x --private-key " R},
+    {{"x", "--cookie", "a=b; c=d"}, "x --cookie " R},
+    {{"x", "--connectionstring", "v"}, "x --connectionstring " R},
+    {{"x", "--token", "a b"}, "x --token " R},
+    {{"x", "--token=a b"}, "x --token=" R},
+    {{"x", "--token=\"a b\""}, "x '--token=\"" R "\"'"},
+    {{"x", "--my-token", "v"}, "x --my-token " R},
+    {{"x", "--my-token=v"}, "x --my-token=" R},
+    {{"x", "--tokenFor-me", "v"}, "x --tokenFor-me " R},
+    {{"x", "--password", "-dash9"}, "x --password " R},
+    {{"x", "--password", "--Dash"}, "x --password " R},
+    {{"x", "--password", ""}, "x --password ''"},
+    {{"x", "--password"}, "x --password"},
+    {{"x", "--token", "--verbose", "w"}, "x --token --verbose w"},
+    {{"x", "--token", "-v", "w"}, "x --token -v w"},
+    {{"x", "--token", "--password=v", "w"}, "x --token --password=" R " w"},
+    {{"x", "-storepass", "-keypass", "v"}, "x -storepass " R " " R},
+    {{"x", "--password-stdin", "host"}, "x --password-stdin host"},
+    {{"x", "--tokenizer", "bert"}, "x --tokenizer bert"},
+    {{"x", "--max-tokens", "100"}, "x --max-tokens 100"},
+    {{"x", "--key-repeat", "30"}, "x --key-repeat 30"},
+    {{"java", "-Dapi.key=v", "-DMONKEY=v"}, "java -Dapi.key=" R " -DMONKEY=v"},
+
+    /* 3: NAME=value */
+    {{"env", "MY_TOKEN=v", "x"}, "env MY_TOKEN=" R " x"},
+    {{"env", "api_key=v"}, "env api_key=" R},
+    {{"env", "SECRET=v", "PASSWORD=v"}, "env SECRET=" R " PASSWORD=" R},
+    {{"env", "PASSWD=v", "AUTHORIZATION=v", "JWT=v"},
+     "env PASSWD=" R " AUTHORIZATION=" R " JWT=" R},
+    {{"env", "API_KEY=a b"}, "env API_KEY=" R},
+    {{"env", "API_KEY=a\nb"}, "env API_KEY=" R},
+    {{"env", "API_KEY=\"x\""}, "env 'API_KEY=\"" R "\"'"},
+    {{"env", "API_KEY=", "x"}, "env API_KEY= x"},
+    {{"x", "API_KEY = v w"}, "x 'API_KEY = " R "'"},
+    {{"x", "API_KEY", "=", "v", "w"}, "x API_KEY = " R " w"},
+    {{"docker", "-eAPI_KEY=v", "--build-arg=TOKEN=v"},
+     "docker -eAPI_KEY=" R " --build-arg=TOKEN=" R},
+    {{"env", "MONKEY=banana", "x"}, "env MONKEY=banana x"},
+    {{"x", "Server=h;Password=a b;Db=y"}, "x 'Server=h;Password=" R ";Db=y'"},
+
+    {{"x", "A=1\nAPI_KEY=a b\nC=d"}, "x $'A=1\\nAPI_KEY=" R "\\nC=d'"},
+
+    /* 4 to 6: shapes */
+    {{"x", "sk-abcdefghijklKey=v"}, "x " R "=" R},
+    {{"x", "sk-abcdefghijkl"}, "x " R},
+    {{"x", "a:sk-abcdefghijkl,b"}, "x a:" R ",b"},
+    {{"x", "sk-abcdefghijk"}, "x sk-abcdefghijk"},
+    {{"x", "SK-abcdefghijkl"}, "x SK-abcdefghijkl"},
+    {{"x", "task-abcdefghijkl"}, "x task-abcdefghijkl"},
+    {{"x", "ghp_abcdefghij0123456789", "gho_abcdefghij0123456789"}, "x " R " " R},
+    {{"x", "ghu_abcdefghij0123456789", "ghs_abcdefghij0123456789"}, "x " R " " R},
+    {{"x", "ghr_abcdefghij0123456789", "GHP_abcdefghij0123456789"},
+     "x " R " GHP_abcdefghij0123456789"},
+    {{"x", "ghp_abcdefghij012345678"}, "x ghp_abcdefghij012345678"},
+    {{"x", JWT}, "x " R},
+    {{"x", "a=" JWT ",b"}, "x a=" R ",b"},
+    {{"x", "a1b2c3d4e5f6g7h8.a1b2c3d4e5f6g7h8.a1b2c3d4e5f6g7h8"}, "x " R},
+    {{"x", "com.example.SomeVeryLongClassName"}, "x com.example.SomeVeryLongClassName"},
+    {{"x", "organisation.department.SomeVeryLongClassName.someMethod"},
+     "x organisation.department.SomeVeryLongClassName.someMethod"},
+    {{"x", "12345678.12345678.12345678", "eyJhbGciOi.js"},
+     "x 12345678.12345678.12345678 eyJhbGciOi.js"},
+    {{"x", "db-instance1.eu-west-1a.compute-9.example"},
+     "x db-instance1.eu-west-1a.compute-9.example"},
+
+    /* headers */
+    {{"curl", "-H", "X-Api-Key: a b"}, "curl -H 'X-Api-Key: " R "'"},
+    {{"curl", "-H", "X-Api-Key:v"}, "curl -H X-Api-Key:" R},
+    {{"curl", "-H", "Cookie: a=b; c=d"}, "curl -H 'Cookie: " R "'"},
+    {{"curl", "-H", "Accept: text/plain"}, "curl -H 'Accept: text/plain'"},
+    {{"echo", "token:", "v", "w"}, "echo token: " R " w"},
+    {{"docker", "-v", "/run/secrets:/x:ro"}, "docker -v /run/secrets:/x:ro"},
+
+    /* URLs */
+    {{"x", "https://user:pw@host/p"}, "x https://user:" R "@host/p"},
+    {{"x", "postgres://u:p@ss:w@host:5432/db"}, "x postgres://u:" R "@host:5432/db"},
+    {{"x", "postgres://u:p/w@host/db"}, "x postgres://u:" R "@host/db"},
+    {{"x", "redis://:pw@host"}, "x redis://:" R "@host"},
+    {{"x", "https://token:pw@host/p"}, "x https://token:" R "@host/p"},
+    {{"x", "https://0123456789abcdef0123:x@host"}, "x https://" R ":" R "@host"},
+    {{"x", "https://0123456789abcdef0123@host"}, "x https://" R "@host"},
+    {{"x", "ssh://git@host:22/p", "https://host:80/p@1"},
+     "x ssh://git@host:22/p https://host:80/p@1"},
+    {{"x", "http://h/?a=b&token=v&c=d#e"}, "x 'http://h/?a=b&token=" R "&c=d#e'"},
+    {{"x", "http://[::1]:80/p@1"}, "x 'http://[::1]:80/p@1'"},
+    {{"x", "nginx:1.25@sha256:ab"}, "x nginx:1.25@sha256:ab"},
+
+    /* JSON, plain and inside of JSON */
+    {{"x", "{\"apiKey\":\"v\",\"b\":\"c\"}"}, "x '{\"apiKey\":\"" R "\",\"b\":\"c\"}'"},
+    {{"x", "{\"token\" : \"a\\\"b\", \"b\": 1}"}, "x '{\"token\" : \"" R "\", \"b\": 1}'"},
+    {{"x", "{\"token\":12,\"b\":1}"}, "x '{\"token\":" R ",\"b\":1}'"},
+    {{"x", "{\"tokens\":[\"a\",{\"b\":\"]\"}],\"c\":1}"}, "x '{\"tokens\":" R ",\"c\":1}'"},
+    {{"x", "{\"a\":\"{\\\"apiKey\\\":\\\"v\\\\\\\"w\\\"}\",\"b\":1}"},
+     "x '{\"a\":\"{\\\"apiKey\\\":\\\"" R "\\\"}\",\"b\":1}'"},
+    {{"x", "{\"Authorization\":\"Bearer v\"}"}, "x '{\"Authorization\":\"Bearer " R "\"}'"},
+    {{"x", "[\"--token\", \"a b\", \"c\"]"}, "x '[\"--token\", \"" R "\", \"c\"]'"},
+    {{"x", "5\" {\"apiKey\":\" v\"}"}, "x '5\" {\"apiKey\":\"" R "\"}'"},
+    {{"x", "{\"monkey\":\"v\"}"}, "x '{\"monkey\":\"v\"}'"},
+
+    /* scripts */
+    {{"sh", "-c", "TOKEN=v curl h"}, "sh -c 'TOKEN=" R " curl h'"},
+    {{"/bin/bash", "-lc", "API_KEY=\"a b\" x"}, "/bin/bash -lc 'API_KEY=\"" R "\" x'"},
+    {{"sh", "-c", "K='x' TOKEN='a b' y"}, "sh -c 'K='\\''x'\\'' TOKEN='\\''" R "'\\'' y'"},
+    {{"sh", "-c", "TOKEN=a\"b c\"d\\ e x"}, "sh -c 'TOKEN=" R " x'"},
+    {{"sh", "-c", "TOKEN=\"a\"'b c' x"}, "sh -c 'TOKEN=\"" R "\" x'"},
+    {{"sh", "-c", "x --token \"a b\" --my-token v w"},
+     "sh -c 'x --token \"" R "\" --my-token " R " w'"},
+    {{"sh", "-c", "x --token \\\n v --token --verbose w"},
+     "sh -c $'x --token \\\\\\n " R " --token --verbose w'"},
+    {{"sh", "-c", "curl -H \"Authorization: Bearer $T\" h"},
+     "sh -c 'curl -H \"Authorization: Bearer " R "\" h'"},
+    {{"sh", "-c", "curl -H \"X-Api-Key: a b\" -H \"A: b\""},
+     "sh -c 'curl -H \"X-Api-Key: " R "\" -H \"A: b\"'"},
+    {{"sh", "-c", "it doesn't show TOKEN='a b' c"},
+     "sh -c 'it doesn'\\''t show TOKEN='\\''" R "'\\'' c'"},
+    {{"sh", "-c", "it doesn't show TOKEN=a'b c' d"}, "sh -c 'it doesn'\\''t show TOKEN=" R " d'"},
+    {{"psql", "-c", "TOKEN=a b"}, "psql -c TOKEN=" R},
+    {{"sh", "-c", "echo token: password: v w"}, "sh -c 'echo token: " R " w'"},
+    {{"python", "-c", "os.environ[\"API_KEY\"] = \"v\"; f()"},
+     "python -c 'os.environ[\"API_KEY\"] = \"" R "\"; f()'"},
+    {{"sh", "-c", "echo $MONKEY; monkey=1 x"}, "sh -c 'echo $MONKEY; monkey=1 x'"},
+};
+
+static void commands_show_no_secrets(void **state)
+{
+    (void)state;
+    assert_true(sizeof commands / sizeof commands[0] >= 60);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        const char *shown = berth_redact_command(&arena, commands[i].argv);
+        assert_string_equal(shown, commands[i].expected);
+    }
+}
+
+/* --- variables --- */
+
+static const struct {
+    const char *pair, *expected;
+} variables[] = {
+    {"API_KEY=v", "API_KEY=" R},
+    {"API_KEY=a=b \n c", "API_KEY=" R},
+    {"API_KEY=", "API_KEY="},
+    {"API_KEY", "API_KEY"},
+    {"", ""},
+    {"=x", "=x"},
+    {"MONKEY=banana", "MONKEY=banana"},
+    {"PATH=/bin:/usr/bin", "PATH=/bin:/usr/bin"},
+    {"X=sk-abcdefghijkl", "X=" R},
+    {"X=before ghp_abcdefghij0123456789 after", "X=" R},
+    {"X=" JWT, "X=" R},
+    {"X=com.example.SomeVeryLongClassName", "X=com.example.SomeVeryLongClassName"},
+    {"DATABASE_URL=postgres://u:pw@h/db", "DATABASE_URL=postgres://u:" R "@h/db"},
+    {"CONFIG={\"apiKey\":\"v\",\"b\":1}", "CONFIG={\"apiKey\":\"" R "\",\"b\":1}"},
+    {"OPTIONS=--token v -x", "OPTIONS=--token " R " -x"},
+};
+
+static void variables_show_no_secrets(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        assert_string_equal(berth_redact_variable(&arena, variables[i].pair),
+                            variables[i].expected);
+    }
+}
+
+/* --- any bytes --- */
+
+static uint64_t chance_state;
+
+/* The same row of numbers everywhere: a failure can be seen again. */
+static unsigned chance(unsigned below)
+{
+    chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(chance_state >> 33) % below;
+}
+
+static const char *const pieces[] = {"token",
+                                     "KEY",
+                                     "--password",
+                                     "Authorization",
+                                     "Bearer ",
+                                     ":",
+                                     "=",
+                                     "://",
+                                     "@",
+                                     "\"",
+                                     "'",
+                                     "\\",
+                                     "\\\"",
+                                     "`",
+                                     "eyJ",
+                                     ".",
+                                     "sk-",
+                                     "ghp_",
+                                     " ",
+                                     "\n",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     ",",
+                                     ";",
+                                     "&",
+                                     "?",
+                                     "-",
+                                     "/",
+                                     "abc123XYZ789",
+                                     "\xc3",
+                                     "\xa9"};
+
+/* Bytes of any kind, and pieces that mean something, in any order. */
+static const char *any_text(struct berth_arena *arena, unsigned pieces_max)
+{
+    auto_buf buf = BERTH_BUF_INIT(1 << 20);
+    for (unsigned left = chance(pieces_max + 1); left; left--) {
+        char byte = (char)(chance(255) + 1);
+        if (chance(4))
+            berth_buf_puts(&buf, pieces[chance(sizeof pieces / sizeof pieces[0])]);
+        else
+            berth_buf_append(&buf, &byte, 1);
+    }
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
+static void assert_showable(const char *text)
+{
+    assert_non_null(text);
+    assert_true(berth_utf8_valid(text));
+    for (; *text; text++)
+        assert_true((unsigned char)*text >= 0x20 && *text != 0x7f);
+}
+
+static void any_bytes_do_no_harm(void **state)
+{
+    (void)state;
+    chance_state = 20260801;
+    for (int round = 0; round < 20000; round++) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        const char *argv[6] = {chance(2) ? "sh" : "x", chance(2) ? "-c" : "y"};
+        for (unsigned i = 2; i < 5; i++)
+            argv[i] = any_text(&arena, 30);
+        assert_showable(berth_redact_command(&arena, argv));
+        for (unsigned i = 2; i < 5; i++) {
+            const char *once = berth_redact_variable(&arena, argv[i]);
+            assert_non_null(once);
+            (void)berth_redact_is_secret_name(argv[i]);
+        }
+    }
+}
+
+/* --- planted secrets --- */
+
+/* Words of a command, one or two, with the secret where %s is. `apart`: a blank may be in it. */
+static const struct {
+    const char *first, *second;
+    bool apart;
+} plants[] = {
+    {"--token", "%s", true},
+    {"--my-api-key", "%s", true},
+    {"--password=%s", NULL, true},
+    {"API_KEY=%s", NULL, true},
+    {"GITHUB_TOKEN=\"%s\"", NULL, true},
+    {"X-Api-Key: %s", NULL, true},
+    {"Authorization: Bearer %s", NULL, true},
+    {"{\"apiKey\":\"%s\",\"b\":1}", NULL, true},
+    {"{\"a\":\"{\\\"password\\\":\\\"%s\\\"}\"}", NULL, true},
+    {"https://user:%s@host/path", NULL, false},
+    {"https://host/path?access_token=%s&b=c", NULL, false},
+    {"sh", "TOKEN=%s x", false},
+    {"export TOKEN='%s' && x", NULL, true},
+    {"x --secret \"%s\" y", NULL, true},
+    {"x --secret %s y", NULL, false},
+    {"say Authorization: Bearer %s", NULL, false},
+    {"curl -H \"X-Auth-Token: %s\" host", NULL, true},
+    {"sk-%s", NULL, false},
+    {"ghp_%s", NULL, false},
+    {"eyJhbGciOiJIUzI1NiJ9.%s.c2lnbmF0dXJl", NULL, false},
+};
+
+/* What may stand beside a secret without changing what it means: no quotes and no backslashes. */
+static const char *harmless_text(struct berth_arena *arena)
+{
+    char *text = berth_arena_alloc(arena, 24);
+    for (unsigned i = 0, len = chance(20); i < len; i++) {
+        text[i] = (char)(chance(255) + 1);
+        if (strchr("\"'`\\", text[i]))
+            text[i] = '~';
+    }
+    return text;
+}
+
+static const char *with_secret(struct berth_arena *arena, const char *word, const char *secret)
+{
+    const char *at = word ? strstr(word, "%s") : NULL;
+    if (!at)
+        return word;
+    return berth_arena_printf(arena, "%.*s%s%s", (int)(at - word), word, secret, at + 2);
+}
+
+static void fill_secret(char *secret, size_t len, bool apart)
+{
+    static const char bytes[] = "abcdefghijkmnopqrsuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    for (size_t i = 0; i < len; i++)
+        secret[i] = bytes[chance(sizeof bytes - 1)];
+    if (apart)
+        secret[len / 2] = ' ';
+    secret[len] = '\0';
+}
+
+static void assert_hidden(const char *shown, const char *secret)
+{
+    char half[16] = {0};
+    assert_non_null(shown);
+    if (strstr(shown, secret))
+        fail_msg("%s shows %s", shown, secret);
+    for (int i = 0; i < 2; i++) { /* nor one side of a blank */
+        memcpy(half, secret + (i ? 17 : 0), 15);
+        if (strstr(shown, half))
+            fail_msg("%s shows %s", shown, half);
+    }
+}
+
+/* Beside other words, and, when `inside`, in a longer text, where a blank ends what is bare. */
+static void check_plant(unsigned which, bool inside)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    char secret[33];
+    fill_secret(secret, 32, plants[which].apart && !inside && chance(2));
+    const char *first = with_secret(&arena, plants[which].first, secret);
+    const char *second = with_secret(&arena, plants[which].second, secret);
+    if (inside)
+        first = berth_arena_printf(&arena, "%s %s %s", harmless_text(&arena), first,
+                                   harmless_text(&arena));
+    const char *argv[] = {any_text(&arena, 9), first, second ? second : any_text(&arena, 9),
+                          any_text(&arena, 9), NULL};
+    assert_hidden(berth_redact_command(&arena, argv), secret);
+    if (second)
+        return;
+    const char *pair = berth_arena_printf(&arena, "X=%s", first);
+    assert_hidden(berth_redact_variable(&arena, pair), secret);
+}
+
+static void planted_secrets_are_hidden(void **state)
+{
+    (void)state;
+    chance_state = 8;
+    for (unsigned round = 0; round < 20000; round++) {
+        unsigned which = round % (sizeof plants / sizeof plants[0]);
+        check_plant(which, !plants[which].second && chance(2));
+    }
+}
+
+/* Quadratic time would be hours. */
+static void long_texts_take_linear_time(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {
+        "token=",   "--token ",  "://a:x/", "token=\"", "\\",        "\"",     "eyJ.",
+        "a.",       "key: ",     "key:[",   "k_e_y_",   "password",  "sk-",    "bearer ",
+        "'a",       "token\\\n", "://",     "@:",       "token: [{", "token ", "KEY\"\\\"",
+        "Cookie:;", "=",         "KEYS",    "p_"};
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        auto_buf text = BERTH_BUF_INIT(1 << 20);
+        while (text.len < (1 << 19))
+            berth_buf_puts(&text, patterns[i]);
+        const char *argv[] = {"sh", "-c", berth_buf_str(&text), berth_buf_str(&text), NULL};
+        assert_non_null(berth_redact_command(&arena, argv));
+        assert_non_null(berth_redact_variable(&arena, berth_buf_str(&text)));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_tell),
+        cmocka_unit_test(commands_show_no_secrets),
+        cmocka_unit_test(variables_show_no_secrets),
+        cmocka_unit_test(any_bytes_do_no_harm),
+        cmocka_unit_test(planted_secrets_are_hidden),
+        cmocka_unit_test(long_texts_take_linear_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
