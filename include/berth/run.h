@@ -57,15 +57,26 @@ BERTH_API int berth_run_finish(struct berth *b, struct berth_arena *arena, const
 enum berth_run_phase {
     BERTH_PHASE_ACQUIRING,
     BERTH_PHASE_REALIZING,
+    BERTH_PHASE_PROVISIONING,
     BERTH_PHASE_RUNNING,
     BERTH_PHASE_RELEASING,
 };
 
+/* A variable of the command whose value is a secret's: read for this run, on record, and masked in
+ * all that is kept or shown of its output. */
+struct berth_run_secret {
+    const char *variable, *secret_id;
+};
+
 struct berth_run_request {
-    const char *company_id;            /* NULL: the company `default` */
-    const char *environment_id;        /* NULL: the company's local one */
-    const char *workspace;             /* a directory here, made ready there; NULL: ours */
-    int64_t ttl_ms;                    /* of the lease; 0: by the settings */
+    const char *run_id;            /* that it shall have; NULL: a new one */
+    const char *company_id;        /* NULL: the company `default` */
+    const char *environment_id;    /* NULL: the company's local one */
+    const char *workspace;         /* a directory here, made ready there; NULL: ours */
+    int64_t ttl_ms;                /* of the lease; 0: by the settings */
+    const char *provision_command; /* run by bash in the place first, unless it is local */
+    const struct berth_run_secret *secrets;
+    int secret_count;
     struct berth_exec_request command; /* lease_id is not read; cwd NULL: the workspace */
     int cancel_fd;                     /* becomes readable when it is to end; -1: never */
     const struct berth_actor *actor;
@@ -85,8 +96,21 @@ struct berth_run_result {
     struct berth_run *run; /* with its error and errorCode, or NULL: there is none */
     bool started;          /* the command was, and `end` is its */
     struct berth_exec_end end;
-    bool owed; /* the place is not confirmed to be gone: the sweep goes on */
+    bool truncated; /* not all of its output was kept */
+    char log[512];  /* the file that has it */
+    bool owed;      /* the place is not confirmed to be gone: the sweep goes on */
 };
+
+/* Which environment a run is to have, by those who may say so: the first that does counts. NULL:
+ * the company's local one. What an issue or a project says counts only where workspaces are
+ * isolated. */
+struct berth_environment_wishes {
+    bool workspace_says; /* a workspace that is used again, also when it says NULL */
+    const char *workspace;
+    bool isolated_workspaces;
+    const char *issue, *project, *agent; /* or NULL */
+};
+BERTH_API const char *berth_run_choose_environment(const struct berth_environment_wishes *wishes);
 
 /* Blocks until the place is given back, whatever happened before; what failed is in the run. < 0:
  * the command did not run; the run, when there is one, has the same text. */

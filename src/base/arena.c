@@ -73,6 +73,13 @@ int berth_arena_check(const struct berth_arena *arena, struct berth_error *err)
     return arena->failed ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 
+void berth_arena_wipe(struct berth_arena *arena)
+{
+    for (struct berth_arena_chunk *chunk = arena->chunks; chunk; chunk = chunk->next)
+        explicit_bzero(chunk->bytes, chunk->used);
+    berth_arena_clear(arena);
+}
+
 void berth_arena_clear(struct berth_arena *arena)
 {
     struct berth_arena_chunk *chunk = arena->chunks;

@@ -27,5 +27,8 @@ int berth_arena_check(const struct berth_arena *arena, struct berth_error *err);
 /* False when memory ran out, which the arena remembers. */
 bool berth_list_add(struct berth_list *list, struct berth_arena *arena, void *item);
 
+/* For what held a secret: nothing of it stays in memory. */
+void berth_arena_wipe(struct berth_arena *arena);
+#define auto_wiped_arena __attribute__((cleanup(berth_arena_wipe))) struct berth_arena
 #define auto_arena __attribute__((cleanup(berth_arena_clear))) struct berth_arena
 #endif

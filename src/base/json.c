@@ -335,17 +335,18 @@ char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json
     return berth_arena_strdup(arena, text);
 }
 
-static void put_quoted(struct berth_buf *buf, const char *text)
+/* The byte after the last is a NUL. */
+static void put_quoted(struct berth_buf *buf, const char *text, size_t len)
 {
     berth_buf_append(buf, "\"", 1);
-    for (const char *p = text; *p;) {
+    for (const char *p = text, *end = text + len; p < end;) {
         size_t plain = 0, step;
         while ((unsigned char)p[plain] >= 0x20 && p[plain] != '"' && p[plain] != '\\' &&
                (step = (unsigned char)p[plain] < 0x80 ? 1 : berth_utf8_step(p + plain)) > 0)
             plain += step;
         berth_buf_append(buf, p, plain);
         p += plain;
-        if (!*p)
+        if (p == end)
             break;
         if ((unsigned char)*p >= 0x80)
             berth_buf_puts(buf, "\\ufffd");
@@ -368,7 +369,7 @@ static void begin(struct berth_json_writer *w, const char *key)
         berth_buf_puts(w->buf, ",");
     w->comma = true;
     if (key) {
-        put_quoted(w->buf, key);
+        put_quoted(w->buf, key, strlen(key));
         berth_buf_puts(w->buf, ":");
     }
 }
@@ -395,7 +396,17 @@ void berth_json_put_str(struct berth_json_writer *w, const char *key, const char
 {
     begin(w, key);
     if (text)
-        put_quoted(w->buf, text);
+        put_quoted(w->buf, text, strlen(text));
+    else
+        berth_buf_puts(w->buf, "null");
+}
+
+void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
+                          size_t len)
+{
+    begin(w, key);
+    if (bytes)
+        put_quoted(w->buf, bytes, len);
     else
         berth_buf_puts(w->buf, "null");
 }

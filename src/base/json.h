@@ -91,6 +91,9 @@ void berth_json_open_in(struct berth_json_writer *w, const char *key, char brack
 void berth_json_close(struct berth_json_writer *w, char bracket); /* } or ] */
 void berth_json_put_str(struct berth_json_writer *w, const char *key,
                         const char *text); /* NULL: null */
+/* Any bytes, of which the one after the last is a NUL; what is no UTF-8 becomes U+FFFD. */
+void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
+                          size_t len);
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number);
 void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag);
 void berth_json_put_time(struct berth_json_writer *w, const char *key,

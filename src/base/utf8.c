@@ -40,6 +40,17 @@ bool berth_utf8_valid(const char *text)
     return true;
 }
 
+size_t berth_utf8_whole(const char *bytes, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)bytes[len - back];
+        size_t wanted = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+        if (!follows(c))
+            return wanted > back ? len - back : len;
+    }
+    return len;
+}
+
 void berth_utf8_mend(char *text)
 {
     while (*text) {

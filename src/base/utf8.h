@@ -13,6 +13,8 @@ size_t berth_utf8_step(const char *p);
 bool berth_utf8_valid(const char *text);
 /* INVALID, with `what` in the text, when it is longer or not UTF-8. */
 int berth_utf8_check(const char *text, size_t max, const char *what, struct berth_error *err);
+/* How many of the bytes there are without a sequence that has only begun at the end. */
+size_t berth_utf8_whole(const char *bytes, size_t len);
 /* Replaces each byte that belongs to no sequence by '?': for texts of others that must be kept. */
 void berth_utf8_mend(char *text);
 #endif

@@ -15,20 +15,13 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/command.h"
+#include "cli/control.h"
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/run.h"
-
-/* Exit statuses beside the command's own, as other tools have them. */
-enum {
-    TIMED_OUT = 124,
-    BERTH_FAILED = 125,
-    NOT_EXECUTABLE = 126,
-    NOT_FOUND = 127,
-    BY_SIGNAL = 128, /* and its number */
-};
 
 struct piece {
     struct piece *next;
@@ -53,9 +46,16 @@ struct session {
     size_t queued;
     bool over, closed; /* nobody reads our output any more */
     sem_t room;        /* in the command's stdin */
+    struct cli_control *control;
+
+    bool has_status; /* there is somebody to see it */
+    pthread_mutex_t status_lock;
+    bool status_shown;
+    _Atomic bool at_line_start;
 };
 
-static int cancel_fd = -1; /* written to by the signal handler */
+static int cancel_fd = -1; /* written to by the signal handlers */
+static int window_fd = -1;
 
 /* --- output --- */
 
@@ -77,6 +77,8 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
+
+static void erase_status(struct session *s);
 
 static bool write_all(int fd, const char *bytes, size_t len)
 {
@@ -107,7 +109,10 @@ static void *write_output(void *ctx)
         if (!s->head)
             s->tail = &s->head;
         pthread_mutex_unlock(&s->lock);
+        erase_status(s);
         bool written = s->closed || write_all(piece->fd, piece->bytes, piece->len);
+        if (s->has_status && isatty(piece->fd))
+            s->at_line_start = piece->bytes[piece->len - 1] == '\n';
         pthread_mutex_lock(&s->lock);
         if (!written && !s->closed) { /* as a pipe would tell it */
             s->closed = true;
@@ -140,17 +145,32 @@ static void send(struct session *s, const char *bytes, size_t len)
             ;
 }
 
+/* Its terminal is to be as large as ours. */
+static void follow_window(struct session *s)
+{
+    struct winsize size;
+    eventfd_t told;
+    (void)eventfd_read(window_fd, &told);
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
+        berth_exec_resize(s->exec, size.ws_row, size.ws_col);
+}
+
 static void *read_input(void *ctx)
 {
     struct session *s = ctx;
     static char bytes[64 * 1024];
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                           {.fd = s->stop_fd, .events = POLLIN}};
+                           {.fd = s->stop_fd, .events = POLLIN},
+                           {.fd = window_fd, .events = POLLIN}};
     for (;;) {
-        if (poll(fds, 2, -1) < 0 && errno == EINTR)
+        if (poll(fds, 3, -1) < 0 && errno == EINTR)
             continue;
         if (fds[1].revents)
             return NULL;
+        if (fds[2].revents)
+            follow_window(s);
+        if (!fds[0].revents)
+            continue;
         ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
         if (got < 0 && errno == EINTR)
             continue;
@@ -171,6 +191,7 @@ static void on_started(void *ctx, struct berth_exec *exec)
     s->reads = pthread_create(&s->reader, NULL, read_input, s) == 0;
     if (!s->reads)
         berth_exec_close_stdin(exec);
+    cli_control_serve(s->control, exec);
 }
 
 static void on_end(void *ctx, const struct berth_exec_end *end)
@@ -185,6 +206,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static void on_stopped(void *ctx)
 {
     struct session *s = ctx;
+    cli_control_serve(s->control, NULL);
     if (s->reads)
         (void)pthread_join(s->reader, NULL);
     s->reads = false;
@@ -203,7 +225,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-static void catch_signals(void)
+int cli_cancel_fd(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -211,6 +233,15 @@ static void catch_signals(void)
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
+    return cancel_fd;
+}
+
+static void on_window(int number)
+{
+    int saved = errno;
+    (void)number;
+    (void)eventfd_write(window_fd, 1);
+    errno = saved;
 }
 
 /* Ours passes every key on; the command's own terminal makes sense of them. */
@@ -224,6 +255,9 @@ static void enter_terminal(struct session *s, struct berth_exec_request *command
     }
     if (!s->on_terminal)
         return;
+    struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
+    window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGWINCH, &action, NULL);
     struct termios raw = s->before;
     cfmakeraw(&raw);
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
@@ -235,13 +269,41 @@ static void leave_terminal(const struct session *s)
         (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
 }
 
+/* --- the status line --- */
+
+/* One line on a terminal, for as long as nothing else stands there. */
+static void draw_status(struct session *s, const char *word)
+{
+    pthread_mutex_lock(&s->status_lock);
+    if (s->at_line_start) {
+        (void)fprintf(stderr, "\r\033[Kberth: %s ...", word);
+        (void)fflush(stderr);
+        s->status_shown = true;
+    }
+    pthread_mutex_unlock(&s->status_lock);
+}
+
+static void erase_status(struct session *s)
+{
+    pthread_mutex_lock(&s->status_lock);
+    if (s->status_shown) {
+        (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
+    s->status_shown = false;
+    pthread_mutex_unlock(&s->status_lock);
+}
+
 static void say_phase(void *ctx, enum berth_run_phase phase)
 {
-    const struct session *s = ctx;
-    static const char *const words[] = {"acquiring", NULL, NULL, "releasing"};
-    if (words[phase] && !s->cli->quiet && !s->on_terminal && isatty(STDERR_FILENO) &&
-        !isatty(STDOUT_FILENO))
-        (void)fprintf(stderr, "berth: %s\n", words[phase]);
+    struct session *s = ctx;
+    static const char *const words[] = {[BERTH_PHASE_ACQUIRING] = "acquiring",
+                                        [BERTH_PHASE_REALIZING] = "acquiring",
+                                        [BERTH_PHASE_PROVISIONING] = "provisioning",
+                                        [BERTH_PHASE_RUNNING] = "running",
+                                        [BERTH_PHASE_RELEASING] = "releasing"};
+    if (s->has_status)
+        draw_status(s, words[phase]);
 }
 
 /* --- what both commands share --- */
@@ -249,7 +311,7 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
 struct form {
     const char *cwd, *timeout;
     bool terminal;
-    struct berth_list env;
+    struct berth_list env, secrets; /* "NAME=value"; "NAME=secret" */
 };
 
 /* NAME=value is given, NAME alone takes ours. */
@@ -288,20 +350,20 @@ static int exit_status(const struct session *s, const struct berth_exec_end *end
     if (end->cause == BERTH_END_TIMEOUT) {
         if (!s->cli->quiet)
             (void)fputs("berth: the command ran longer than its time-out, and was ended\n", stderr);
-        return TIMED_OUT;
+        return CLI_TIMED_OUT;
     }
     if (end->cause == BERTH_END_LOST) {
         (void)fputs("berth: how the command ended is not known\n", stderr);
-        return BERTH_FAILED;
+        return CLI_BERTH_FAILED;
     }
-    return end->signal ? BY_SIGNAL + end->signal : end->exit_code;
+    return end->signal ? CLI_BY_SIGNAL + end->signal : end->exit_code;
 }
 
-static int failed(struct cli *cli)
+int cli_run_failed(struct cli *cli)
 {
     int code = cli->err.code;
     (void)cli_fail(cli);
-    return code == BERTH_E_DENIED ? NOT_EXECUTABLE : BERTH_FAILED;
+    return code == BERTH_E_DENIED ? CLI_NOT_EXECUTABLE : CLI_BERTH_FAILED;
 }
 
 static int open_session(struct session *s, struct cli *cli)
@@ -311,12 +373,15 @@ static int open_session(struct session *s, struct cli *cli)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     (void)sem_init(&s->room, 0, 0);
-    catch_signals();
-    if (s->stop_fd >= 0 && cancel_fd >= 0 && pthread_create(&s->writer, NULL, write_output, s) == 0)
+    s->at_line_start = true;
+    s->has_status = !cli->quiet && !cli->json && isatty(STDERR_FILENO);
+    pthread_mutex_init(&s->status_lock, NULL);
+    if (s->stop_fd >= 0 && cli_cancel_fd() >= 0 &&
+        pthread_create(&s->writer, NULL, write_output, s) == 0)
         return CLI_OK;
     (void)berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
                      "No descriptor or thread is left to run a command with.");
-    return failed(cli);
+    return cli_run_failed(cli);
 }
 
 /* All output is out when this returns. */
@@ -327,7 +392,10 @@ static void close_session(struct session *s)
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->writer, NULL);
+    erase_status(s);
     leave_terminal(s);
+    cli_control_close(s->control);
+    pthread_mutex_destroy(&s->status_lock);
     (void)close(s->stop_fd);
     (void)sem_destroy(&s->room);
     pthread_cond_destroy(&s->changed);
@@ -337,7 +405,10 @@ static void close_session(struct session *s)
 static struct berth_exec_handlers handlers_of(struct session *s)
 {
     return (struct berth_exec_handlers){
-        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = s};
+        .on_output = s->cli->json ? NULL : on_output, /* then it is in the answer */
+        .on_stdin_room = on_stdin_room,
+        .on_end = on_end,
+        .ctx = s};
 }
 
 /* The words up to "--" are ours, the rest is the command. */
@@ -357,41 +428,112 @@ static int split(struct cli *cli, int argc, char **argv, int *ours)
 /* The short options that people know, as the long ones that they stand for. */
 static void write_out(int argc, char **argv)
 {
-    static char environment[] = "--environment", cwd[] = "--cwd", tty[] = "--tty";
+    static char environment[] = "--environment", cwd[] = "--cwd", tty[] = "--tty",
+                detach[] = "--detach";
     for (int i = 1; i < argc; i++)
         argv[i] = strcmp(argv[i], "-e") == 0   ? environment
                   : strcmp(argv[i], "-C") == 0 ? cwd
                   : strcmp(argv[i], "-t") == 0 ? tty
+                  : strcmp(argv[i], "-d") == 0 ? detach
                                                : argv[i];
+}
+
+/* The log has what the command wrote. */
+static int print_result(struct cli *cli, const struct berth_run *run, const char *log,
+                        const struct berth_exec_end *end, bool truncated)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX),
+             result = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf}, inner = {.buf = &result};
+    if (log && berth_exec_result_json(&inner, log, end, truncated, &cli->err) < 0)
+        return cli_run_failed(cli);
+    if (!run)
+        return cli_print(cli, &result);
+    auto_buf row = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_run_json(&(struct berth_json_writer){.buf = &row}, run);
+    berth_json_open(&w, '{');
+    berth_json_put_raw(&w, "run", berth_buf_str(&row));
+    berth_json_put_raw(&w, "result", log ? berth_buf_str(&result) : NULL);
+    berth_json_close(&w, '}');
+    return cli_print(cli, &buf);
 }
 
 /* --- berth run --- */
 
-static void print_result(const struct berth_run_result *result)
+/* NAME=SECRET: a variable, and the secret that is its value. */
+static int add_secret(struct cli *cli, const char *text, struct berth_run_secret *out)
 {
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    static const bool whole[2];
-    berth_json_open(&w, '{');
-    auto_buf run = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX), end = BERTH_BUF_INIT(4096);
-    berth_run_json(&(struct berth_json_writer){.buf = &run}, result->run);
-    berth_exec_end_json(&(struct berth_json_writer){.buf = &end}, &result->end, whole);
-    berth_json_put_raw(&w, "run", berth_buf_str(&run));
-    berth_json_put_raw(&w, "result", result->started ? berth_buf_str(&end) : NULL);
-    berth_json_close(&w, '}');
-    (void)fprintf(stderr, "%s\n", buf.failed ? "{}" : berth_buf_str(&buf));
+    const char *equals = strchr(text, '=');
+    struct berth_secret *secret;
+    if (!equals || equals == text || !equals[1])
+        return cli_usage(cli, "--env-from-secret %s: write NAME=SECRET", text);
+    if (cli_find_secret(cli, equals + 1, &secret) < 0)
+        return cli_run_failed(cli);
+    out->variable = berth_arena_copy(&cli->arena, text, (size_t)(equals - text));
+    out->secret_id = berth_secret_id(secret);
+    return out->variable ? CLI_OK : cli_fail(cli);
+}
+
+static int add_secrets(struct cli *cli, const struct berth_list *texts,
+                       struct berth_run_request *request)
+{
+    struct berth_run_secret *all =
+        berth_arena_alloc(&cli->arena, ((size_t)texts->count + 1) * sizeof *all);
+    int status = all ? CLI_OK : cli_fail(cli);
+    for (int i = 0; status == CLI_OK && i < texts->count; i++)
+        status = add_secret(cli, texts->items[i], &all[i]);
+    request->secrets = all;
+    request->secret_count = texts->count;
+    return status;
+}
+
+static int run_here(struct cli *cli, struct berth_run_request *request)
+{
+    struct session s;
+    struct berth_run_result result;
+    struct berth_error unheard;
+    int status = open_session(&s, cli);
+    if (status != CLI_OK)
+        return status;
+    /* Without a socket the run cannot be cancelled by others; it runs all the same. */
+    if (cli_control_open(request->run_id, cancel_fd, &s.control, &unheard) < 0)
+        s.control = NULL;
+    if (request->command.terminal)
+        enter_terminal(&s, &request->command);
+    request->cancel_fd = cancel_fd;
+    request->handlers = handlers_of(&s);
+    request->on_started = on_started;
+    request->on_stopped = on_stopped;
+    request->on_phase = say_phase;
+    int rc = berth_run_perform(cli->b, &cli->arena, request, &result, &cli->err);
+    close_session(&s);
+    if (cli->json && result.run &&
+        (status = print_result(cli, result.run, result.started ? result.log : NULL, &result.end,
+                               result.truncated)) != CLI_OK)
+        return status;
+    if (rc < 0 && !result.started && rc == BERTH_E_NOT_FOUND && result.run &&
+        result.run->error_code && strcmp(result.run->error_code, "adapter_failed") == 0)
+        return (void)cli_fail(cli), CLI_NOT_FOUND;
+    if (result.owed && !cli->quiet)
+        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
+    return rc < 0 ? cli_run_failed(cli) : exit_status(&s, &result.end);
 }
 
 int cli_run(struct cli *cli, int argc, char **argv)
 {
-    const char *environment = NULL, *ttl = NULL;
+    const char *environment = NULL, *ttl = NULL, *provision = NULL;
+    bool detach = false, keep_stdin = false;
     struct form form = {0};
     const struct cli_option options[] = {{"environment", &environment},
                                          {"cwd", &form.cwd},
                                          {"env", .texts = &form.env},
+                                         {"env-from-secret", .texts = &form.secrets},
                                          {"timeout", &form.timeout},
                                          {"ttl", &ttl},
+                                         {"provision", &provision},
                                          {"tty", .flag = &form.terminal},
+                                         {"detach", .flag = &detach},
+                                         {"stdin", .flag = &keep_stdin},
                                          {0}};
     int ours;
     if (split(cli, argc, argv, &ours) != CLI_OK)
@@ -399,6 +541,11 @@ int cli_run(struct cli *cli, int argc, char **argv)
     write_out(ours, argv);
     if (cli_parse(cli, ours, argv, options, 0, 0) < 0)
         return CLI_USAGE;
+    if (detach && form.terminal)
+        return cli_usage(cli, "--tty is for a command in the foreground, --detach for one that is "
+                              "not");
+    if (keep_stdin && !detach)
+        return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     int status = make_command(cli, &form, argv + ours + 1, &request.command);
     if (status == CLI_OK && ttl && !cli_duration(ttl, &request.ttl_ms))
@@ -406,35 +553,20 @@ int cli_run(struct cli *cli, int argc, char **argv)
     if (status == CLI_OK)
         status = cli_open(cli);
     if (status != CLI_OK)
-        return status == CLI_USAGE ? status : BERTH_FAILED;
+        return status == CLI_USAGE ? status : CLI_BERTH_FAILED;
     struct berth_environment *e = NULL;
     if (environment && cli_find_environment(cli, environment, &e) < 0)
-        return failed(cli);
-    request.company_id = cli->company_id;
-    request.environment_id = e ? e->id : NULL;
-    request.actor = &cli->actor;
-    struct session s;
-    struct berth_run_result result;
-    status = open_session(&s, cli);
+        return cli_run_failed(cli);
+    status = add_secrets(cli, &form.secrets, &request);
     if (status != CLI_OK)
         return status;
-    if (form.terminal)
-        enter_terminal(&s, &request.command);
-    request.cancel_fd = cancel_fd;
-    request.handlers = handlers_of(&s);
-    request.on_started = on_started;
-    request.on_stopped = on_stopped;
-    request.on_phase = say_phase;
-    int rc = berth_run_perform(cli->b, &cli->arena, &request, &result, &cli->err);
-    close_session(&s);
-    if (cli->json && result.run)
-        print_result(&result);
-    if (rc < 0 && !result.started && rc == BERTH_E_NOT_FOUND && result.run &&
-        result.run->error_code && strcmp(result.run->error_code, "adapter_failed") == 0)
-        return (void)cli_fail(cli), NOT_FOUND;
-    if (result.owed && !cli->quiet)
-        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
-    return rc < 0 ? failed(cli) : exit_status(&s, &result.end);
+    struct berth_id id = berth_id_new();
+    request.run_id = id.text;
+    request.company_id = cli->company_id;
+    request.environment_id = e ? e->id : NULL;
+    request.provision_command = provision;
+    request.actor = &cli->actor;
+    return detach ? cli_detach(cli, &request, keep_stdin) : run_here(cli, &request);
 }
 
 /* --- berth exec --- */
@@ -459,9 +591,9 @@ int cli_exec(struct cli *cli, int argc, char **argv)
     if (status == CLI_OK)
         status = cli_open(cli);
     if (status != CLI_OK)
-        return status == CLI_USAGE ? status : BERTH_FAILED;
+        return status == CLI_USAGE ? status : CLI_BERTH_FAILED;
     if (cli_find_id(cli, BERTH_KIND_LEASE, argv[0], &request.lease_id) < 0)
-        return failed(cli);
+        return cli_run_failed(cli);
     struct session s;
     struct berth_exec *x;
     struct berth_exec_end end;
@@ -483,10 +615,14 @@ int cli_exec(struct cli *cli, int argc, char **argv)
             }
         on_stopped(&s);
         berth_exec_wait(x, &end);
+        if (cli->json)
+            status = print_result(cli, NULL, berth_exec_log(x), &end, berth_exec_truncated(x));
         berth_exec_free(x);
     }
     close_session(&s);
     if (rc == BERTH_E_NOT_FOUND)
-        return (void)cli_fail(cli), NOT_FOUND;
-    return rc < 0 ? failed(cli) : exit_status(&s, &end);
+        return (void)cli_fail(cli), CLI_NOT_FOUND;
+    if (status != CLI_OK)
+        return status;
+    return rc < 0 ? cli_run_failed(cli) : exit_status(&s, &end);
 }

@@ -73,8 +73,9 @@ const struct cli_command cli_run_commands[] = {
     {"run", "list", "[--status STATUS] [--limit N]", "runs, newest first", list},
     {"run", "show", "ID", "one run", show},
     {"run", NULL,
-     "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]... [--timeout 15m]"
-     " [--ttl 1h] [-t|--tty] -- COMMAND [ARGUMENT]...",
+     "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
+     " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
+     " [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
      "take a lease, run the command in the place, and give the place back", cli_run},
     {0},
 };

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "core/exec.h"
 #include "core/node.h"
+#include "core/record.h"
 #include "core/vault.h"
 #include "os/engine.h"
 #include "os/pool.h"
@@ -202,6 +203,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->settings = options->settings;
     b->log = options->log;
     b->closing_fd = -1;
+    b->notes_end = &b->notes;
     pthread_mutex_init(&b->sweeping_lock, NULL);
     pthread_mutex_init(&b->strays_lock, NULL);
     int rc = start(b, options, err);
@@ -226,7 +228,8 @@ void berth_close(struct berth *b)
      * heartbeat goes with them. */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
-    berth_exec_end_strays(b); /* the timer for it has been dropped */
+    berth_exec_end_strays(b); /* the timers for these two have been dropped */
+    berth_record_flush(b);
     berth_registry_free(b->registry);
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);

@@ -19,6 +19,7 @@ struct berth_vault;
 struct berth_engine;
 struct berth_pool;
 struct berth_database;
+struct berth_note;
 
 /* Safe to share between threads. */
 struct berth {
@@ -27,10 +28,12 @@ struct berth {
     struct berth_node *node;
     struct berth_vault *vault;
     struct berth_engine *engine; /* runs commands; its thread comes with the first */
-    pthread_mutex_t strays_lock;
+    pthread_mutex_t strays_lock; /* and of the notes */
     char **strays; /* labels of execs that are over: what carries one is to be ended */
     int stray_count, stray_cap;
-    bool strays_set;              /* it is going to be, soon */
+    bool strays_set;                       /* it is going to be, soon */
+    struct berth_note *notes, **notes_end; /* of execs, to be written; core/record.c */
+    bool notes_set;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;

@@ -142,6 +142,11 @@ const char *berth_route_provider(const struct berth_route *route)
     return route->provider ? route->provider : route->driver;
 }
 
+bool berth_route_can_exec(const struct berth_route *route)
+{
+    return route->implementation->ops->exec_start != NULL;
+}
+
 const char *berth_route_schema(const struct berth_route *route)
 {
     const struct berth_driver *d = route->implementation;

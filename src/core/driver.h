@@ -35,6 +35,7 @@ bool berth_route_ledger_only(const struct berth_route *route);
 bool berth_route_wants_sole(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route);
 bool berth_route_can_resume(const struct berth_route *route);
+bool berth_route_can_exec(const struct berth_route *route);
 
 const char *berth_route_schema(const struct berth_route *route); /* or NULL */
 

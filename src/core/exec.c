@@ -14,11 +14,13 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/redact.h"
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/ledger.h"
 #include "core/lease.h"
 #include "core/node.h"
+#include "core/record.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
 #include "os/framelog.h"
@@ -48,6 +50,7 @@ struct berth_exec {
     char *log_path;
     struct berth_lease *lease;
     const struct berth_route *route;
+    struct berth_exec_record record;     /* its row */
     struct berth_exec_handlers handlers; /* the caller's */
     struct berth_mask *masks[2];         /* the engine's thread alone */
 
@@ -70,14 +73,12 @@ struct berth_exec {
 
 const char *berth_end_cause_name(enum berth_end_cause cause)
 {
-    static const char *const names[] = {"exited", "signalled", "timeout", "cancelled", "lost"};
-    return names[cause];
+    return berth_end_causes.names[cause];
 }
 
-void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_end *end,
-                         const bool truncated[2])
+void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
+                           bool truncated)
 {
-    berth_json_open(w, '{');
     if (end->exit_code < 0)
         berth_json_put_str(w, "exitCode", NULL);
     else
@@ -86,11 +87,58 @@ void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_en
     berth_json_put_bool(w, "timedOut", end->cause == BERTH_END_TIMEOUT);
     berth_json_put_int(w, "stdoutBytes", (int64_t)end->bytes[BERTH_STDOUT]);
     berth_json_put_int(w, "stderrBytes", (int64_t)end->bytes[BERTH_STDERR]);
-    berth_json_put_bool(w, "truncated", truncated[0] || truncated[1] || end->cut[0] || end->cut[1]);
+    berth_json_put_bool(w, "truncated", truncated);
     berth_json_put_str(w, "cause", berth_end_cause_name(end->cause));
     berth_json_put_time(w, "startedAt", end->started_at_ms);
     berth_json_put_time(w, "finishedAt", end->finished_at_ms);
+}
+
+/* The first bytes of both streams, whole characters only. */
+static int read_texts(const char *log_path, struct berth_buf texts[2], bool *cut,
+                      struct berth_error *err)
+{
+    struct berth_framereader *reader;
+    struct berth_frame frame;
+    bool more = true;
+    int rc = berth_framereader_open(log_path, &reader, err);
+    if (rc < 0)
+        return rc;
+    while (rc == BERTH_OK && more) {
+        rc = berth_framereader_next(reader, &frame, &more, err);
+        if (rc < 0 || !more || frame.kind > BERTH_FRAME_STDERR)
+            continue;
+        struct berth_buf *text = &texts[frame.kind];
+        size_t room = BERTH_RESULT_TEXT_BYTES_MAX - text->len;
+        *cut |= frame.len > room;
+        berth_buf_append(text, frame.bytes, frame.len < room ? frame.len : room);
+    }
+    berth_framereader_close(reader);
+    for (int i = 0; i < 2 && *cut; i++)
+        if (texts[i].len == BERTH_RESULT_TEXT_BYTES_MAX)
+            berth_buf_truncate(&texts[i], berth_utf8_whole(texts[i].data, texts[i].len));
+    return rc;
+}
+
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_error *err)
+{
+    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
+                                 BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
+    int rc = read_texts(log_path, texts, &truncated, err);
+    berth_json_open(w, '{');
+    berth_exec_end_fields(w, end, truncated);
+    berth_json_put_bytes(w, "stdout", berth_buf_str(&texts[0]), texts[0].len);
+    berth_json_put_bytes(w, "stderr", berth_buf_str(&texts[1]), texts[1].len);
     berth_json_close(w, '}');
+    berth_buf_clear(&texts[0]);
+    berth_buf_clear(&texts[1]);
+    return rc;
+}
+
+bool berth_exec_truncated(const struct berth_exec *x)
+{
+    return x->record.truncated;
 }
 
 /* --- what a command leaves behind --- */
@@ -168,16 +216,21 @@ static void settle(struct berth_exec *x)
 
 static void finish(struct berth_exec *x)
 {
-    bool truncated[2];
     auto_buf buf = BERTH_BUF_INIT(RESULT_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     struct berth_error err;
     for (int i = 0; i < 2; i++)
-        truncated[i] = x->lost[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
+        x->record.truncated |=
+            x->lost[i] || x->end.cut[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
     if (x->end.cause == BERTH_END_LOST)
         settle(x);
     end_strays_soon(x);
-    berth_exec_end_json(&w, &x->end, truncated);
+    x->record.ended = true;
+    x->record.end = x->end;
+    berth_record_put(x->b, &x->record);
+    berth_json_open(&w, '{');
+    berth_exec_end_fields(&w, &x->end, x->record.truncated);
+    berth_json_close(&w, '}');
     if (buf.failed ||
         berth_framelog_end(x->log, berth_buf_str(&buf), x->end.finished_at_ms, &err) < 0)
         berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a log not written", "execId", x->id.text,
@@ -329,18 +382,19 @@ static bool is_variable(const char *text)
     return true;
 }
 
-static void add_variable(struct berth_exec *x, struct berth_list *env, const char *name,
+static void add_variable(struct berth_arena *arena, struct berth_list *env, const char *name,
                          const char *value)
 {
     if (value)
-        (void)berth_list_add(env, &x->arena, berth_arena_printf(&x->arena, "%s=%s", name, value));
+        (void)berth_list_add(env, arena, berth_arena_printf(arena, "%s=%s", name, value));
 }
 
 /* Built from nothing; those that say who it runs for are ours. */
-static int build_env(struct berth_exec *x, const struct berth_lease *l,
+static int build_env(struct berth_exec *x, struct berth_arena *arena,
                      const struct berth_exec_request *r, const char *const **out,
                      struct berth_error *err)
 {
+    const struct berth_lease *l = x->lease;
     static const char *const none[] = {NULL};
     const char *const *given = r->env ? r->env : none;
     struct berth_list env = {0};
@@ -349,16 +403,16 @@ static int build_env(struct berth_exec *x, const struct berth_lease *l,
             return berth_fail(err, BERTH_E_INVALID,
                               "A variable is written NAME=value, with letters, digits and _.");
         if (strncmp(*v, "BERTH_", 6) != 0)
-            (void)berth_list_add(&env, &x->arena, berth_arena_strdup(&x->arena, *v));
+            (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
     }
-    add_variable(x, &env, "BERTH_LEASE_ID", l->id);
-    add_variable(x, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
-    add_variable(x, &env, "BERTH_COMPANY_ID", l->company_id);
-    add_variable(x, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
-    (void)berth_list_add(&env, &x->arena, x->label);
-    (void)berth_list_add(&env, &x->arena, NULL);
+    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
+    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
+    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
+    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
+    (void)berth_list_add(&env, arena, x->label);
+    (void)berth_list_add(&env, arena, NULL);
     *out = (const char *const *)(void *)env.items;
-    return berth_arena_check(&x->arena, err);
+    return berth_arena_check(arena, err);
 }
 
 /* --- starting --- */
@@ -421,9 +475,10 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                     .timeout_ms = r->timeout_ms,
                                     .grace_ms = r->grace_ms};
     auto_use use = {0};
+    auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
     int rc = find_lease(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
     if (rc == BERTH_OK)
-        rc = build_env(x, x->lease, r, &command.env, err);
+        rc = build_env(x, &names, r, &command.env, err);
     if (rc == BERTH_OK)
         rc = berth_ledger_use(x->b, &x->arena, x->lease, &use, err);
     if (rc == BERTH_OK)
@@ -437,6 +492,17 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
     struct berth_running *running;
     struct berth_call call = berth_ledger_call(x->b, &x->arena, 0, -1);
+    x->record = (struct berth_exec_record){.id = x->id.text,
+                                           .company_id = x->lease->company_id,
+                                           .environment_id = x->lease->environment_id,
+                                           .lease_id = x->lease->id,
+                                           .run_id = x->lease->heartbeat_run_id,
+                                           .command = berth_redact_command(&x->arena, r->argv),
+                                           .cwd = berth_arena_strdup(&x->arena, r->cwd),
+                                           .end = {.started_at_ms = berth_time_wall_ms()}};
+    rc = berth_arena_check(&x->arena, err);
+    if (rc < 0)
+        return rc;
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_use_mask_error(&use, err);
@@ -444,6 +510,8 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
         return rc;
     }
     pthread_mutex_lock(&x->lock);
+    if (!x->ended) /* else the row of its end is on its way, and says more */
+        berth_record_put(x->b, &x->record);
     x->running = running;
     set_pause(x);
     pthread_mutex_unlock(&x->lock);

@@ -12,7 +12,15 @@
  */
 void berth_exec_end_strays(struct berth *b);
 
-/* The result as the API shows it; the streams themselves are in the log. */
-void berth_exec_end_json(struct berth_json_writer *w, const struct berth_exec_end *end,
-                         const bool truncated[2]);
+/* The result as the API shows it, as members of an object; the streams themselves are in the log.
+ * `truncated`: something of them is not. */
+void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
+                           bool truncated);
+/* The same with the first bytes of both streams, as the log kept them: in `stdout` and `stderr`, no
+ * character split, what is no UTF-8 replaced. */
+#define BERTH_RESULT_TEXT_BYTES_MAX (1024 * 1024)
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_error *err);
+bool berth_exec_truncated(const struct berth_exec *x); /* once it is over */
 #endif

@@ -15,6 +15,10 @@
 #include "core/lease.h"
 #include "core/node.h"
 #include "core/run.h"
+#include "core/secret.h"
+#include "store/store.h"
+
+#define PROVISION_MS 300000
 
 struct performance {
     struct berth *b;
@@ -23,8 +27,9 @@ struct performance {
     struct berth_environment *environment;
     struct berth_lease *lease;
     struct berth_run_result *out;
-    const char *code; /* of what failed */
-    int ended_fd;     /* readable when the command has ended */
+    const char *code;            /* of what failed */
+    int ended_fd;                /* readable when the command has ended */
+    struct berth_locked *values; /* of the request's secrets */
 };
 
 static void enter(const struct performance *p, enum berth_run_phase phase)
@@ -42,6 +47,17 @@ static int fail_step(struct performance *p, const char *code, const char *step,
     return berth_fail(err, cause.code, "Failed to %s environment \"%s\" (%s): %.600s", step,
                       p->environment->name, berth_environment_drivers.names[p->environment->driver],
                       cause.message);
+}
+
+const char *berth_run_choose_environment(const struct berth_environment_wishes *w)
+{
+    if (w->workspace_says)
+        return w->workspace;
+    if (w->isolated_workspaces && w->issue)
+        return w->issue;
+    if (w->isolated_workspaces && w->project)
+        return w->project;
+    return w->agent;
 }
 
 static int find_environment(struct performance *p, struct berth_error *err)
@@ -69,6 +85,28 @@ static int find_environment(struct performance *p, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* What cannot run a command is refused before a place is taken; a driver that is not there is
+ * acquire's to tell. Nothing ever runs here instead. */
+static int guard(struct performance *p, struct berth_error *err)
+{
+    const struct berth_environment *e = p->environment;
+    const struct berth_route *route;
+    struct berth_error unserved;
+    if (berth_registry_route(p->b->registry, berth_environment_drivers.names[e->driver],
+                             e->config_json, &route, &unserved) < 0 ||
+        berth_route_can_exec(route))
+        return BERTH_OK;
+    p->code = "unsupported_environment";
+    if (e->driver != BERTH_DRIVER_SANDBOX)
+        return berth_fail(err, BERTH_E_UNSUPPORTED,
+                          "Environment driver \"%s\" does not support running commands.",
+                          route->driver);
+    return berth_fail(err, BERTH_E_UNSUPPORTED,
+                      "Environment sandbox provider \"%s\" is not allowed here. The built-in %s "
+                      "provider is probe-only and cannot execute runs.",
+                      route->provider, route->provider);
+}
+
 static int take_lease(struct performance *p, struct berth_error *err)
 {
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
@@ -94,6 +132,171 @@ static int make_workspace(struct performance *p, struct berth_realized *out,
     int rc = berth_lease_realize(p->b, p->arena, p->lease->id, &workspace, out, err);
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "realize workspace for", err) : rc;
 }
+
+/* --- the provision command --- */
+
+/* The first line that says something. */
+static void first_line(const char *text, char out[200])
+{
+    text += strspn(text, "\r\n\t ");
+    (void)snprintf(out, 200, "%.*s", (int)strcspn(text, "\r\n"), text);
+}
+
+struct provisioning {
+    struct berth_buf streams[2]; /* how they begin */
+    struct performance *p;
+};
+
+static int judge_provision(const struct provisioning *v, const struct berth_exec_end *end,
+                           struct berth_error *err)
+{
+    char line[200] = "", code[16] = "null";
+    if (end->cause == BERTH_END_CANCELLED)
+        return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    if (end->cause == BERTH_END_TIMEOUT)
+        return berth_fail(err, BERTH_E_TIMEOUT, "provision command timed out");
+    if (end->cause == BERTH_END_EXITED && end->exit_code == 0)
+        return BERTH_OK;
+    for (int i = 1; i >= 0 && !*line; i--) /* stderr first */
+        if (v->streams[i].data)
+            first_line(v->streams[i].data, line);
+    if (end->exit_code >= 0)
+        (void)snprintf(code, sizeof code, "%d", end->exit_code);
+    return berth_fail(err, BERTH_E_UNPROCESSABLE, "exit code %s%s%s%s%s%s", code,
+                      end->signal ? " (signal SIG" : "",
+                      end->signal ? sigabbrev_np(end->signal) : "", end->signal ? ")" : "",
+                      *line ? ": " : "", line);
+}
+
+static void await(const struct performance *p, struct berth_exec *x);
+
+static void on_provision_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct provisioning *v = ctx;
+    struct berth_buf *buf = &v->streams[stream];
+    size_t room = buf->max - buf->len - 1;
+    berth_buf_append(buf, bytes, len < room ? len : room);
+}
+
+static void on_provision_end(void *ctx, const struct berth_exec_end *end)
+{
+    (void)end;
+    const struct provisioning *v = ctx;
+    (void)eventfd_write(v->p->ended_fd, 1);
+}
+
+static int provision(struct performance *p, const char *cwd, struct berth_error *err)
+{
+    static const char *const env[] = {"SHELL=/bin/bash", NULL};
+    const char *const argv[] = {"bash", "-lc", p->request->provision_command, NULL};
+    struct provisioning v = {.streams = {BERTH_BUF_INIT(4096), BERTH_BUF_INIT(4096)}, .p = p};
+    struct berth_exec_handlers handlers = {
+        .on_output = on_provision_output, .on_end = on_provision_end, .ctx = &v};
+    struct berth_exec_request command = BERTH_EXEC_REQUEST_INIT;
+    struct berth_exec_end end;
+    struct berth_exec *x;
+    eventfd_t told;
+    if (!p->request->provision_command || p->environment->driver == BERTH_DRIVER_LOCAL)
+        return BERTH_OK;
+    enter(p, BERTH_PHASE_PROVISIONING);
+    command.lease_id = p->lease->id;
+    command.argv = argv;
+    command.env = env;
+    command.cwd = cwd;
+    command.timeout_ms = PROVISION_MS;
+    int rc = berth_exec_start(p->b, &command, &handlers, &x, err);
+    if (rc == BERTH_OK) {
+        await(p, x);
+        berth_exec_wait(x, &end);
+        berth_exec_free(x);
+        (void)eventfd_read(p->ended_fd, &told); /* the command's own end is still to come */
+        rc = judge_provision(&v, &end, err);
+    }
+    berth_buf_clear(&v.streams[0]);
+    berth_buf_clear(&v.streams[1]);
+    return rc < 0 ? fail_step(p, "workspace_realization_failed", "provision workspace for", err)
+                  : rc;
+}
+
+/* --- the secrets among its variables --- */
+
+static int tx_bind(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct performance *p = ctx;
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_binding target = {
+        .company_id = p->out->run->company_id, .target_type = "run", .target_id = p->out->run->id};
+    struct berth_list bindings = {0};
+    for (int i = 0; i < p->request->secret_count; i++) {
+        struct berth_binding *binding = berth_arena_alloc(&arena, sizeof *binding);
+        if (!binding || !berth_list_add(&bindings, &arena, binding))
+            return berth_arena_check(&arena, err);
+        binding->secret_id = p->request->secrets[i].secret_id;
+        binding->config_path =
+            berth_arena_printf(&arena, "env.%s", p->request->secrets[i].variable);
+        if (!binding->config_path)
+            return berth_arena_check(&arena, err);
+    }
+    return berth_secret_bind(db, &arena, &target, &bindings, err);
+}
+
+/* Whoever starts the run says which it may read; the record says that it did. */
+static int resolve_secrets(struct performance *p, struct berth_error *err)
+{
+    const struct berth_run_request *r = p->request;
+    if (!r->secret_count)
+        return BERTH_OK;
+    p->values = berth_arena_alloc(p->arena, (size_t)r->secret_count * sizeof *p->values);
+    if (!p->values)
+        return berth_arena_check(p->arena, err);
+    int rc = berth_store_tx(p->b->store, tx_bind, p, err);
+    for (int i = 0; rc == BERTH_OK && i < r->secret_count; i++) {
+        char path[200];
+        (void)snprintf(path, sizeof path, "env.%s", r->secrets[i].variable);
+        struct berth_resolve_request request = {.company_id = p->out->run->company_id,
+                                                .secret_id = r->secrets[i].secret_id,
+                                                .consumer_type = "run",
+                                                .consumer_id = p->out->run->id,
+                                                .config_path = path,
+                                                .run_id = p->out->run->id,
+                                                .actor = r->actor};
+        rc = berth_secret_resolve(p->b, &request, &p->values[i], err);
+        if (rc == BERTH_OK && memchr(p->values[i].bytes, '\0', p->values[i].len))
+            rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
+                            "The secret for %s holds a NUL byte and cannot be a variable.",
+                            r->secrets[i].variable);
+    }
+    return rc;
+}
+
+/* The variables that were given, then those whose values are secrets; in memory that is wiped. */
+static int add_secrets(const struct performance *p, struct berth_arena *wiped,
+                       struct berth_exec_request *command, struct berth_error *err)
+{
+    const struct berth_run_request *r = p->request;
+    struct berth_list env = {0};
+    if (!r->secret_count)
+        return BERTH_OK;
+    for (const char *const *pair = command->env; pair && *pair; pair++)
+        (void)berth_list_add(&env, wiped, (char *)(uintptr_t)*pair);
+    for (int i = 0; i < r->secret_count; i++)
+        (void)berth_list_add(&env, wiped,
+                             berth_arena_printf(wiped, "%s=%s", r->secrets[i].variable,
+                                                p->values[i].bytes ? p->values[i].bytes : ""));
+    (void)berth_list_add(&env, wiped, NULL);
+    command->env = (const char *const *)(void *)env.items;
+    command->secrets = p->values;
+    command->secret_count = r->secret_count;
+    return berth_arena_check(wiped, err);
+}
+
+static void forget_secrets(struct performance *p)
+{
+    for (int i = 0; p->values && i < p->request->secret_count; i++)
+        berth_locked_clear(&p->values[i]);
+}
+
+/* --- the command --- */
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
@@ -142,10 +345,15 @@ static void await(const struct performance *p, struct berth_exec *x)
 static int run_command(struct performance *p, struct berth_error *err)
 {
     struct berth_realized where;
+    auto_wiped_arena wiped = BERTH_ARENA_INIT;
+    struct berth_exec_request command = p->request->command;
     int rc = make_workspace(p, &where, err);
+    if (rc == BERTH_OK)
+        rc = provision(p, where.cwd, err);
+    if (rc == BERTH_OK)
+        rc = add_secrets(p, &wiped, &command, err);
     if (rc < 0)
         return rc;
-    struct berth_exec_request command = p->request->command;
     struct berth_exec_handlers handlers = {
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = p};
     struct berth_exec *x;
@@ -159,6 +367,7 @@ static int run_command(struct performance *p, struct berth_error *err)
         return rc;
     }
     p->out->started = true;
+    (void)snprintf(p->out->log, sizeof p->out->log, "%s", berth_exec_log(x));
     BERTH_FAILPOINT(perform_running);
     if (p->request->on_started)
         p->request->on_started(p->request->handlers.ctx, x);
@@ -166,6 +375,7 @@ static int run_command(struct performance *p, struct berth_error *err)
     if (p->request->on_stopped)
         p->request->on_stopped(p->request->handlers.ctx);
     berth_exec_wait(x, &p->out->end);
+    p->out->truncated = berth_exec_truncated(x);
     berth_exec_free(x);
     berth_exec_end_strays(p->b); /* before the place is given back */
     return BERTH_OK;
@@ -178,15 +388,17 @@ static struct berth_run_end judge(const struct performance *p, int rc,
     const struct berth_exec_end *end = &p->out->end;
     struct berth_run_end out = {.status = BERTH_RUN_FAILED, .actor = p->request->actor};
     if (rc < 0) {
-        out.status = rc == BERTH_E_CANCELLED ? BERTH_RUN_CANCELLED : BERTH_RUN_FAILED;
+        bool cancelled = rc == BERTH_E_CANCELLED;
+        out.status = cancelled ? BERTH_RUN_CANCELLED : BERTH_RUN_FAILED;
         out.error = err->message;
-        out.error_code = p->code ? p->code : "adapter_failed";
+        out.error_code = cancelled ? "cancelled" : p->code ? p->code : "adapter_failed";
     } else if (end->cause == BERTH_END_TIMEOUT) {
         out.status = BERTH_RUN_TIMED_OUT;
         out.error = "The command ran longer than its time-out.";
         out.error_code = "timeout";
     } else if (end->cause == BERTH_END_CANCELLED) {
         out.status = BERTH_RUN_CANCELLED;
+        out.error_code = "cancelled";
     } else if (end->cause == BERTH_END_LOST) {
         out.error = "How the command ended is not known.";
         out.error_code = "process_lost";
@@ -233,18 +445,28 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
     if (ended_fd < 0)
         return berth_fail_errno(err, "Cannot make an event descriptor");
     p.ended_fd = ended_fd;
-    int rc = berth_run_create_own(b, arena, request->company_id, &out->run, err);
+    struct berth_error unfound; /* the run is there before anything fails, and says what did */
+    int found = find_environment(&p, &unfound);
+    int rc = berth_run_create_own(b, arena, request->run_id, request->company_id,
+                                  p.environment ? p.environment->id : NULL, &out->run, err);
     if (rc < 0)
         return rc;
     const char *id = out->run->id;
     rc = berth_node_begin(b->node, id, err); /* it is this process that performs it */
     BERTH_FAILPOINT(perform_after_run);
+    if (rc == BERTH_OK && found < 0) {
+        *err = unfound;
+        rc = found;
+    }
     if (rc == BERTH_OK)
-        rc = find_environment(&p, err);
+        rc = guard(&p, err);
+    if (rc == BERTH_OK)
+        rc = resolve_secrets(&p, err);
     if (rc == BERTH_OK)
         rc = take_lease(&p, err);
     if (rc == BERTH_OK)
         rc = run_command(&p, err);
+    forget_secrets(&p);
     char text[128];
     struct berth_run_end end = judge(&p, rc, err, text);
     BERTH_FAILPOINT(perform_before_release);

@@ -3,6 +3,7 @@
 #include "core/run.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/failpoint.h"
 #include "base/id.h"
@@ -11,7 +12,9 @@
 #include "core/lease.h"
 #include "core/node.h"
 #include "os/engine.h"
+#include "os/runtime.h"
 #include "store/company.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 struct work {
@@ -99,21 +102,25 @@ static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : berth_run_insert(db, work->run, err);
 }
 
-static int create(struct berth *b, struct berth_arena *arena, const char *company_id,
-                  const char *owner, struct berth_run **out, struct berth_error *err)
+/* `as` has what the caller says of it; the rest is filled in. */
+static int create(struct berth *b, struct berth_arena *arena, const struct berth_run *as,
+                  struct berth_run **out, struct berth_error *err)
 {
-    if (company_id && !berth_id_valid(company_id))
+    if (as->company_id && !berth_id_valid(as->company_id))
         return berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (as->id && !berth_id_valid(as->id))
+        return berth_fail(err, BERTH_E_INVALID, "The id of a run is a UUID.");
     struct berth_run *run = berth_arena_alloc(arena, sizeof *run);
     if (!run)
         return berth_arena_check(arena, err);
     struct berth_id id = berth_id_new();
     int64_t now = berth_time_wall_ms();
     *run = (struct berth_run){
-        .id = berth_arena_strdup(arena, id.text),
-        .company_id = berth_arena_strdup(arena, company_id ? company_id : b->company_id),
+        .id = berth_arena_strdup(arena, as->id ? as->id : id.text),
+        .company_id = berth_arena_strdup(arena, as->company_id ? as->company_id : b->company_id),
+        .environment_id = berth_arena_strdup(arena, as->environment_id),
         .status = BERTH_RUN_RUNNING,
-        .owner = owner,
+        .owner = as->owner,
         .started_at_ms = now,
         .created_at_ms = now,
         .updated_at_ms = now,
@@ -131,13 +138,18 @@ static int create(struct berth *b, struct berth_arena *arena, const char *compan
 int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
                      struct berth_run **out, struct berth_error *err)
 {
-    return create(b, arena, company_id, NULL, out, err);
+    return create(b, arena, &(struct berth_run){.company_id = company_id}, out, err);
 }
 
-int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *company_id,
-                         struct berth_run **out, struct berth_error *err)
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,
+                         const char *company_id, const char *environment_id, struct berth_run **out,
+                         struct berth_error *err)
 {
-    return create(b, arena, company_id, berth_node_id(b->node), out, err);
+    struct berth_run as = {.id = id,
+                           .company_id = company_id,
+                           .environment_id = environment_id,
+                           .owner = berth_node_id(b->node)};
+    return create(b, arena, &as, out, err);
 }
 
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -172,6 +184,10 @@ static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
     if (berth_run_ended((int)work->run->status))
         return BERTH_OK;
     struct berth_run *run = work->run;
+    if (run->owner) /* what it might read of secrets */
+        rc = berth_binding_remove_all(db, run->company_id, "run", run->id, err);
+    if (rc < 0)
+        return rc;
     run->status = work->end->status;
     run->error = work->end->error;
     run->error_code = work->end->error_code;
@@ -198,6 +214,9 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const struct ber
     if (!label)
         return berth_arena_check(arena, err);
     int strays = berth_strays_end((const char *const[]){label, NULL});
+    char socket[BERTH_RUNTIME_SOCKET_SIZE];
+    if (berth_runtime_socket(run->id, socket, err) == BERTH_OK)
+        (void)unlink(socket);
     struct work work = {.arena = arena, .id = run->id, .end = &lost};
     int rc = berth_store_tx(b->store, tx_finish, &work, err);
     char count[16];

@@ -12,9 +12,10 @@
 
 void berth_run_json(struct berth_json_writer *w, const struct berth_run *run);
 
-/* A run that this process performs: when it dies, a sweep ends the run. */
-int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *company_id,
-                         struct berth_run **out, struct berth_error *err);
+/* A run that this process performs: when it dies, a sweep ends the run. id NULL: a new one. */
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,
+                         const char *company_id, const char *environment_id, struct berth_run **out,
+                         struct berth_error *err);
 /* Ends runs whose process is gone, with what they left on this machine; their leases are then those
  * of an ended run. How many there were. */
 int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,

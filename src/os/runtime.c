@@ -48,6 +48,16 @@ int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_erro
                       "is yours alone (0700).");
 }
 
+int berth_runtime_socket(const char *run_id, char out[BERTH_RUNTIME_SOCKET_SIZE],
+                         struct berth_error *err)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE];
+    int rc = berth_runtime_directory(directory, err);
+    if (rc == BERTH_OK)
+        (void)snprintf(out, BERTH_RUNTIME_SOCKET_SIZE, "%s/run.%.40s", directory, run_id);
+    return rc;
+}
+
 static void empty(int fd)
 {
     auto_close int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

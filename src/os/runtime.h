@@ -13,6 +13,11 @@
 /* $XDG_RUNTIME_DIR/berth, else /run/berth, else one in /tmp that nobody else can have made. */
 int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_error *err);
 
+/* The socket at which a run listens while it is performed. */
+#define BERTH_RUNTIME_SOCKET_SIZE (BERTH_RUNTIME_PATH_SIZE + 48)
+int berth_runtime_socket(const char *run_id, char out[BERTH_RUNTIME_SOCKET_SIZE],
+                         struct berth_error *err);
+
 /* A directory of this process's own in it, 0700, held by a lock for as long as it lives. */
 struct berth_runtime_room {
     char path[BERTH_RUNTIME_PATH_SIZE];

@@ -111,7 +111,19 @@ static const char *const migration_3[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2, migration_3};
+static const char *const migration_4[] = {
+    /* What ran; cause is null while it does. Written late, and so refers to nothing. */
+    "CREATE TABLE execs ("
+    " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL, environment_id TEXT NOT NULL,"
+    " lease_id TEXT NOT NULL, run_id TEXT, command TEXT NOT NULL, cwd TEXT, cause TEXT,"
+    " exit_code {bigint} NOT NULL, signal {bigint} NOT NULL, stdout_bytes {bigint} NOT NULL,"
+    " stderr_bytes {bigint} NOT NULL, truncated {bigint} NOT NULL, started_at {bigint} NOT NULL,"
+    " finished_at {bigint} {table_end}",
+    "CREATE INDEX execs_by_run ON execs (run_id, id) WHERE run_id IS NOT NULL",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4};
 
 int berth_store_version(void)
 {

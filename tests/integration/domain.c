@@ -533,12 +533,13 @@ static void probe_of_this_machine(void **state)
     assert_string_equal(probe.summary, "Local environment is available on this Paperclip host.");
     assert_true(json_has(probe.details_json, "hostname"));
     assert_true(json_has(probe.details_json, "cwd"));
-    struct berth_environment *far = save(f, "far", BERTH_DRIVER_SSH, SSH);
+    struct berth_environment *far = save(
+        f, "far", BERTH_DRIVER_SSH,
+        "{\"host\":\"127.0.0.1\",\"port\":1,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
     assert_ok(f, berth_environment_probe(f->b, &f->arena, far->id, NULL, &probe, &f->err));
     assert_false(probe.ok);
-    assert_string_equal(probe.summary,
-                        "Environment driver \"ssh\" is not registered in the environment runtime "
-                        "yet.");
+    assert_string_equal(probe.summary, "SSH probe failed for u@127.0.0.1.");
+    assert_non_null(strstr(json_text(f, probe.details_json, "error"), "Connection refused"));
     assert_string_equal(
         json_text(f, last_activity(f, far->id, "environment.probed")->details_json, "ok"), "false");
 }

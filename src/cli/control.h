@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/control.h - the socket of a run that a program performs: who holds the same account may
+ * cancel it, and write to its command. Lines: "cancel", "close", "stdin N" and N bytes; each is
+ * answered by "ok" or by what is wrong. The connection ends with the run. */
+#ifndef BERTH_CLI_CONTROL_H
+#define BERTH_CLI_CONTROL_H
+
+#include "cli/cli.h"
+
+struct berth_exec;
+struct cli_control;
+
+/* `cancel_fd` is made readable by "cancel". */
+int cli_control_open(const char *run_id, int cancel_fd, struct cli_control **out,
+                     struct berth_error *err);
+/* The command that "stdin" means; NULL: none, and nobody uses the last when this returns. */
+void cli_control_serve(struct cli_control *control, struct berth_exec *exec);
+void cli_control_close(struct cli_control *control); /* NULL is fine */
+
+/* Asks the process that performs the run to end it, and waits until it has let go of the run.
+ * NOT_FOUND: nobody on this machine performs it. */
+int cli_control_cancel(const char *run_id, struct berth_error *err);
+#endif

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/supervise.c - a run that outlives the command that asked for it: berth run --detach
+ * starts berth supervise RUN, which owns command, log and release. What it is to do comes on its
+ * standard input, as fields "name=value" that each end with a NUL: nothing of it is on a command
+ * line or in an environment. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/control.h"
+#include "os/fs.h"
+#include "os/spawn.h"
+
+#define REQUEST_BYTES_MAX (8 * 1024 * 1024)
+#define STARTED "started"
+
+static void wipe(struct berth_buf *buf)
+{
+    if (buf->data)
+        explicit_bzero(buf->data, buf->len);
+    berth_buf_clear(buf);
+}
+#define auto_wiped_buf __attribute__((cleanup(wipe))) struct berth_buf
+
+/* --- berth run --detach --- */
+
+static void put(struct berth_buf *buf, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    berth_buf_puts(buf, name);
+    berth_buf_append(buf, "=", 1);
+    berth_buf_append(buf, value, strlen(value) + 1);
+}
+
+static void put_number(struct berth_buf *buf, const char *name, int64_t number)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%lld", (long long)number);
+    put(buf, name, text);
+}
+
+static int write_request(const struct berth_run_request *r, bool keep_stdin, struct berth_buf *buf,
+                         struct berth_error *err)
+{
+    char pair[256];
+    put(buf, "company", r->company_id);
+    put(buf, "environment", r->environment_id);
+    put(buf, "provision", r->provision_command);
+    put(buf, "cwd", r->command.cwd);
+    put_number(buf, "ttl", r->ttl_ms);
+    put_number(buf, "timeout", r->command.timeout_ms);
+    put_number(buf, "stdin", keep_stdin);
+    for (int i = 0; i < r->secret_count; i++) {
+        (void)snprintf(pair, sizeof pair, "%.200s=%s", r->secrets[i].variable,
+                       r->secrets[i].secret_id);
+        put(buf, "secret", pair);
+    }
+    for (const char *const *word = r->command.env; word && *word; word++)
+        put(buf, "env", *word);
+    for (const char *const *word = r->command.argv; *word; word++)
+        put(buf, "arg", *word);
+    return berth_buf_check(buf, "The command", err);
+}
+
+/* The store that we found is the one it shall use. */
+static int set_environment(const struct cli *cli, struct berth_error *err)
+{
+    if (setenv("BERTH_STORE", cli->store, 1) < 0 ||
+        setenv("BERTH_COMPANY", cli->company_id, 1) < 0 ||
+        (cli->key_file && setenv("BERTH_KEY_FILE", cli->key_file, 1) < 0))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    return BERTH_OK;
+}
+
+static int spawn(struct cli *cli, const char *run_id, int in, int out)
+{
+    char self[4096];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (len < 0)
+        return berth_fail_errno(&cli->err, "Cannot find the program itself");
+    self[len] = '\0';
+    const char *const argv[] = {self, "supervise", run_id, NULL};
+    struct berth_spawn what = {
+        .argv = argv, .env = (const char *const *)(void *)environ, .fds = {in, out, -1}};
+    struct berth_child child;
+    int rc = berth_spawn(&what, &child, &cli->err);
+    if (rc == BERTH_OK)
+        (void)close(child.pidfd); /* it is on its own now */
+    return rc;
+}
+
+/* It says that the run is there, or what went wrong. */
+static int hear(struct cli *cli, int fd)
+{
+    auto_buf said = BERTH_BUF_INIT(4096);
+    struct berth_error ignored;
+    (void)berth_fs_read_all(fd, &said, &ignored);
+    const char *text = berth_buf_str(&said);
+    if (text && strcmp(text, STARTED) == 0)
+        return BERTH_OK;
+    return berth_fail(&cli->err, BERTH_E_UNAVAILABLE, "The run did not begin: %s",
+                      text && *text ? text : "its process ended.");
+}
+
+int cli_detach(struct cli *cli, const struct berth_run_request *request, bool keep_stdin)
+{
+    auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
+    int to[2], from[2];
+    int rc = write_request(request, keep_stdin, &buf, &cli->err);
+    if (rc == BERTH_OK)
+        rc = set_environment(cli, &cli->err);
+    if (rc == BERTH_OK && pipe2(to, O_CLOEXEC) < 0)
+        rc = berth_fail_errno(&cli->err, "Cannot make a pipe");
+    if (rc < 0)
+        return cli_run_failed(cli);
+    if (pipe2(from, O_CLOEXEC) < 0) {
+        (void)close(to[0]);
+        (void)close(to[1]);
+        (void)berth_fail_errno(&cli->err, "Cannot make a pipe");
+        return cli_run_failed(cli);
+    }
+    (void)signal(SIGPIPE, SIG_IGN); /* one that dies early is told by its silence */
+    rc = spawn(cli, request->run_id, to[0], from[1]);
+    (void)close(to[0]);
+    (void)close(from[1]);
+    struct berth_error unread;
+    if (rc == BERTH_OK)
+        (void)berth_fs_write_all(to[1], buf.data, buf.len, &unread);
+    (void)close(to[1]);
+    if (rc == BERTH_OK)
+        rc = hear(cli, from[0]);
+    (void)close(from[0]);
+    struct berth_run *run;
+    if (rc == BERTH_OK && cli->json)
+        rc = berth_run_get(cli->b, &cli->arena, request->run_id, &run, &cli->err);
+    if (rc < 0)
+        return cli_run_failed(cli);
+    if (!cli->json)
+        return puts(request->run_id) < 0 ? CLI_FAILED : CLI_OK;
+    auto_buf json = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_run_json(&(struct berth_json_writer){.buf = &json}, run);
+    return cli_print(cli, &json);
+}
+
+/* --- berth supervise --- */
+
+struct supervision {
+    struct cli *cli;
+    struct berth_list argv, env, secrets;
+    struct cli_control *control;
+    bool told, keep_stdin;
+};
+
+/* One field; what it points to lives as long as the request's text. */
+static void take_field(struct supervision *s, struct berth_run_request *r, const char *name,
+                       char *value)
+{
+    struct berth_arena *arena = &s->cli->arena;
+    const struct {
+        const char *name, **text;
+        int64_t *number;
+        struct berth_list *list;
+    } fields[] = {{"company", .text = &r->company_id},
+                  {"environment", .text = &r->environment_id},
+                  {"provision", .text = &r->provision_command},
+                  {"cwd", .text = &r->command.cwd},
+                  {"ttl", .number = &r->ttl_ms},
+                  {"timeout", .number = &r->command.timeout_ms},
+                  {"secret", .list = &s->secrets},
+                  {"env", .list = &s->env},
+                  {"arg", .list = &s->argv}};
+    if (strcmp(name, "stdin") == 0)
+        s->keep_stdin = *value == '1';
+    for (unsigned i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(name, fields[i].name) != 0)
+            continue;
+        if (fields[i].text)
+            *fields[i].text = value;
+        else if (fields[i].number)
+            *fields[i].number = strtoll(value, NULL, 10);
+        else
+            (void)berth_list_add(fields[i].list, arena, value);
+    }
+}
+
+static int take_secrets(struct supervision *s, struct berth_run_request *r)
+{
+    struct berth_run_secret *all =
+        berth_arena_alloc(&s->cli->arena, ((size_t)s->secrets.count + 1) * sizeof *all);
+    for (int i = 0; all && i < s->secrets.count; i++) {
+        char *pair = s->secrets.items[i], *equals = strchr(pair, '=');
+        if (!equals)
+            return berth_fail(&s->cli->err, BERTH_E_INVALID, "A secret has no name.");
+        *equals = '\0';
+        all[i] = (struct berth_run_secret){.variable = pair, .secret_id = equals + 1};
+    }
+    r->secrets = all;
+    r->secret_count = s->secrets.count;
+    return berth_arena_check(&s->cli->arena, &s->cli->err);
+}
+
+static int read_request(struct supervision *s, struct berth_buf *buf, struct berth_run_request *r)
+{
+    struct cli *cli = s->cli;
+    int rc = berth_fs_read_all(STDIN_FILENO, buf, &cli->err);
+    for (char *at = buf->data; rc == BERTH_OK && at && at < buf->data + buf->len;) {
+        size_t len = strlen(at);
+        char *equals = strchr(at, '=');
+        if (equals) {
+            *equals = '\0';
+            take_field(s, r, at, equals + 1);
+        }
+        at += len + 1;
+    }
+    (void)berth_list_add(&s->env, &cli->arena, NULL);
+    (void)berth_list_add(&s->argv, &cli->arena, NULL);
+    if (rc == BERTH_OK)
+        rc = take_secrets(s, r);
+    if (rc == BERTH_OK && s->argv.count < 2)
+        rc = berth_fail(&cli->err, BERTH_E_INVALID,
+                        "berth run --detach starts this; there is no command to run.");
+    r->command.argv = (const char *const *)(void *)s->argv.items;
+    r->command.env = (const char *const *)(void *)s->env.items;
+    r->command.with_stdin = s->keep_stdin;
+    return rc;
+}
+
+/* Whoever started us hears one text, and then nothing more. */
+static void tell(struct supervision *s, const char *text)
+{
+    struct berth_error unheard;
+    if (s->told)
+        return;
+    s->told = true;
+    (void)berth_fs_write_all(STDOUT_FILENO, text, strlen(text), &unheard);
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; nowhere >= 0 && fd < 2; fd++)
+        (void)dup2(nowhere, fd);
+    if (nowhere >= 0)
+        (void)close(nowhere);
+}
+
+static void on_phase(void *ctx, enum berth_run_phase phase)
+{
+    (void)phase; /* the first of them says that there is a run */
+    tell(ctx, STARTED);
+}
+
+static void on_started(void *ctx, struct berth_exec *exec)
+{
+    struct supervision *s = ctx;
+    cli_control_serve(s->control, exec);
+}
+
+static void on_stopped(void *ctx)
+{
+    struct supervision *s = ctx;
+    cli_control_serve(s->control, NULL);
+}
+
+static int perform(struct supervision *s, const char *run_id, struct berth_run_request *r)
+{
+    struct cli *cli = s->cli;
+    struct berth_run_result result;
+    r->run_id = run_id;
+    r->cancel_fd = cli_cancel_fd();
+    r->actor = &cli->actor;
+    r->on_phase = on_phase;
+    r->on_started = on_started;
+    r->on_stopped = on_stopped;
+    r->handlers.ctx = s;
+    int rc = cli_control_open(run_id, r->cancel_fd, &s->control, &cli->err);
+    if (rc == BERTH_OK)
+        rc = berth_run_perform(cli->b, &cli->arena, r, &result, &cli->err);
+    cli_control_close(s->control);
+    return rc;
+}
+
+int cli_supervise(struct cli *cli, int argc, char **argv)
+{
+    auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
+    struct supervision s = {.cli = cli};
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
+        return CLI_USAGE;
+    int rc = read_request(&s, &buf, &request);
+    if (rc == BERTH_OK)
+        rc = cli_try_connect(cli);
+    if (rc == BERTH_OK)
+        rc = perform(&s, argv[0], &request);
+    if (rc < 0)
+        tell(&s, cli->err.message);
+    return rc < 0 ? CLI_FAILED : CLI_OK;
+}

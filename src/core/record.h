@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/record.h - the rows of execs: queued, and written some moments later by one transaction
+ * for many. A command waits for none of them; what a killed process did not write is missing, and
+ * its lease says all the same that something may have run. */
+#ifndef BERTH_CORE_RECORD_H
+#define BERTH_CORE_RECORD_H
+
+#include "base/json.h"
+#include "core/berth.h"
+#include "store/exec.h"
+
+/* The record is copied. Without memory it is lost, and logged. */
+void berth_record_put(struct berth *b, const struct berth_exec_record *record);
+void berth_record_flush(struct berth *b); /* writes what is queued, now */
+
+/* The commands of a run, a list of struct berth_exec_record. Those of this process are there at
+ * once. */
+int berth_record_list(struct berth *b, struct berth_arena *arena, const char *run_id,
+                      struct berth_list *out, struct berth_error *err);
+void berth_record_json(struct berth_json_writer *w, const struct berth_exec_record *record);
+/* Where its output is kept; the caller's. */
+int berth_record_log(struct berth *b, const char *exec_id, char **out, struct berth_error *err);
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/exec.h - commands as rows: what ran where, and how it ended. */
+#ifndef BERTH_STORE_EXEC_H
+#define BERTH_STORE_EXEC_H
+
+#include <berth/exec.h>
+
+#include "store/row.h"
+
+extern const struct berth_enum berth_end_causes;
+
+struct berth_exec_record {
+    const char *id, *company_id, *environment_id, *lease_id, *run_id; /* run_id: or NULL */
+    const char *command;                                              /* secrets taken out */
+    const char *cwd;                                                  /* or NULL */
+    bool ended, truncated;
+    struct berth_exec_end end; /* started_at_ms also before that */
+};
+
+/* The row as it is now, whatever was there: what is written late loses nothing. */
+int berth_exec_put(struct berth_db *db, const struct berth_exec_record *record,
+                   struct berth_error *err);
+/* A list of struct berth_exec_record, in the order they were started. */
+int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
+                      struct berth_list *out, struct berth_error *err);
+#endif
