@@ -19,7 +19,7 @@ check-long:
 bench: build
 	@tools/setup check
 	@tests/with-postgres build/bench/bench-lease
-	@echo; build/bench/bench-exec
+	@echo; tests/with-sshd build/bench/bench-exec
 
 fuzz:
 	@tools/fuzz

@@ -87,9 +87,23 @@ static const char *take_stdin(struct cli_control *c, FILE *in, size_t left)
     return answer;
 }
 
+/* "stdin N": the number, which is at most 18 digits long. */
+static bool read_length(const char *line, size_t *out)
+{
+    static const char word[] = "stdin ";
+    const char *digits = line + sizeof word - 1;
+    if (strncmp(line, word, sizeof word - 1) != 0)
+        return false;
+    size_t len = strspn(digits, "0123456789");
+    if (!len || len > 18 || strcmp(digits + len, "\n") != 0)
+        return false;
+    *out = (size_t)strtoull(digits, NULL, 10);
+    return true;
+}
+
 static const char *obey(struct cli_control *c, FILE *in, const char *line)
 {
-    unsigned long long len;
+    size_t len;
     if (strcmp(line, "cancel\n") == 0) {
         (void)eventfd_write(c->cancel_fd, 1);
         return "ok";
@@ -101,8 +115,8 @@ static const char *obey(struct cli_control *c, FILE *in, const char *line)
         pthread_mutex_unlock(&c->lock);
         return "ok";
     }
-    if (sscanf(line, "stdin %llu\n", &len) == 1)
-        return take_stdin(c, in, (size_t)len);
+    if (read_length(line, &len))
+        return take_stdin(c, in, len);
     return "write \"cancel\", \"close\", or \"stdin N\" and N bytes";
 }
 
@@ -257,9 +271,15 @@ int cli_control_cancel(const char *run_id, struct berth_error *err)
         return berth_fail(err, BERTH_E_NOT_FOUND,
                           "No process of yours on this machine performs run %s.", run_id);
     }
-    if (dprintf(fd, "cancel\n") < 0)
-        return berth_fail_errno(err, "Cannot write to %s", path);
-    while (read(fd, answer, sizeof answer) > 0) /* "ok", and then the end of the run */
+    /* One that has just ended may hang up before it hears us. */
+    ssize_t got = send(fd, "cancel\n", strlen("cancel\n"), MSG_NOSIGNAL);
+    if (got > 0)
+        got = read(fd, answer, sizeof answer);
+    if (got < (ssize_t)strlen("ok\n") || memcmp(answer, "ok\n", strlen("ok\n")) != 0)
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "The process of run %s did not listen: others may talk to it. Try again.",
+                          run_id);
+    while (read(fd, answer, sizeof answer) > 0) /* to the end of the run */
         ;
     return BERTH_OK;
 }

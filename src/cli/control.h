@@ -18,6 +18,6 @@ void cli_control_serve(struct cli_control *control, struct berth_exec *exec);
 void cli_control_close(struct cli_control *control); /* NULL is fine */
 
 /* Asks the process that performs the run to end it, and waits until it has let go of the run.
- * NOT_FOUND: nobody on this machine performs it. */
+ * NOT_FOUND: nobody on this machine performs it. UNAVAILABLE: it did not listen. */
 int cli_control_cancel(const char *run_id, struct berth_error *err);
 #endif

@@ -12,10 +12,12 @@
 #include "cli/control.h"
 #include "core/record.h"
 #include "core/run.h"
+#include "core/sweep.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 
-#define LOOK_MS 50 /* at a log that may have grown, or a run that may have ended */
+#define LOOK_MS 50         /* at a log that may have grown, or a run that may have ended */
+#define LOOKS_OF_A_PASS 20 /* so many, and then one for processes that are gone */
 
 /* --- berth logs --- */
 
@@ -25,7 +27,9 @@ struct following {
     bool follow;
     uint64_t skip;            /* bytes of output that are not wanted any more */
     uint64_t at;              /* how many have been seen, of both streams */
+    int looks;                /* at the run */
     struct berth_buf half[2]; /* JSON: a character that has only begun */
+    struct berth_frame last[2];
 };
 
 static void nap(void)
@@ -33,35 +37,49 @@ static void nap(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-/* One object a line; a character is never split between two of them. */
-static int print_json(struct following *f, const char *exec_id, const struct berth_frame *frame,
-                      const char *bytes, size_t len)
+/* One object a line: the first `whole` bytes of what is held back of the frame's stream. */
+static int print_line(struct following *f, const char *exec_id, const struct berth_frame *frame,
+                      size_t whole)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     struct berth_buf *text = &f->half[frame->kind];
-    berth_buf_append(text, bytes, len);
-    if (text->failed)
-        return berth_buf_check(text, "Output", &f->cli->err);
-    size_t whole = berth_utf8_whole(text->data, text->len);
-    if (!whole)
-        return BERTH_OK;
-    auto_free char *rest = strndup(text->data + whole, text->len - whole);
     size_t left = text->len - whole;
-    berth_buf_truncate(text, whole);
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "execId", exec_id);
     berth_json_put_str(&w, "stream", frame->kind == BERTH_FRAME_STDOUT ? "stdout" : "stderr");
-    berth_json_put_int(&w, "offset", (int64_t)(frame->offset + frame->len - left - whole));
+    berth_json_put_int(&w, "offset", (int64_t)(frame->offset + frame->len - text->len));
     berth_json_put_time(&w, "at", frame->at_ms);
     berth_json_put_bytes(&w, "data", text->data, whole);
     berth_json_close(&w, '}');
-    berth_buf_truncate(text, 0);
-    if (rest)
-        berth_buf_append(text, rest, left);
     berth_buf_puts(&buf, "\n");
+    memmove(text->data, text->data + whole, left);
+    berth_buf_truncate(text, left);
     return buf.failed ? berth_buf_check(&buf, "Output", &f->cli->err)
                       : berth_fs_write_all(STDOUT_FILENO, buf.data, buf.len, &f->cli->err);
+}
+
+/* A character is never split between two lines. */
+static int print_json(struct following *f, const char *exec_id, const struct berth_frame *frame,
+                      const char *bytes, size_t len)
+{
+    struct berth_buf *text = &f->half[frame->kind];
+    berth_buf_append(text, bytes, len);
+    if (text->failed)
+        return berth_buf_check(text, "Output", &f->cli->err);
+    f->last[frame->kind] = *frame;
+    size_t whole = berth_utf8_whole(text->data, text->len);
+    return whole ? print_line(f, exec_id, frame, whole) : BERTH_OK;
+}
+
+/* Nothing more comes: what has only begun stays half. */
+static int print_halves(struct following *f, const char *exec_id)
+{
+    int rc = BERTH_OK;
+    for (int i = 0; i < 2 && rc == BERTH_OK; i++)
+        if (f->half[i].len)
+            rc = print_line(f, exec_id, &f->last[i], f->half[i].len);
+    return rc;
 }
 
 static int print_frame(struct following *f, const char *exec_id, const struct berth_frame *frame)
@@ -84,11 +102,22 @@ static int print_frame(struct following *f, const char *exec_id, const struct be
                               bytes, len, &f->cli->err);
 }
 
+/* When its process is gone, nobody else may come by to end it. */
+static int end_lost(struct cli *cli)
+{
+    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report unsaid;
+    pass.call_providers = false;
+    return berth_sweep(cli->b, &pass, &unsaid, &cli->err);
+}
+
 static int run_has_ended(struct following *f, bool *ended)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_run *run;
-    int rc = berth_run_get(f->cli->b, &arena, f->run_id, &run, &f->cli->err);
+    int rc = ++f->looks % LOOKS_OF_A_PASS ? BERTH_OK : end_lost(f->cli);
+    if (rc == BERTH_OK)
+        rc = berth_run_get(f->cli->b, &arena, f->run_id, &run, &f->cli->err);
     if (rc == BERTH_OK)
         *ended = berth_run_ended((int)run->status);
     return rc;
@@ -118,7 +147,8 @@ static int print_log(struct following *f, const char *exec_id)
         nap();
     }
     berth_framereader_close(reader);
-    return rc;
+    return rc == BERTH_OK && (f->follow || frame.kind == BERTH_FRAME_END) ? print_halves(f, exec_id)
+                                                                          : rc;
 }
 
 /* The commands of the run, one after the other, also those that are still to come. */
@@ -127,8 +157,9 @@ static int print_logs(struct following *f)
     int done = 0;
     bool over = !f->follow;
     for (;;) {
+        auto_arena arena = BERTH_ARENA_INIT;
         struct berth_list execs;
-        int rc = berth_record_list(f->cli->b, &f->cli->arena, f->run_id, &execs, &f->cli->err);
+        int rc = berth_record_list(f->cli->b, &arena, f->run_id, &execs, &f->cli->err);
         for (; rc == BERTH_OK && done < execs.count; done++)
             rc = print_log(f, ((const struct berth_exec_record *)execs.items[done])->id);
         if (rc < 0 || over)
@@ -245,6 +276,34 @@ static int ps(struct cli *cli, int argc, char **argv)
 
 /* --- berth cancel --- */
 
+/* Its process lets go of it, or dies meanwhile; either ends it. */
+static int end_run(struct cli *cli, const char *id, struct berth_run **run)
+{
+    struct berth_error unheard;
+    int rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
+    if (rc < 0 || berth_run_ended((int)(*run)->status))
+        return rc;
+    int heard = cli_control_cancel(id, &unheard);
+    rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
+    for (int i = 0; heard == BERTH_OK && rc == BERTH_OK && i < LOOKS_OF_A_PASS; i++) {
+        if (berth_run_ended((int)(*run)->status))
+            return rc;
+        nap();
+        rc = end_lost(cli);
+        if (rc == BERTH_OK)
+            rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
+    }
+    if (rc < 0 || berth_run_ended((int)(*run)->status))
+        return rc;
+    if (heard == BERTH_OK)
+        return berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
+                          "Run %s has not ended yet, and its process is gone: the next commands "
+                          "end it.",
+                          id);
+    cli->err = unheard;
+    return heard;
+}
+
 static int cancel(struct cli *cli, int argc, char **argv)
 {
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
@@ -254,12 +313,7 @@ static int cancel(struct cli *cli, int argc, char **argv)
     struct berth_run *run;
     int rc = cli_find_id(cli, BERTH_KIND_RUN, argv[0], &id);
     if (rc == BERTH_OK)
-        rc = berth_run_get(cli->b, &cli->arena, id, &run, &cli->err);
-    if (rc == BERTH_OK && !berth_run_ended((int)run->status)) {
-        rc = cli_control_cancel(id, &cli->err);
-        if (rc == BERTH_OK)
-            rc = berth_run_get(cli->b, &cli->arena, id, &run, &cli->err);
-    }
+        rc = end_run(cli, id, &run);
     if (rc < 0)
         return cli_fail(cli);
     if (cli->json) {
@@ -267,8 +321,8 @@ static int cancel(struct cli *cli, int argc, char **argv)
         berth_run_json(&(struct berth_json_writer){.buf = &json}, run);
         return cli_print(cli, &json);
     }
-    if (!cli->quiet)
-        (void)printf("%s %s\n", run->id, berth_run_statuses.names[run->status]);
+    (void)printf("%s%s%s\n", run->id, cli->quiet ? "" : " ",
+                 cli->quiet ? "" : berth_run_statuses.names[run->status]);
     return CLI_OK;
 }
 

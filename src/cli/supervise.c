@@ -50,7 +50,6 @@ static void put_number(struct berth_buf *buf, const char *name, int64_t number)
 static int write_request(const struct berth_run_request *r, bool keep_stdin, struct berth_buf *buf,
                          struct berth_error *err)
 {
-    char pair[256];
     put(buf, "company", r->company_id);
     put(buf, "environment", r->environment_id);
     put(buf, "provision", r->provision_command);
@@ -59,9 +58,8 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     put_number(buf, "timeout", r->command.timeout_ms);
     put_number(buf, "stdin", keep_stdin);
     for (int i = 0; i < r->secret_count; i++) {
-        (void)snprintf(pair, sizeof pair, "%.200s=%s", r->secrets[i].variable,
-                       r->secrets[i].secret_id);
-        put(buf, "secret", pair);
+        berth_buf_puts(buf, "secret=");
+        put(buf, r->secrets[i].variable, r->secrets[i].secret_id);
     }
     for (const char *const *word = r->command.env; word && *word; word++)
         put(buf, "env", *word);
@@ -250,8 +248,8 @@ static void tell(struct supervision *s, const char *text)
 
 static void on_phase(void *ctx, enum berth_run_phase phase)
 {
-    (void)phase; /* the first of them says that there is a run */
-    tell(ctx, STARTED);
+    if (phase != BERTH_PHASE_RELEASING) /* where one that cannot even begin goes at once */
+        tell(ctx, STARTED);
 }
 
 static void on_started(void *ctx, struct berth_exec *exec)

@@ -5,6 +5,7 @@
 #include "core/exec.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -417,20 +418,19 @@ static int build_env(struct berth_exec *x, struct berth_arena *arena,
 
 /* --- starting --- */
 
-/* logs/ beside the store, or in the user's data directory. */
+/* The directory is there, but for the first time. */
 static int open_log(struct berth_exec *x, uint64_t limit, struct berth_error *err)
 {
     auto_free char *directory = NULL;
-    int rc = berth_log_directory(x->b, &directory, err);
+    int rc = berth_record_log(x->b, x->id.text, &x->log_path, err);
+    if (rc == BERTH_OK)
+        rc = berth_framelog_create(x->log_path, limit, &x->log, err);
+    if (rc == BERTH_OK || !x->log_path || err->os_errno != ENOENT)
+        return rc;
+    rc = berth_log_directory(x->b, &directory, err);
     if (rc == BERTH_OK)
         rc = berth_fs_mkdirs(directory, 0700, err);
-    if (rc < 0)
-        return rc;
-    if (asprintf(&x->log_path, "%s/%s.log", directory, x->id.text) < 0) {
-        x->log_path = NULL;
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
-    }
-    return berth_framelog_create(x->log_path, limit, &x->log, err);
+    return rc < 0 ? rc : berth_framelog_create(x->log_path, limit, &x->log, err);
 }
 
 static int find_lease(struct berth *b, struct berth_arena *arena, const char *id,

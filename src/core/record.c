@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "core/exec.h"
@@ -17,6 +18,12 @@ struct berth_note {
     struct berth_arena arena;
     struct berth_exec_record record;
 };
+
+static void free_note(struct berth_note *note)
+{
+    berth_arena_clear(&note->arena);
+    free(note);
+}
 
 static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
 {
@@ -40,8 +47,7 @@ void berth_record_flush(struct berth *b)
                        NULL);
     for (struct berth_note *next; notes; notes = next) {
         next = notes->next;
-        berth_arena_clear(&notes->arena);
-        free(notes);
+        free_note(notes);
     }
 }
 
@@ -72,6 +78,21 @@ static struct berth_note *copy(const struct berth_exec_record *from)
     return note;
 }
 
+/* Lock held. A short command's beginning need not be written when its end is. */
+static void drop_older(struct berth *b, const char *id)
+{
+    struct berth_note **at = &b->notes;
+    while (*at && strcmp((*at)->record.id, id) != 0)
+        at = &(*at)->next;
+    struct berth_note *older = *at;
+    if (!older)
+        return;
+    *at = older->next;
+    if (!*at)
+        b->notes_end = at;
+    free_note(older);
+}
+
 void berth_record_put(struct berth *b, const struct berth_exec_record *record)
 {
     struct berth_error ignored;
@@ -81,6 +102,7 @@ void berth_record_put(struct berth *b, const struct berth_exec_record *record)
         return;
     }
     pthread_mutex_lock(&b->strays_lock);
+    drop_older(b, note->record.id);
     *b->notes_end = note;
     b->notes_end = &note->next;
     if (!b->notes_set) /* without a timer the next one, or the end, writes it */

@@ -80,8 +80,8 @@ static int open_question(struct berth_driver *d, struct berth_call *call,
 static int ask(struct question *q, struct berth_call *call, const char *script, const char **out,
                struct berth_error *err)
 {
-    berth_ssh_line_end(&q->line, script);
-    return berth_ssh_link_ask(q->link, call, &q->line, &q->mark, out, err);
+    int rc = berth_ssh_line_end(&q->line, script, err);
+    return rc < 0 ? rc : berth_ssh_link_ask(q->link, call, &q->line, &q->mark, out, err);
 }
 
 /* The first line of what was answered; *text is the rest. */

@@ -4,12 +4,16 @@
  * known, whatever status ssh(1) has. */
 #include "driver/ssh_exec.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/auto.h"
+#include "base/limits.h"
 #include "os/spawn.h"
 
 #define LATE_MS 10000  /* the far end keeps time-out and grace; after so much more it is lost */
@@ -33,10 +37,15 @@ struct ssh_running {
     struct berth_process *process;
     struct berth_engine *engine;
     struct berth_ssh_mark mark;
-    bool terminal, with_stdin;
+    bool terminal;
     struct berth_ssh_line line;   /* until a terminal is ready for it */
     struct berth_ssh_line cancel; /* what ends the command */
     int64_t grace_ms;
+    pthread_mutex_t lock; /* of the input: */
+    bool input_open;      /* what is written reaches the command */
+    bool input_closed;
+    struct berth_ssh_line early; /* until it is open; it may hold a password, so it is zeroed */
+    _Atomic bool ended;
     struct sieve sieves[2];
     size_t ready_matched;
     uint64_t bytes[2];
@@ -97,6 +106,38 @@ static void look_for_ready(struct ssh_running *r, char byte)
         send_line(r);
 }
 
+/* The terminal is the command's from the mark on; what was typed before would have been read by
+ * our own shell. */
+static void open_input(struct ssh_running *r)
+{
+    struct berth_error err;
+    pthread_mutex_lock(&r->lock);
+    r->input_open = true;
+    if (r->early.buf.len)
+        (void)berth_process_write(r->process, r->early.buf.data, r->early.buf.len, &err);
+    berth_ssh_line_clear(&r->early);
+    if (r->input_closed)
+        berth_process_close_stdin(r->process);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Up to the mark all is the login shell's. */
+static void await_mark(struct ssh_running *r, struct sieve *s, char byte)
+{
+    const char *mark = r->mark.text;
+    look_for_ready(r, byte);
+    if (byte != mark[s->matched])
+        s->matched = 0;
+    if (byte == mark[s->matched])
+        s->matched++;
+    if (mark[s->matched])
+        return;
+    s->matched = 0;
+    s->flows = true;
+    if (r->terminal)
+        open_input(r);
+}
+
 static void take_trailer(struct ssh_running *r, struct sieve *s, char byte)
 {
     if (byte != ';') {
@@ -109,52 +150,44 @@ static void take_trailer(struct ssh_running *r, struct sieve *s, char byte)
     berth_process_limit(r->process, LINGER_MS);
 }
 
-/* One byte that may belong to a mark. */
-static void take_byte(struct ssh_running *r, enum berth_stream stream, char byte)
+/* Hands on what is the command's, up to a mark or the end, in one piece. What may be the beginning
+ * of a mark is held back. Answers how far it came. */
+static const char *pass(struct ssh_running *r, enum berth_stream stream, const char *bytes,
+                        const char *end)
 {
     struct sieve *s = &r->sieves[stream];
-    const char *mark = r->mark.text;
-    if (s->in_trailer) {
-        take_trailer(r, s, byte);
-        return;
+    const char *mark = r->mark.text, *at = bytes;
+    size_t before = s->matched; /* of the mark, and not among these bytes */
+    while (at < end && mark[s->matched]) {
+        if (*at == mark[s->matched]) {
+            s->matched++;
+            at++;
+        } else if (s->matched) { /* it was none, and this byte may begin one */
+            emit(r, stream, mark, before);
+            before = s->matched = 0;
+        } else {
+            at = memchr(at, mark[0], (size_t)(end - at));
+            at = at ? at : end;
+        }
     }
-    if (s->matched && byte != mark[s->matched]) {
-        if (s->flows)
-            emit(r, stream, mark, s->matched);
+    emit(r, stream, bytes, (size_t)(at - bytes) - (s->matched - before));
+    s->in_trailer = !mark[s->matched];
+    if (s->in_trailer)
         s->matched = 0;
-    }
-    if (byte != mark[s->matched]) {
-        if (s->flows)
-            emit(r, stream, &byte, 1);
-        else
-            look_for_ready(r, byte);
-        return;
-    }
-    if (!s->flows)
-        look_for_ready(r, byte);
-    if (mark[++s->matched])
-        return;
-    s->matched = 0;
-    s->in_trailer = s->flows;
-    s->flows = true;
+    return at;
 }
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct ssh_running *r = ctx;
     struct sieve *s = &r->sieves[stream];
-    while (len && !s->over) {
-        /* What cannot be part of a mark passes at once. */
-        const char *next = memchr(bytes, r->mark.text[0], len);
-        size_t plain =
-            s->flows && !s->matched && !s->in_trailer ? (next ? (size_t)(next - bytes) : len) : 0;
-        emit(r, stream, bytes, plain);
-        if (!plain)
-            take_byte(r, stream, *bytes);
-        plain += !plain;
-        bytes += plain;
-        len -= plain;
-    }
+    for (const char *end = bytes + len; bytes < end && !s->over;)
+        if (s->in_trailer)
+            take_trailer(r, s, *bytes++);
+        else if (!s->flows)
+            await_mark(r, s, *bytes++);
+        else
+            bytes = pass(r, stream, bytes, end);
 }
 
 static void on_stdin_room(void *ctx)
@@ -163,22 +196,6 @@ static void on_stdin_room(void *ctx)
     if (r->handlers.on_stdin_room)
         r->handlers.on_stdin_room(r->handlers.ctx);
 }
-
-static void on_end(void *ctx, const struct berth_exec_end *session)
-{
-    struct ssh_running *r = ctx;
-    struct berth_exec_end end = r->end;
-    if (!r->told)
-        end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
-    end.started_at_ms = session->started_at_ms;
-    end.finished_at_ms = session->finished_at_ms;
-    memcpy(end.bytes, r->bytes, sizeof end.bytes);
-    for (int i = 0; i < 2; i++) /* somebody held them when we stopped listening */
-        end.cut[i] = session->cut[i] || (r->told && session->cause == BERTH_END_TIMEOUT);
-    r->handlers.on_end(r->handlers.ctx, &end);
-}
-
-/* --- what others want of it --- */
 
 struct canceller {
     struct berth_process *process;
@@ -194,20 +211,15 @@ static void on_cancel_end(void *ctx, const struct berth_exec_end *end)
     free(c);
 }
 
-/* Asks the far end, over a session of its own; the trailer tells what came of it. If that cannot
- * be, the session is ended here, and core settles the rest. */
-static void running_cancel(struct berth_running *base)
+/* Ends the command, or what is left of it, over a session of its own. False: that cannot be. */
+static bool ask_to_end(struct ssh_running *r)
 {
-    struct ssh_running *r = (struct ssh_running *)base;
     struct berth_ssh_session session;
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_error err;
     struct canceller *c = calloc(1, sizeof *c);
-    berth_process_limit(r->process, r->grace_ms + LATE_MS);
-    if (!c) {
-        berth_process_cancel(r->process);
-        return;
-    }
+    if (!c)
+        return false;
     c->link = berth_ssh_link_again(r->link);
     berth_ssh_link_session(c->link, false, &session);
     options.argv = session.argv;
@@ -218,24 +230,81 @@ static void running_cancel(struct berth_running *base)
     if (berth_process_start(r->engine, &options, &handlers, &c->process, &err) < 0) {
         berth_ssh_link_drop(c->link);
         free(c);
-        berth_process_cancel(r->process);
-        return;
+        return false;
     }
     /* It cannot end, and so cannot be freed, before its input is closed. */
-    if (berth_process_write(c->process, r->cancel.buf.data, r->cancel.buf.len, &err) < 0)
-        berth_process_cancel(r->process);
+    bool sent =
+        berth_process_write(c->process, r->cancel.buf.data, r->cancel.buf.len, &err) == BERTH_OK;
     berth_process_close_stdin(c->process);
+    return sent;
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *session)
+{
+    struct ssh_running *r = ctx;
+    struct berth_exec_end end = r->end;
+    atomic_store(&r->ended, true);
+    for (int i = 0; i < 2; i++) /* no mark came of it */
+        if (r->sieves[i].flows)
+            emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
+    if (!r->told)
+        end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
+    end.started_at_ms = session->started_at_ms;
+    end.finished_at_ms = session->finished_at_ms;
+    memcpy(end.bytes, r->bytes, sizeof end.bytes);
+    bool held = r->told && session->cause == BERTH_END_TIMEOUT; /* by what it left behind */
+    for (int i = 0; i < 2; i++)
+        end.cut[i] = session->cut[i] || held;
+    if (held)
+        (void)ask_to_end(r);
+    r->handlers.on_end(r->handlers.ctx, &end);
+}
+
+/* --- what others want of it --- */
+
+/* The trailer tells what came of it. If the far end cannot be asked, the session is ended here, and
+ * core settles the rest. */
+static void running_cancel(struct berth_running *base)
+{
+    struct ssh_running *r = (struct ssh_running *)base;
+    if (atomic_load(&r->ended))
+        return;
+    berth_process_limit(r->process, r->grace_ms + LATE_MS);
+    if (!ask_to_end(r))
+        berth_process_cancel(r->process);
+}
+
+/* Lock held. */
+static int write_early(struct ssh_running *r, const void *bytes, size_t len,
+                       struct berth_error *err)
+{
+    if (r->input_closed || atomic_load(&r->ended))
+        return berth_fail(err, BERTH_E_CONFLICT, "The standard input is closed.");
+    if (r->early.buf.len && r->early.buf.len + len > BERTH_PIPE_QUEUE_BYTES_MAX)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The standard input is full.");
+    berth_buf_append(&r->early.buf, bytes, len);
+    return berth_buf_check(&r->early.buf, "The input", err);
 }
 
 static int running_write(struct berth_running *base, const void *bytes, size_t len,
                          struct berth_error *err)
 {
-    return berth_process_write(((struct ssh_running *)base)->process, bytes, len, err);
+    struct ssh_running *r = (struct ssh_running *)base;
+    pthread_mutex_lock(&r->lock);
+    int rc = r->input_open ? berth_process_write(r->process, bytes, len, err)
+                           : write_early(r, bytes, len, err);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
 }
 
 static void running_close_stdin(struct berth_running *base)
 {
-    berth_process_close_stdin(((struct ssh_running *)base)->process);
+    struct ssh_running *r = (struct ssh_running *)base;
+    pthread_mutex_lock(&r->lock);
+    r->input_closed = true;
+    if (r->input_open)
+        berth_process_close_stdin(r->process);
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void running_pause(struct berth_running *base, bool paused)
@@ -254,6 +323,8 @@ static void free_running(struct ssh_running *r)
     berth_ssh_link_drop(r->link);
     berth_ssh_line_clear(&r->line);
     berth_ssh_line_clear(&r->cancel);
+    berth_ssh_line_clear(&r->early);
+    pthread_mutex_destroy(&r->lock);
     free(r);
 }
 
@@ -275,35 +346,51 @@ static const struct berth_running_ops running_ops = {.cancel = running_cancel,
 static int write_lines(struct ssh_running *r, const char *directory,
                        const struct berth_command *command, struct berth_error *err)
 {
-    char timeout[32] = "", grace[32];
-    int64_t limit_ms = command->timeout_ms > 0 ? command->timeout_ms : 0;
-    if (limit_ms > 0)
-        (void)snprintf(timeout, sizeof timeout, "%lld.%03lld", (long long)limit_ms / 1000,
-                       (long long)limit_ms % 1000);
+    char timeout[32], grace[32];
+    bool timed = command->timeout_ms > 0;
+    (void)snprintf(timeout, sizeof timeout, "%lld.%03lld", (long long)command->timeout_ms / 1000,
+                   (long long)command->timeout_ms % 1000);
     (void)snprintf(grace, sizeof grace, "%lld", (long long)(command->grace_ms + 99) / 100);
     struct berth_ssh_line *line = &r->line;
     berth_ssh_line_set(line, "m", r->mark.text);
     berth_ssh_line_set(line, "d", directory);
     berth_ssh_line_set(line, "x", command->id);
     berth_ssh_line_set(line, "h", command->cwd);
-    berth_ssh_line_set(line, "t", timeout);
-    berth_ssh_line_set(line, "g", grace);
-    berth_ssh_line_set(line, "p",
-                       berth_env_get(command->env, "PATH") ? "" : berth_ssh_link_path(r->link));
-    for (const char *const *pair = command->env; *pair; pair++)
-        berth_ssh_line_export(line, *pair);
-    berth_ssh_line_export(line, berth_ssh_link_label(r->link));
-    if (command->terminal && !berth_env_get(command->env, "TERM"))
-        berth_ssh_line_export(line, "TERM=xterm-256color");
+    berth_ssh_line_set(line, "p", berth_ssh_link_path(r->link));
+    if (timed) {
+        berth_ssh_line_set(line, "t", timeout);
+        berth_ssh_line_set(line, "g", grace);
+    }
+    berth_ssh_line_env(line, command->env);
     berth_ssh_line_args(line, command->argv);
-    berth_ssh_line_end(line, command->terminal ? berth_ssh_run_tty : berth_ssh_run);
+    int rc =
+        berth_ssh_line_end(line,
+                           command->terminal ? timed ? berth_ssh_run_tty_timed : berth_ssh_run_tty
+                           : timed           ? berth_ssh_run_timed
+                                             : berth_ssh_run,
+                           err);
+    if (rc < 0)
+        return rc;
     berth_ssh_line_set(&r->cancel, "d", directory);
     berth_ssh_line_set(&r->cancel, "x", command->id);
     berth_ssh_line_set(&r->cancel, "g", grace);
     berth_ssh_line_set(&r->cancel, "c", "cancelled");
-    berth_ssh_line_end(&r->cancel, berth_ssh_cancel);
-    int rc = berth_buf_check(&line->buf, "The command", err);
-    return rc < 0 ? rc : berth_buf_check(&r->cancel.buf, "The command", err);
+    return berth_ssh_line_end(&r->cancel, berth_ssh_cancel, err);
+}
+
+/* What was named, the label of the connection, and TERM where there is a terminal. */
+static const char *const *whole_env(struct berth_arena *arena, const struct berth_ssh_link *link,
+                                    const struct berth_command *command)
+{
+    static char term[] = "TERM=xterm-256color";
+    struct berth_list env = {0};
+    for (const char *const *pair = command->env; *pair; pair++)
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*pair);
+    (void)berth_list_add(&env, arena, (char *)(uintptr_t)berth_ssh_link_label(link));
+    if (command->terminal && !berth_env_get(command->env, "TERM"))
+        (void)berth_list_add(&env, arena, term);
+    (void)berth_list_add(&env, arena, NULL);
+    return arena->failed ? NULL : (const char *const *)(void *)env.items;
 }
 
 static int start(struct ssh_running *r, struct berth_call *call,
@@ -350,8 +437,14 @@ int berth_ssh_exec_start(struct berth_ssh_link *link, struct berth_call *call,
                               .terminal = command->terminal,
                               .line = BERTH_SSH_LINE_INIT,
                               .cancel = BERTH_SSH_LINE_INIT,
+                              .early = BERTH_SSH_LINE_INIT,
+                              .input_open = !command->terminal,
                               .grace_ms = command->grace_ms};
-    int rc = write_lines(r, directory, command, err);
+    pthread_mutex_init(&r->lock, NULL);
+    struct berth_command whole = *command;
+    whole.env = whole_env(call->arena, link, command);
+    int rc =
+        whole.env ? write_lines(r, directory, &whole, err) : berth_arena_check(call->arena, err);
     if (rc == BERTH_OK)
         rc = start(r, call, command, err);
     if (rc < 0) {

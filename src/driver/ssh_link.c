@@ -56,8 +56,9 @@ struct berth_ssh_link {
 
 struct berth_ssh_links {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* one has ended */
+    pthread_cond_t changed; /* one has gone */
     struct berth_ssh_link *first;
+    int count; /* also those that are only held by a session that ends */
     struct berth_runtime_room room;
     int made;
 };
@@ -84,6 +85,15 @@ static void free_link(struct berth_ssh_link *link)
     free(link);
 }
 
+/* Lock held. */
+static void forget_link(struct berth_ssh_link *link)
+{
+    struct berth_ssh_links *links = link->links;
+    free_link(link);
+    links->count--;
+    pthread_cond_broadcast(&links->changed);
+}
+
 /* Lock held. It is no longer found; frees it if nobody has it. */
 static void unlist(struct berth_ssh_link *link)
 {
@@ -93,7 +103,7 @@ static void unlist(struct berth_ssh_link *link)
     if (*at)
         *at = link->next;
     if (link->ended && link->sessions == 0)
-        free_link(link);
+        forget_link(link);
 }
 
 void berth_ssh_links_free(struct berth_ssh_links *links)
@@ -103,7 +113,7 @@ void berth_ssh_links_free(struct berth_ssh_links *links)
     pthread_mutex_lock(&links->lock);
     for (struct berth_ssh_link *link = links->first; link; link = link->next)
         berth_process_cancel(link->process);
-    while (links->first)
+    while (links->count) /* those that cancel end with the connection */
         pthread_cond_wait(&links->changed, &links->lock);
     pthread_mutex_unlock(&links->lock);
     berth_runtime_room_close(&links->room);
@@ -126,7 +136,7 @@ static void settle(struct berth_ssh_link *link, enum state state)
     (void)eventfd_write(link->settled_fd, 1);
 }
 
-/* What it says is noise up to the mark, and between mark and ";" the PATH. */
+/* What it says is noise up to the mark; between mark and ";" are login shell, ":" and PATH. */
 static void on_said(struct berth_ssh_link *link)
 {
     const char *mark =
@@ -164,7 +174,6 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     pthread_mutex_lock(&links->lock);
     link->ended = true; /* nobody asks anything of the process from here on */
     unlist(link);
-    pthread_cond_broadcast(&links->changed);
     pthread_mutex_unlock(&links->lock);
     berth_process_free(process);
 }
@@ -260,8 +269,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
     auto_ssh_line line = BERTH_SSH_LINE_INIT;
     berth_ssh_line_set(&line, "m", link->mark.text);
     berth_ssh_line_set(&line, "k", link->label);
-    berth_ssh_line_end(&line, berth_ssh_keep);
-    int rc = berth_buf_check(&line.buf, "The script", err);
+    int rc = berth_ssh_line_end(&line, berth_ssh_keep, err);
     if (rc == BERTH_OK)
         rc = write_files(link, c, err);
     if (rc == BERTH_OK)
@@ -322,6 +330,7 @@ static int new_link(struct berth_ssh_links *links, struct berth_call *call,
         return rc;
     }
     links->first = link;
+    links->count++;
     *out = link;
     return BERTH_OK;
 }
@@ -438,7 +447,7 @@ void berth_ssh_link_drop(struct berth_ssh_link *link)
     struct berth_ssh_links *links = link->links;
     pthread_mutex_lock(&links->lock);
     if (--link->sessions == 0 && link->ended) {
-        free_link(link);
+        forget_link(link);
     } else if (link->sessions == 0) {
         link->idle_since_ms = berth_time_mono_ms();
         berth_process_limit(link->process, IDLE_MS);
@@ -446,10 +455,22 @@ void berth_ssh_link_drop(struct berth_ssh_link *link)
     pthread_mutex_unlock(&links->lock);
 }
 
+/* Behind the name of the login shell. */
 const char *berth_ssh_link_path(const struct berth_ssh_link *link)
 {
-    const char *path = berth_buf_str(&link->said);
-    return path ? path : "";
+    const char *said = berth_buf_str(&link->said), *colon = said ? strchr(said, ':') : NULL;
+    return colon ? colon + 1 : "";
+}
+
+/* Does the login shell understand what we say, without another? */
+static bool speaks_posix(const struct berth_ssh_link *link)
+{
+    static const char *const names[] = {"sh:", "dash:", "bash:", "ash:", "ksh:"};
+    const char *said = berth_buf_str(&link->said);
+    for (unsigned i = 0; said && i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(said, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
 }
 
 const char *berth_ssh_link_label(const struct berth_ssh_link *link)
@@ -463,6 +484,9 @@ const char *berth_ssh_link_label(const struct berth_ssh_link *link)
 void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
                             struct berth_ssh_session *out)
 {
+    const char *command = terminal             ? BERTH_SSH_READ_LINE_TTY
+                          : speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX
+                                               : BERTH_SSH_READ_LINE;
     const char *const argv[] = {"ssh",
                                 "-F",
                                 "none",
@@ -481,7 +505,7 @@ void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
                                 terminal ? "-tt" : "-T",
                                 "--",
                                 "berth",
-                                terminal ? BERTH_SSH_READ_LINE_TTY : BERTH_SSH_READ_LINE,
+                                command,
                                 NULL};
     _Static_assert(sizeof argv <= sizeof out->argv, "it fits");
     memcpy(out->argv, argv, sizeof argv);
@@ -516,9 +540,6 @@ int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
 {
     struct berth_ssh_session session;
     auto_capture c = BERTH_CAPTURE_INIT(ANSWER_BYTES_MAX);
-    int rc = berth_buf_check(&line->buf, "The script", err);
-    if (rc < 0)
-        return rc;
     berth_ssh_link_session(link, false, &session);
     c.options.argv = session.argv;
     c.options.env = session.env;
@@ -526,6 +547,6 @@ int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
     c.input_len = line->buf.len;
     c.deadline_ms = call->deadline_ms;
     c.cancel_fd = call->cancel_fd;
-    rc = berth_capture_run(call->engine, &c, err);
+    int rc = berth_capture_run(call->engine, &c, err);
     return rc < 0 ? rc : read_answer(link, call, &c, mark, out, err);
 }

@@ -27,8 +27,10 @@ void berth_ssh_line_clear(struct berth_ssh_line *line)
 }
 
 /* In single quotes; a newline, which would end the line, is the value of $n. */
-static void quote(struct berth_buf *buf, const char *text)
+static void quote(struct berth_ssh_line *line, const char *text)
 {
+    struct berth_buf *buf = &line->buf;
+    line->has_newline |= strchr(text, '\n') != NULL;
     berth_buf_puts(buf, "'");
     while (*text) {
         size_t plain = strcspn(text, "'\n");
@@ -41,47 +43,51 @@ static void quote(struct berth_buf *buf, const char *text)
     berth_buf_puts(buf, "'");
 }
 
-/* What ends a quoted text may hold newlines, so $n is there from the start. */
-static void begin(struct berth_ssh_line *line)
-{
-    if (line->buf.len == 0)
-        berth_buf_puts(&line->buf, "n=$(printf '\\n_'); n=${n%_}; ");
-}
-
 void berth_ssh_line_set(struct berth_ssh_line *line, const char *name, const char *value)
 {
-    begin(line);
     berth_buf_puts(&line->buf, name);
     berth_buf_puts(&line->buf, "=");
-    quote(&line->buf, value);
+    quote(line, value);
     berth_buf_puts(&line->buf, "; ");
 }
 
-void berth_ssh_line_export(struct berth_ssh_line *line, const char *pair)
+/* By one export: its words are read before it sets anything, so a variable may be called n. */
+void berth_ssh_line_env(struct berth_ssh_line *line, const char *const *env)
 {
-    begin(line);
-    const char *equals = strchr(pair, '=');
-    berth_buf_puts(&line->buf, "export ");
-    berth_buf_append(&line->buf, pair, (size_t)(equals + 1 - pair));
-    quote(&line->buf, equals + 1);
-    berth_buf_puts(&line->buf, "; ");
+    berth_buf_puts(&line->buf, "z() { export");
+    for (; *env; env++) {
+        const char *equals = strchr(*env, '=');
+        berth_buf_puts(&line->buf, " ");
+        berth_buf_append(&line->buf, *env, (size_t)(equals + 1 - *env));
+        quote(line, equals + 1);
+    }
+    berth_buf_puts(&line->buf, "; }; ");
 }
 
 void berth_ssh_line_args(struct berth_ssh_line *line, const char *const *argv)
 {
-    begin(line);
     berth_buf_puts(&line->buf, "set --");
     for (; *argv; argv++) {
         berth_buf_puts(&line->buf, " ");
-        quote(&line->buf, *argv);
+        quote(line, *argv);
     }
     berth_buf_puts(&line->buf, "; ");
 }
 
-void berth_ssh_line_end(struct berth_ssh_line *line, const char *script)
+/* $n costs a process there, so it is set only where it is used: before all else. */
+int berth_ssh_line_end(struct berth_ssh_line *line, const char *script, struct berth_error *err)
 {
+    static const char newline[] = "n=$(printf '\\n_'); n=${n%_}; ";
     berth_buf_puts(&line->buf, script);
     berth_buf_puts(&line->buf, "\n");
+    size_t len = line->buf.len, more = line->has_newline ? sizeof newline - 1 : 0;
+    berth_buf_append(&line->buf, newline, more);
+    int rc = berth_buf_check(&line->buf, "The command", err);
+    if (rc == BERTH_OK && more) {
+        memmove(line->buf.data + more, line->buf.data, len);
+        memcpy(line->buf.data, newline, more);
+    }
+    return rc;
 }
 
 /* e LABEL SIGNAL: signals all whose environment has the label; $y says whether there were any. What
@@ -100,67 +106,62 @@ void berth_ssh_line_end(struct berth_ssh_line *line, const char *script)
     SLEEP "w() { j=0; while ! [ -e \"$1\" ] && [ $j -lt \"$2\" ]; do j=$((j + 1)); u 0.1; done; "  \
           "}; "
 
-/* q CAUSE: asks the command to end, and ends it after the grace. */
+/* q CAUSE: asks the command to end, and ends it after the grace; by its label, or where there is no
+ * /proc by its group. */
 #define END_COMMAND                                                                                \
-    END_LABELLED AWAIT "q() { { echo \"$1\" >\"$d/$x.cause\"; } 2>/dev/null; w \"$d/$x.pid\" 50;"  \
-                       " b=; { read -r b <\"$d/$x.pid\"; } 2>/dev/null; [ -z \"$b\" ] ||"          \
-                       " { kill -s TERM -- \"-$b\" || kill -s TERM \"$b\";"                        \
-                       " kill -s CONT -- \"-$b\"; } 2>/dev/null; w \"$d/$x.end\" \"$g\";"          \
-                       " [ -z \"$b\" ] || [ -e \"$d/$x.end\" ] ||"                                 \
-                       " kill -s KILL -- \"-$b\" 2>/dev/null;"                                     \
-                       " e \"BERTH_EXEC_ID=$x\" KILL; }; "
+    END_LABELLED AWAIT                                                                             \
+        "q() { echo \"$1\" >\"$d/$x.cause\"; b=; if [ -e \"$d/$x.pid\" ]; then"                    \
+        " read -r b <\"$d/$x.pid\"; kill -s TERM -- \"-$b\"; fi; j=0;"                             \
+        " while e \"BERTH_EXEC_ID=$x\" TERM; [ -z \"$y$b\" ] && [ $j -lt 50 ] &&"                  \
+        " ! [ -e \"$d/$x.end\" ]; do j=$((j + 1)); u 0.1; done;"                                   \
+        " e \"BERTH_EXEC_ID=$x\" CONT; w \"$d/$x.end\" \"$g\";"                                    \
+        " [ -z \"$b\" ] || kill -s KILL -- \"-$b\"; e \"BERTH_EXEC_ID=$x\" KILL; }; "
 
 const char berth_ssh_keep[] =
     END_LABELLED "r=; command -v timeout >/dev/null 2>&1 && r='timeout 5';"
                  " a=$($r \"${SHELL:-/bin/sh}\" -lc 'printf \"\\n%s%s\\n\" '\"'$m'\"' \"$PATH\"'"
                  " </dev/null 2>/dev/null | sed -n \"/^$m/{s///p;q;}\");"
-                 " printf '%s%s;' \"$m\" \"$a\";"
+                 " printf '%s%s:%s;' \"$m\" \"${SHELL##*/}\" \"$a\";"
                  " while IFS= read -r l; do :; done;"
                  " exec >/dev/null 2>&1;"
                  " e \"$k\" TERM; [ -z \"$y\" ] || sleep 1; e \"$k\" KILL;";
 
-#define RUN_BEGIN                                                                                  \
-    END_COMMAND                                                                                    \
-    "[ -z \"$p\" ] || export PATH=\"$p\"; [ -d \"$d\" ] || mkdir -p \"$d\" 2>/dev/null; s=125; "
+/* The command has the variables and we do not: what we start meanwhile is not its own, and whatever
+ * they are called, they are not ours; so all that is needed behind z is an argument. The first of
+ * them is where its number is kept when there is no /proc to find it by. `session`: how it gets one
+ * of its own, in which its number is also that of its group. */
+#define COMMAND(session)                                                                           \
+    "set -- \"$d/$x.pid\" \"$@\"; (z; exec 2>&4 4>&-; command -v -- \"$2\" >/dev/null ||"          \
+    " { printf 'There is no program \"%s\".\\n' \"$2\" >&2; exit 127; };"                          \
+    " if [ -r /proc/self/environ ]; then shift; else set -- /bin/sh -c"                            \
+    " 'echo $$ >\"$0\"; exec \"$@\"' \"$@\"; fi; " session "exec \"$@\"); s=$?; "
 
-/* Not for others to end: it is killed with our group when the command is over. */
-#define RUN_TIMER                                                                                  \
-    "if [ -n \"$t\" ]; then (trap '' TERM HUP INT; u \"$t\"; q timeout)"                           \
-    " </dev/null >/dev/null 2>&1 4>&- & fi; "
-
-/* The number of the command is known before it runs, and it is also that of its group when it has
- * a session of its own. */
-#define RUN_COMMAND                                                                                \
-    "/bin/sh -c '{ echo $$ >\"$0\"; } 2>/dev/null; exec \"$@\"' \"$d/$x.pid\" \"$@\""
-
-#define RUN_END                                                                                    \
-    "a=; b=; { read -r b <\"$d/$x.pid\"; read -r a <\"$d/$x.cause\"; } 2>/dev/null;"               \
-    " [ -z \"$a\" ] || e \"BERTH_EXEC_ID=$x\" KILL;"                                               \
-    " { echo \"$s $a\" >\"$d/$x.end\"; } 2>/dev/null; "
+#define OWN_SESSION "[ -x /usr/bin/setsid ] && exec /usr/bin/setsid -- \"$@\"; "
 
 /* The shell's own words ("Killed") do not belong on the command's stderr: that is 4 meanwhile. */
-const char berth_ssh_run[] =
-    RUN_BEGIN "exec 4>&2 2>/dev/null; printf %s \"$m\"; printf %s \"$m\" >&4;"
-              " if ! cd \"$h\"; then printf 'Working directory does not exist: \"%s\"\\n' \"$h\""
-              " >&4; elif ! command -v \"$1\" >/dev/null; then"
-              " printf 'There is no program \"%s\".\\n' \"$1\" >&4; s=127;"
-              " else " RUN_TIMER "v=; command -v setsid >/dev/null && v=setsid;"
-              " (exec 2>&4 4>&-; exec $v " RUN_COMMAND "); s=$?; fi; " RUN_END
-              "[ -z \"$b\" ] || kill -s KILL -- \"-$b\";"
-              " printf '%s%s %s;' \"$m\" \"$s\" \"$a\" >&4;"
-              " [ -z \"$t\" ] || kill -s KILL 0;";
+#define RUN(begin, timer, session, end)                                                            \
+    "[ -z \"$p\" ] || PATH=$p; [ -d \"$d\" ] || mkdir -p \"$d\"; exec 4>&2 2>/dev/null; " begin    \
+    "printf %s \"$m\"; if cd \"$h\"; then " timer                                                  \
+    COMMAND(session) "else s=125;"                                                                 \
+                     " printf 'Working directory does not exist: \"%s\"\\n' \"$h\" >&4; fi;"       \
+                     " a=; [ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\"; echo \"$s $a\" "  \
+                     ">\"$d/$x.end\";"                                                             \
+                     " printf '%s%s %s;' \"$m\" \"$s\" \"$a\" >&4;" end
 
-/* The command is in our session here: it must be, to have the terminal. */
-const char berth_ssh_run_tty[] = RUN_BEGIN
-    "stty \"$o\"; printf %s \"$m\"; trap : INT QUIT TSTP TERM HUP;"
-    " if ! cd \"$h\" 2>/dev/null; then"
-    " printf 'Working directory does not exist: \"%s\"\\n' \"$h\";"
-    " elif ! command -v \"$1\" >/dev/null; then"
-    " printf 'There is no program \"%s\".\\n' \"$1\"; s=127;"
-    " else " RUN_TIMER RUN_COMMAND "; s=$?; fi; " RUN_END "printf '%s%s %s;' \"$m\" \"$s\" \"$a\";"
-    " [ -z \"$t\" ] || kill -s KILL 0;";
+#define ON_PIPES "printf %s \"$m\" >&4; "
+/* Here the command is in our session: it must be, to have the terminal. */
+#define ON_TERMINAL "stty \"$o\"; trap : INT QUIT TSTP TERM HUP; "
 
-const char berth_ssh_cancel[] = END_COMMAND "q \"$c\" >/dev/null 2>&1;";
+/* The timer is not for others to end: it is killed with our group when the command is over. */
+#define TIMER "(trap '' TERM HUP INT; u \"$t\"; q timeout) </dev/null >/dev/null 2>&1 4>&- & "
+#define END_TIMER " kill -s KILL 0;"
+
+const char berth_ssh_run[] = RUN(ON_PIPES, "", OWN_SESSION, "");
+const char berth_ssh_run_timed[] = END_COMMAND RUN(ON_PIPES, TIMER, OWN_SESSION, END_TIMER);
+const char berth_ssh_run_tty[] = RUN(ON_TERMINAL, "", "", "");
+const char berth_ssh_run_tty_timed[] = END_COMMAND RUN(ON_TERMINAL, TIMER, "", END_TIMER);
+
+const char berth_ssh_cancel[] = END_COMMAND "exec >/dev/null 2>&1; q \"$c\";";
 
 const char berth_ssh_settle[] = END_LABELLED AWAIT
     "[ -e \"$d/$x.end\" ] || [ -e \"$d/$x.cause\" ] ||"

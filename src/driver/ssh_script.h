@@ -5,12 +5,13 @@
 #define BERTH_DRIVER_SSH_SCRIPT_H
 
 #include "base/buf.h"
-#include "crypto/locked.h"
 
 #define BERTH_SSH_LINE_BYTES_MAX (4 * 1024 * 1024)
 
-/* The command that every session runs: it reads one line, and does what that says. */
+/* The command that every session runs: it reads one line, and does what that says. The second is
+ * for login shells that are POSIX shells themselves, which saves a program. */
 #define BERTH_SSH_READ_LINE "exec /bin/sh -c 'IFS= read -r l && eval \"$l\"'"
+#define BERTH_SSH_READ_LINE_POSIX "IFS= read -r l && eval \"$l\""
 /* The same on a terminal, which must let the line through unchanged first; it says so by READY. */
 #define BERTH_SSH_READ_LINE_TTY                                                                    \
     "exec /bin/sh -c 'o=$(stty -g); stty raw -echo; printf \"\\036ready;\";"                       \
@@ -27,6 +28,7 @@ struct berth_ssh_mark berth_ssh_mark_new(void);
 /* A line in the making. */
 struct berth_ssh_line {
     struct berth_buf buf;
+    bool has_newline;
 };
 #define BERTH_SSH_LINE_INIT                                                                        \
     {                                                                                              \
@@ -38,20 +40,21 @@ void berth_ssh_line_clear(struct berth_ssh_line *line);
 
 /* NAME='value'; for any bytes. */
 void berth_ssh_line_set(struct berth_ssh_line *line, const char *name, const char *value);
-void berth_ssh_line_export(struct berth_ssh_line *line, const char *pair); /* "NAME=value" */
+/* z, which exports the variables, "NAME=value", closed by NULL. */
+void berth_ssh_line_env(struct berth_ssh_line *line, const char *const *env);
 void berth_ssh_line_args(struct berth_ssh_line *line, const char *const *argv);
 /* One of the texts below, which see the variables that were set; the line is whole then. */
-void berth_ssh_line_end(struct berth_ssh_line *line, const char *script);
+int berth_ssh_line_end(struct berth_ssh_line *line, const char *script, struct berth_error *err);
 
-/* Holds the connection: says mark, the PATH of a login shell, ";", then waits until nobody holds it
- * any more, and ends what was started over it. m: mark, k: label of what is to end. */
+/* Holds the connection: says mark, the login shell, ":", its PATH, ";", then waits until nobody
+ * holds it any more, and ends what was started over it. m: mark, k: label of what is to end. */
 extern const char berth_ssh_keep[];
-/* A command, which is its arguments. m: mark, d: directory of the lease, x: exec id, h: cwd,
- * t: seconds until its time-out or "", g: tenths of a second of grace, p: PATH or "". Says the mark
- * on both streams first, and at the end, on stderr, mark, status, blank, cause, ";". On a terminal
- * all is on stdout. */
-extern const char berth_ssh_run[];
-extern const char berth_ssh_run_tty[];
+/* A command, which is its arguments; z exports its variables. m: mark, d: directory of the lease,
+ * x: exec id, h: cwd, p: PATH or "". Says the mark on both streams first, and at the end, on
+ * stderr, mark, status, blank, cause, ";". On a terminal all is on stdout. Timed ones also take t:
+ * seconds until its time-out, g: tenths of a second of grace. */
+extern const char berth_ssh_run[], berth_ssh_run_timed[];
+extern const char berth_ssh_run_tty[], berth_ssh_run_tty_timed[];
 /* Ends a command that still runs: d, x, g as above, c: the cause to be told. */
 extern const char berth_ssh_cancel[];
 /* Ends what is left of a command and says mark, status, blank, cause, ";": m, d, x as above. */

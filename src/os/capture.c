@@ -47,6 +47,8 @@ static void await(const struct watch *w, struct berth_process *p)
             fds[1].revents = 0;
         }
     }
+    eventfd_t told;
+    (void)eventfd_read(w->ended_fd, &told); /* what on_end wrote is ours from here on */
 }
 
 int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, struct berth_error *err)
