@@ -39,6 +39,8 @@
     X(perform_after_run)                                                                           \
     X(perform_running)                                                                             \
     X(perform_before_release)                                                                      \
+    X(ssh_after_key)                                                                               \
+    X(ssh_after_session)                                                                           \
     X(probe_after_intent)                                                                          \
     X(probe_after_place)                                                                           \
     X(probe_failed_after_place)                                                                    \

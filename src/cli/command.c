@@ -48,10 +48,9 @@ struct session {
     sem_t room;        /* in the command's stdin */
     struct cli_control *control;
 
-    bool has_status; /* there is somebody to see it */
-    pthread_mutex_t status_lock;
-    bool status_shown;
-    _Atomic bool at_line_start;
+    bool has_status;             /* there is somebody to see it */
+    pthread_mutex_t status_lock; /* held while output is written, too */
+    bool status_shown, at_line_start;
 };
 
 static int cancel_fd = -1; /* written to by the signal handlers */
@@ -78,8 +77,6 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     pthread_mutex_unlock(&s->lock);
 }
 
-static void erase_status(struct session *s);
-
 static bool write_all(int fd, const char *bytes, size_t len)
 {
     while (len) {
@@ -92,6 +89,28 @@ static bool write_all(int fd, const char *bytes, size_t len)
         len -= (size_t)done;
     }
     return true;
+}
+
+/* Lock held. */
+static void erase_status(struct session *s)
+{
+    if (s->status_shown) {
+        (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
+    s->status_shown = false;
+}
+
+/* The status line goes before it, and none comes until it is out. */
+static bool write_piece(struct session *s, const struct piece *piece)
+{
+    pthread_mutex_lock(&s->status_lock);
+    erase_status(s);
+    bool written = write_all(piece->fd, piece->bytes, piece->len);
+    if (s->has_status && isatty(piece->fd))
+        s->at_line_start = piece->bytes[piece->len - 1] == '\n';
+    pthread_mutex_unlock(&s->status_lock);
+    return written;
 }
 
 /* Writes what is queued until the command is over and all of it is out. */
@@ -109,10 +128,7 @@ static void *write_output(void *ctx)
         if (!s->head)
             s->tail = &s->head;
         pthread_mutex_unlock(&s->lock);
-        erase_status(s);
-        bool written = s->closed || write_all(piece->fd, piece->bytes, piece->len);
-        if (s->has_status && isatty(piece->fd))
-            s->at_line_start = piece->bytes[piece->len - 1] == '\n';
+        bool written = s->closed || write_piece(s, piece);
         pthread_mutex_lock(&s->lock);
         if (!written && !s->closed) { /* as a pipe would tell it */
             s->closed = true;
@@ -271,26 +287,18 @@ static void leave_terminal(const struct session *s)
 
 /* --- the status line --- */
 
-/* One line on a terminal, for as long as nothing else stands there. */
+/* One line on a terminal, for as long as nothing else stands there. A terminal that is stopped, or
+ * busy with output, goes without: the run does not wait for it. */
 static void draw_status(struct session *s, const char *word)
 {
-    pthread_mutex_lock(&s->status_lock);
-    if (s->at_line_start) {
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (pthread_mutex_trylock(&s->status_lock) != 0)
+        return;
+    if (s->at_line_start && poll(&room, 1, 0) > 0 && room.revents == POLLOUT) {
         (void)fprintf(stderr, "\r\033[Kberth: %s ...", word);
         (void)fflush(stderr);
         s->status_shown = true;
     }
-    pthread_mutex_unlock(&s->status_lock);
-}
-
-static void erase_status(struct session *s)
-{
-    pthread_mutex_lock(&s->status_lock);
-    if (s->status_shown) {
-        (void)fputs("\r\033[K", stderr);
-        (void)fflush(stderr);
-    }
-    s->status_shown = false;
     pthread_mutex_unlock(&s->status_lock);
 }
 
@@ -374,7 +382,9 @@ static int open_session(struct session *s, struct cli *cli)
     pthread_cond_init(&s->changed, NULL);
     (void)sem_init(&s->room, 0, 0);
     s->at_line_start = true;
-    s->has_status = !cli->quiet && !cli->json && isatty(STDERR_FILENO);
+    const char *term = getenv("TERM");
+    s->has_status = !cli->quiet && !cli->json && isatty(STDERR_FILENO) &&
+                    !(term && strcmp(term, "dumb") == 0); /* which cannot erase */
     pthread_mutex_init(&s->status_lock, NULL);
     if (s->stop_fd >= 0 && cli_cancel_fd() >= 0 &&
         pthread_create(&s->writer, NULL, write_output, s) == 0)
@@ -392,7 +402,7 @@ static void close_session(struct session *s)
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->writer, NULL);
-    erase_status(s);
+    erase_status(s); /* nobody else is left to hold the lock */
     leave_terminal(s);
     cli_control_close(s->control);
     pthread_mutex_destroy(&s->status_lock);

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "core/company.h"
+#include "core/run.h"
 #include "core/secret.h"
 
 static const struct {
@@ -142,6 +143,28 @@ static void offer_names(struct cli *cli, const char *noun, const char *prefix)
               prefix);
 }
 
+/* Those at work; a log can be looked at afterwards, too. */
+static void offer_runs(struct cli *cli, const char *noun, const char *prefix)
+{
+    struct berth_list list = {0};
+    struct berth_run_filter filter = BERTH_RUN_FILTER_INIT;
+    if (!connect(cli))
+        return;
+    filter.company_id = cli->company_id;
+    if (strcmp(noun, "logs") != 0)
+        filter.status = BERTH_RUN_RUNNING;
+    (void)berth_run_list(cli->b, &cli->arena, &filter, &list, &cli->err);
+    for (int i = 0; i < list.count; i++)
+        offer(berth_run_id(list.items[i]), prefix);
+}
+
+/* --env is a variable where a command runs. */
+static bool wants_environment(const struct cli_command *c, const char *option)
+{
+    return strcmp(option, "-e") == 0 || strcmp(option, "--environment") == 0 ||
+           (strcmp(option, "--env") == 0 && !strstr(c->arguments, "--env NAME[="));
+}
+
 int cli_complete(struct cli *cli, int argc, char **argv)
 {
     int leading = cli_leading_options(cli, argc, argv);
@@ -163,15 +186,21 @@ int cli_complete(struct cli *cli, int argc, char **argv)
     if (argc == 2)
         offer_words(noun, prefix); /* of one that is a command by itself, too */
     const char *before = argv[argc - 2];
+    for (int i = 1; i < argc - 1; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return CLI_OK; /* the rest is somebody else's */
     if (begins(prefix, "-"))
         offer_options(command, prefix);
-    else if (strcmp(before, "--env") == 0)
+    else if (wants_environment(command, before))
         offer_names(cli, "env", prefix);
     else if (strcmp(noun, "completion") == 0)
         for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
             offer(scripts[i].shell, prefix);
-    else if (!offer_choices(command, before, prefix) &&
-             (begins(command->arguments, "NAME|ID") || begins(command->arguments, "ENVIRONMENT")))
+    else if (offer_choices(command, before, prefix))
+        return CLI_OK;
+    else if (begins(command->arguments, "RUN"))
+        offer_runs(cli, noun, prefix);
+    else if (begins(command->arguments, "NAME|ID") || begins(command->arguments, "ENVIRONMENT"))
         offer_names(cli, noun, prefix);
     return CLI_OK;
 }

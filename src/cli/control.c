@@ -20,7 +20,7 @@
 
 #define CLIENTS_MAX 8
 #define PIECE_BYTES (64 * 1024)
-#define WAIT_MS 20 /* between two tries to write to a command that does not read */
+#define WAIT_MS 20 /* between two tries to write to a command */
 
 struct client {
     struct cli_control *control;
@@ -36,6 +36,7 @@ struct cli_control {
     struct client clients[CLIENTS_MAX]; /* the thread's alone, but for `done` */
     pthread_mutex_t lock;
     struct berth_exec *exec;
+    bool over; /* there was one */
 };
 
 static int address_of(const char *path, struct sockaddr_un *out, struct berth_error *err)
@@ -57,13 +58,24 @@ static bool is_ours(int fd)
            (who.uid == geteuid() || who.uid == 0);
 }
 
-/* The command may be gone at any moment: it is used under the lock. */
-static const char *write_piece(struct cli_control *c, const char *bytes, size_t len)
+/* Lock held: the command may be gone at any moment. NULL: the end of its input. */
+static int try_write(struct cli_control *c, const char *bytes, size_t len)
 {
     struct berth_error err;
+    if (!c->exec)
+        return !c->over ? BERTH_E_UNAVAILABLE : bytes ? BERTH_E_CONFLICT : BERTH_OK;
+    if (bytes)
+        return berth_exec_write(c->exec, bytes, len, &err);
+    berth_exec_close_stdin(c->exec);
+    return BERTH_OK;
+}
+
+/* A command that is still to be started, or does not read, is waited for. */
+static const char *write_piece(struct cli_control *c, const char *bytes, size_t len)
+{
     for (;;) {
         pthread_mutex_lock(&c->lock);
-        int rc = c->exec ? berth_exec_write(c->exec, bytes, len, &err) : BERTH_E_CONFLICT;
+        int rc = try_write(c, bytes, len);
         pthread_mutex_unlock(&c->lock);
         if (rc != BERTH_E_UNAVAILABLE)
             return rc == BERTH_OK ? "ok" : "the command does not read any more";
@@ -108,13 +120,8 @@ static const char *obey(struct cli_control *c, FILE *in, const char *line)
         (void)eventfd_write(c->cancel_fd, 1);
         return "ok";
     }
-    if (strcmp(line, "close\n") == 0) {
-        pthread_mutex_lock(&c->lock);
-        if (c->exec)
-            berth_exec_close_stdin(c->exec);
-        pthread_mutex_unlock(&c->lock);
-        return "ok";
-    }
+    if (strcmp(line, "close\n") == 0)
+        return write_piece(c, NULL, 0);
     if (read_length(line, &len))
         return take_stdin(c, in, len);
     return "write \"cancel\", \"close\", or \"stdin N\" and N bytes";
@@ -239,6 +246,7 @@ void cli_control_serve(struct cli_control *c, struct berth_exec *exec)
         return;
     pthread_mutex_lock(&c->lock);
     c->exec = exec;
+    c->over = !exec;
     pthread_mutex_unlock(&c->lock);
 }
 

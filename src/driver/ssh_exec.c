@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/failpoint.h"
 #include "base/limits.h"
 #include "os/spawn.h"
 
@@ -414,6 +415,7 @@ static int start(struct ssh_running *r, struct berth_call *call,
     if (rc < 0 || command->terminal)
         return rc;
     send_line(r);
+    BERTH_FAILPOINT(ssh_after_session);
     if (!command->with_stdin)
         berth_process_close_stdin(r->process);
     return BERTH_OK;

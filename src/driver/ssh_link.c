@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/failpoint.h"
 #include "base/id.h"
 #include "base/time.h"
 #include "crypto/hash.h"
@@ -272,6 +273,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
     int rc = berth_ssh_line_end(&line, berth_ssh_keep, err);
     if (rc == BERTH_OK)
         rc = write_files(link, c, err);
+    BERTH_FAILPOINT(ssh_after_key);
     if (rc == BERTH_OK)
         rc = berth_process_start(call->engine, &options, &handlers, &link->process, err);
     if (rc == BERTH_OK && berth_process_write(link->process, line.buf.data, line.buf.len, err) < 0)

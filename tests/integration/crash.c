@@ -8,6 +8,7 @@
  * a second process at work.
  *
  * The program starts itself again for the children: "crash SCENARIO STEP STORE DIRECTORY". */
+#include "farhost.h"
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/time.h"
+#include "core/exec.h"
 #include "core/node.h"
 #include "core/secret.h"
 #include "core/vault.h"
@@ -244,6 +246,62 @@ static void perform_run(struct fixture *f)
     assert_int_equal(result.run->status, BERTH_RUN_TIMED_OUT);
 }
 
+static void cancel_it(void *ctx, struct berth_exec *exec)
+{
+    (void)ctx;
+    berth_exec_cancel(exec);
+}
+
+/* In the environment of what this test runs, and of nothing else. */
+static const char *far_mark(char out[200])
+{
+    (void)snprintf(out, 200, "CRASH_TEST=%s", getenv("XDG_RUNTIME_DIR"));
+    return out;
+}
+
+/* The same over SSH, with a command that nothing but its far end would end. */
+static void perform_far_run(struct fixture *f)
+{
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    struct berth_issues issues = {.arena = &f->arena};
+    struct berth_environment *e;
+    input.name = "far";
+    input.driver = BERTH_DRIVER_SSH;
+    input.config_json = farhost_config(NULL);
+    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    struct berth_run_result result;
+    request.environment_id = e->id;
+    char mark[200];
+    request.command.argv = (const char *const[]){"sleep", "300", NULL};
+    request.command.env = (const char *const[]){far_mark(mark), NULL};
+    request.on_started = cancel_it;
+    arm();
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &request, &result, &f->err));
+    assert_int_equal(result.run->status, BERTH_RUN_CANCELLED);
+}
+
+/* What ran there ends by itself: the far end notices that we are gone. */
+static void check_far_end(void)
+{
+    char mark[200];
+    for (int i = 0; i < 1000 && farhost_count_processes(far_mark(mark)); i++)
+        pause_ms(10);
+    assert_int_equal(farhost_count_processes(far_mark(mark)), 0);
+}
+
+/* And after the next start there is no lease there, and no key here. */
+static void check_far_places(void)
+{
+    char path[256];
+    glob_t found = {0};
+    (void)snprintf(path, sizeof path, "%s/berth/ssh.*", getenv("XDG_RUNTIME_DIR"));
+    assert_int_equal(farhost_count_leases(NULL), 0);
+    if (glob(path, 0, NULL, &found) != GLOB_NOMATCH)
+        fail_msg("%s is still there", found.gl_pathv[0]);
+    globfree(&found);
+}
+
 /* No run of a dead process goes on, and nothing that it started. */
 static void check_runs(struct fixture *f)
 {
@@ -375,6 +433,7 @@ static void check_secrets(struct fixture *f)
 static const struct scenario {
     const char *name;
     void (*run)(struct fixture *f);
+    bool far; /* beside an sshd, and then only those */
 } scenarios[] = {
     {"acquire_local", acquire_local},
     {"acquire_place", acquire_place},
@@ -392,10 +451,16 @@ static const struct scenario {
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
     {"perform_run", perform_run},
+    {"perform_far_run", perform_far_run, .far = true},
     {"change_key", change_key},
     {"first_key", first_key},
 };
 #define SCENARIOS (sizeof scenarios / sizeof scenarios[0])
+
+static bool is_far(void)
+{
+    return getenv("BERTH_TEST_SSH") != NULL;
+}
 
 /* Two passes: what the first finds at the provider, the second ends. Nothing may be left half
  * done, and no place may live that nobody answers for. Beside a second process that is in the
@@ -414,7 +479,8 @@ static void recover(struct fixture *f, int tries)
     if (broken)
         fail_msg("%s", broken);
     check_runs(f);
-    check_secrets(f);
+    if (!is_far()) /* the key of the far host is bound to its environment alone */
+        check_secrets(f);
 }
 
 /* Long after: every lease has expired and every place is gone. */
@@ -581,7 +647,11 @@ static void crash_at(const struct fixture *f, const struct scenario *scenario,
     assert_true(next_line(&at, "node", id));
     if (f->kind == ON_POSTGRES)
         run_helper(f, "lapse", id);
+    if (is_far())
+        check_far_end();
     run_helper(f, "recover", beside ? "beside" : "alone");
+    if (is_far())
+        check_far_places();
     for (at = told; next_line(&at, "active", id);)
         if (!was_given(told, id))
             run_helper(f, "look", id); /* acknowledged, so it stands */
@@ -616,7 +686,8 @@ static void run_matrix(struct fixture *f, bool beside)
     fixture_close(f); /* the parent only looks on */
     memset(passes, 0, sizeof passes);
     for (size_t i = 0; i < SCENARIOS; i++)
-        trace(f, &scenarios[i], passes[i]);
+        if (scenarios[i].far == is_far())
+            trace(f, &scenarios[i], passes[i]);
     if (beside) {
         second = start(f, "beside", "-");
         char ready[8];
@@ -630,7 +701,8 @@ static void run_matrix(struct fixture *f, bool beside)
                 crash_at(f, &scenarios[i], (enum berth_failpoint)point, beside);
                 cells++;
             }
-        if (cells == before)
+        const char *name = berth_failpoint_name((enum berth_failpoint)point);
+        if (cells == before && is_far() == (strncmp(name, "ssh_", 4) == 0))
             fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
     }
     if (beside)
@@ -668,6 +740,9 @@ int main(int argc, char **argv)
 {
     if (argc == 5)
         return child_main(argv);
+    const struct CMUnitTest far_tests[] = {TEST_ON_BOTH(crash_matrix)};
+    if (is_far())
+        return cmocka_run_group_tests_name("crash over SSH", far_tests, NULL, NULL);
     const struct CMUnitTest tests[] = {
         TEST_ON_BOTH(a_second_runtime_in_the_process_loses_nothing),
         TEST_ON_BOTH(crash_matrix),

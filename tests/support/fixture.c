@@ -52,6 +52,7 @@ void fixture_make(struct fixture *f, enum fixture_store kind)
     (void)snprintf(f->inventory, sizeof f->inventory, "%s/inventory", f->directory);
     assert_int_equal(mkdir(f->inventory, 0700), 0);
     assert_int_equal(setenv("XDG_DATA_HOME", f->directory, 1), 0); /* nothing in the user's own */
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", f->directory, 1), 0);
     if (kind == ON_SQLITE)
         (void)snprintf(f->store, sizeof f->store, "sqlite:%s/berth.db", f->directory);
     else
