@@ -16,6 +16,7 @@
 #include "core/exec.h"
 #include "core/node.h"
 #include "core/record.h"
+#include "core/run.h"
 #include "core/vault.h"
 #include "os/engine.h"
 #include "os/pool.h"
@@ -206,6 +207,8 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->notes_end = &b->notes;
     pthread_mutex_init(&b->sweeping_lock, NULL);
     pthread_mutex_init(&b->strays_lock, NULL);
+    pthread_mutex_init(&b->runs_lock, NULL);
+    pthread_cond_init(&b->runs_changed, NULL);
     int rc = start(b, options, err);
     if (rc < 0) {
         berth_close(b);
@@ -221,6 +224,7 @@ void berth_close(struct berth *b)
         return;
     if (b->closing_fd >= 0)
         (void)eventfd_write(b->closing_fd, 1);
+    berth_run_end_all(b);
     pthread_mutex_lock(&b->sweeping_lock);
     b->closing = true;
     pthread_mutex_unlock(&b->sweeping_lock);
@@ -237,6 +241,8 @@ void berth_close(struct berth *b)
     berth_vault_free(b->vault);
     pthread_mutex_destroy(&b->sweeping_lock);
     pthread_mutex_destroy(&b->strays_lock);
+    pthread_cond_destroy(&b->runs_changed);
+    pthread_mutex_destroy(&b->runs_lock);
     berth_map_clear(&b->sweeping);
     berth_map_clear(&b->lanes);
     free(b->company_id);

@@ -20,6 +20,7 @@ struct berth_engine;
 struct berth_pool;
 struct berth_database;
 struct berth_note;
+struct berth_performance;
 
 /* Safe to share between threads. */
 struct berth {
@@ -38,6 +39,10 @@ struct berth {
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
     struct berth_settings settings;
+    pthread_mutex_t runs_lock;
+    pthread_cond_t runs_changed;    /* one is over */
+    struct berth_performance *runs; /* that nobody waits for; core/perform.c */
+    bool runs_closing;
     pthread_mutex_t sweeping_lock;
     struct berth_map sweeping; /* environments that a sweep is at work on */
     struct berth_map lanes;    /* provider -> how many jobs sweep its environments */

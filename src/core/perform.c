@@ -3,7 +3,10 @@
  * whatever happened. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -16,30 +19,44 @@
 #include "core/node.h"
 #include "core/run.h"
 #include "core/secret.h"
+#include "os/pool.h"
 #include "store/store.h"
 
 #define PROVISION_MS 300000
 
-struct performance {
+struct berth_performance {
     struct berth *b;
     struct berth_arena *arena;
     const struct berth_run_request *request;
     struct berth_environment *environment;
     struct berth_lease *lease;
     struct berth_run_result *out;
-    const char *code;            /* of what failed */
-    int ended_fd;                /* readable when the command has ended */
+    const char *code;        /* of what failed */
+    int ended_fd;            /* readable when a command has ended */
+    struct berth_exec *exec; /* the command, once it runs; b->runs_lock */
+    int rc;                  /* of what failed before it, with `err` */
+    struct berth_error *err;
     struct berth_locked *values; /* of the request's secrets */
+
+    /* Of one that nobody waits for: */
+    berth_run_done_fn *on_done;
+    _Atomic int arrived; /* its beginning is over, its command is: whoever is second goes on */
+    void *ctx;
+    int cancel_fd; /* ours; made readable by berth_run_cancel */
+    struct berth_arena own;
+    struct berth_run_result result;
+    struct berth_error trouble;
+    struct berth_performance *next, **link; /* among the runtime's */
 };
 
-static void enter(const struct performance *p, enum berth_run_phase phase)
+static void enter(const struct berth_performance *p, enum berth_run_phase phase)
 {
     if (p->request->on_phase)
         p->request->on_phase(p->request->handlers.ctx, phase);
 }
 
 /* Says what failed in the words of the step; the cause is the text so far. */
-static int fail_step(struct performance *p, const char *code, const char *step,
+static int fail_step(struct berth_performance *p, const char *code, const char *step,
                      struct berth_error *err)
 {
     struct berth_error cause = *err;
@@ -60,7 +77,7 @@ const char *berth_run_choose_environment(const struct berth_environment_wishes *
     return w->agent;
 }
 
-static int find_environment(struct performance *p, struct berth_error *err)
+static int find_environment(struct berth_performance *p, struct berth_error *err)
 {
     const struct berth_run_request *r = p->request;
     p->code = "environment_not_found";
@@ -87,7 +104,7 @@ static int find_environment(struct performance *p, struct berth_error *err)
 
 /* What cannot run a command is refused before a place is taken; a driver that is not there is
  * acquire's to tell. Nothing ever runs here instead. */
-static int guard(struct performance *p, struct berth_error *err)
+static int guard(struct berth_performance *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;
     const struct berth_route *route;
@@ -107,20 +124,20 @@ static int guard(struct performance *p, struct berth_error *err)
                       route->provider, route->provider);
 }
 
-static int take_lease(struct performance *p, struct berth_error *err)
+static int take_lease(struct berth_performance *p, struct berth_error *err)
 {
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
     enter(p, BERTH_PHASE_ACQUIRING);
     request.environment_id = p->environment->id;
     request.run_id = p->out->run->id;
     request.ttl_ms = p->request->ttl_ms;
-    request.cancel_fd = p->request->cancel_fd;
+    request.cancel_fd = p->cancel_fd;
     request.actor = p->request->actor;
     int rc = berth_lease_acquire(p->b, p->arena, &request, &p->lease, err);
     return rc < 0 ? fail_step(p, "lease_acquire_failed", "acquire lease for", err) : rc;
 }
 
-static int make_workspace(struct performance *p, struct berth_realized *out,
+static int make_workspace(struct berth_performance *p, struct berth_realized *out,
                           struct berth_error *err)
 {
     char here[4096];
@@ -144,7 +161,7 @@ static void first_line(const char *text, char out[200])
 
 struct provisioning {
     struct berth_buf streams[2]; /* how they begin */
-    struct performance *p;
+    struct berth_performance *p;
 };
 
 static int judge_provision(const struct provisioning *v, const struct berth_exec_end *end,
@@ -168,7 +185,7 @@ static int judge_provision(const struct provisioning *v, const struct berth_exec
                       *line ? ": " : "", line);
 }
 
-static void await(const struct performance *p, struct berth_exec *x);
+static void await(const struct berth_performance *p, struct berth_exec *x);
 
 static void on_provision_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
@@ -185,7 +202,7 @@ static void on_provision_end(void *ctx, const struct berth_exec_end *end)
     (void)eventfd_write(v->p->ended_fd, 1);
 }
 
-static int provision(struct performance *p, const char *cwd, struct berth_error *err)
+static int provision(struct berth_performance *p, const char *cwd, struct berth_error *err)
 {
     static const char *const env[] = {"SHELL=/bin/bash", NULL};
     const char *const argv[] = {"bash", "-lc", p->request->provision_command, NULL};
@@ -222,7 +239,7 @@ static int provision(struct performance *p, const char *cwd, struct berth_error 
 
 static int tx_bind(struct berth_db *db, void *ctx, struct berth_error *err)
 {
-    const struct performance *p = ctx;
+    const struct berth_performance *p = ctx;
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_binding target = {
         .company_id = p->out->run->company_id, .target_type = "run", .target_id = p->out->run->id};
@@ -241,7 +258,7 @@ static int tx_bind(struct berth_db *db, void *ctx, struct berth_error *err)
 }
 
 /* Whoever starts the run says which it may read; the record says that it did. */
-static int resolve_secrets(struct performance *p, struct berth_error *err)
+static int resolve_secrets(struct berth_performance *p, struct berth_error *err)
 {
     const struct berth_run_request *r = p->request;
     if (!r->secret_count)
@@ -270,7 +287,7 @@ static int resolve_secrets(struct performance *p, struct berth_error *err)
 }
 
 /* The variables that were given, then those whose values are secrets; in memory that is wiped. */
-static int add_secrets(const struct performance *p, struct berth_arena *wiped,
+static int add_secrets(const struct berth_performance *p, struct berth_arena *wiped,
                        struct berth_exec_request *command, struct berth_error *err)
 {
     const struct berth_run_request *r = p->request;
@@ -290,7 +307,7 @@ static int add_secrets(const struct performance *p, struct berth_arena *wiped,
     return berth_arena_check(wiped, err);
 }
 
-static void forget_secrets(struct performance *p)
+static void forget_secrets(struct berth_performance *p)
 {
     for (int i = 0; p->values && i < p->request->secret_count; i++)
         berth_locked_clear(&p->values[i]);
@@ -300,7 +317,7 @@ static void forget_secrets(struct performance *p)
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
-    const struct performance *p = ctx;
+    const struct berth_performance *p = ctx;
     const struct berth_exec_handlers *theirs = &p->request->handlers;
     if (theirs->on_output)
         theirs->on_output(theirs->ctx, stream, bytes, len);
@@ -308,26 +325,33 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
 
 static void on_stdin_room(void *ctx)
 {
-    const struct performance *p = ctx;
+    const struct berth_performance *p = ctx;
     const struct berth_exec_handlers *theirs = &p->request->handlers;
     if (theirs->on_stdin_room)
         theirs->on_stdin_room(theirs->ctx);
 }
 
+static void end_job(void *ctx);
+
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
-    const struct performance *p = ctx;
+    struct berth_performance *p = ctx;
     const struct berth_exec_handlers *theirs = &p->request->handlers;
+    struct berth_error none;
     if (theirs->on_end)
         theirs->on_end(theirs->ctx, end);
-    (void)eventfd_write(p->ended_fd, 1);
+    if (!p->on_done)
+        (void)eventfd_write(p->ended_fd, 1);
+    else if (atomic_fetch_add(&p->arrived, 1) == 1)
+        while (berth_pool_submit(p->b->providers, end_job, p, &none) < 0)
+            (void)usleep(1000); /* until there is memory for it again */
 }
 
 /* Until it has ended; somebody who wants it to end is heard. */
-static void await(const struct performance *p, struct berth_exec *x)
+static void await(const struct berth_performance *p, struct berth_exec *x)
 {
     struct pollfd fds[] = {{.fd = p->ended_fd, .events = POLLIN},
-                           {.fd = p->request->cancel_fd, .events = POLLIN},
+                           {.fd = p->cancel_fd, .events = POLLIN},
                            {.fd = p->b->closing_fd, .events = POLLIN}};
     for (;;) {
         if (poll(fds, 3, -1) < 0 && errno == EINTR)
@@ -342,7 +366,18 @@ static void await(const struct performance *p, struct berth_exec *x)
     }
 }
 
-static int run_command(struct performance *p, struct berth_error *err)
+/* From here on it can be cancelled, also when somebody wanted that before; NULL: it cannot. */
+static void hold(struct berth_performance *p, struct berth_exec *x)
+{
+    struct pollfd wish = {.fd = p->cancel_fd, .events = POLLIN};
+    pthread_mutex_lock(&p->b->runs_lock);
+    p->exec = x;
+    if (x && p->on_done && poll(&wish, 1, 0) > 0)
+        berth_exec_cancel(x);
+    pthread_mutex_unlock(&p->b->runs_lock);
+}
+
+static int run_command(struct berth_performance *p, struct berth_error *err)
 {
     struct berth_realized where;
     auto_wiped_arena wiped = BERTH_ARENA_INIT;
@@ -356,11 +391,11 @@ static int run_command(struct performance *p, struct berth_error *err)
         return rc;
     struct berth_exec_handlers handlers = {
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = p};
-    struct berth_exec *x;
     command.lease_id = p->lease->id;
     if (!command.cwd)
         command.cwd = where.cwd;
     enter(p, BERTH_PHASE_RUNNING);
+    struct berth_exec *x;
     rc = berth_exec_start(p->b, &command, &handlers, &x, err);
     if (rc < 0) {
         p->code = rc == BERTH_E_UNSUPPORTED ? "unsupported_environment" : "adapter_failed";
@@ -371,18 +406,12 @@ static int run_command(struct performance *p, struct berth_error *err)
     BERTH_FAILPOINT(perform_running);
     if (p->request->on_started)
         p->request->on_started(p->request->handlers.ctx, x);
-    await(p, x);
-    if (p->request->on_stopped)
-        p->request->on_stopped(p->request->handlers.ctx);
-    berth_exec_wait(x, &p->out->end);
-    p->out->truncated = berth_exec_truncated(x);
-    berth_exec_free(x);
-    berth_exec_end_strays(p->b); /* before the place is given back */
+    hold(p, x);
     return BERTH_OK;
 }
 
 /* How the run ended, from how its command did. */
-static struct berth_run_end judge(const struct performance *p, int rc,
+static struct berth_run_end judge(const struct berth_performance *p, int rc,
                                   const struct berth_error *err, char text[128])
 {
     const struct berth_exec_end *end = &p->out->end;
@@ -416,7 +445,7 @@ static struct berth_run_end judge(const struct performance *p, int rc,
 }
 
 /* Always, and on its own: what failed before must not keep a place. */
-static void give_back(struct performance *p, const struct berth_run_end *end)
+static void give_back(struct berth_performance *p, const struct berth_run_end *end)
 {
     struct berth_list released = {0};
     struct berth_error trouble;
@@ -435,42 +464,172 @@ static void give_back(struct performance *p, const struct berth_run_end *end)
         p->out->run = now;
 }
 
+/* All up to the command, which runs when this answers OK. What failed is in p->rc. */
+static int begin(struct berth_performance *p)
+{
+    struct berth_error *err = p->err, unfound;
+    const struct berth_run_request *r = p->request;
+    /* The run is there before anything fails, and says what did. */
+    int found = find_environment(p, &unfound);
+    p->rc = berth_run_create_own(p->b, p->arena, r->run_id, r->company_id,
+                                 p->environment ? p->environment->id : NULL, &p->out->run, err);
+    if (p->rc < 0)
+        return p->rc;
+    p->rc = berth_node_begin(p->b->node, p->out->run->id, err); /* this process performs it */
+    BERTH_FAILPOINT(perform_after_run);
+    if (p->rc == BERTH_OK && found < 0) {
+        *err = unfound;
+        p->rc = found;
+    }
+    if (p->rc == BERTH_OK)
+        p->rc = guard(p, err);
+    if (p->rc == BERTH_OK)
+        p->rc = resolve_secrets(p, err);
+    if (p->rc == BERTH_OK)
+        p->rc = take_lease(p, err);
+    if (p->rc == BERTH_OK)
+        p->rc = run_command(p, err);
+    forget_secrets(p);
+    return p->rc;
+}
+
+/* The command has ended, or there is none. */
+static void finish(struct berth_performance *p)
+{
+    char text[128];
+    if (!p->out->run)
+        return;
+    if (p->out->started) {
+        struct berth_exec *x = p->exec;
+        hold(p, NULL);
+        if (p->request->on_stopped)
+            p->request->on_stopped(p->request->handlers.ctx);
+        berth_exec_wait(x, &p->out->end);
+        p->out->truncated = berth_exec_truncated(x);
+        berth_exec_free(x);
+        berth_exec_end_strays(p->b); /* before the place is given back */
+    }
+    struct berth_run_end end = judge(p, p->rc, p->err, text);
+    BERTH_FAILPOINT(perform_before_release);
+    const char *id = p->out->run->id;
+    give_back(p, &end);
+    berth_node_end(p->b->node, id);
+}
+
 int berth_run_perform(struct berth *b, struct berth_arena *arena,
                       const struct berth_run_request *request, struct berth_run_result *out,
                       struct berth_error *err)
 {
     *out = (struct berth_run_result){0};
-    struct performance p = {.b = b, .arena = arena, .request = request, .out = out};
     auto_close int ended_fd = eventfd(0, EFD_CLOEXEC);
     if (ended_fd < 0)
         return berth_fail_errno(err, "Cannot make an event descriptor");
-    p.ended_fd = ended_fd;
-    struct berth_error unfound; /* the run is there before anything fails, and says what did */
-    int found = find_environment(&p, &unfound);
-    int rc = berth_run_create_own(b, arena, request->run_id, request->company_id,
-                                  p.environment ? p.environment->id : NULL, &out->run, err);
-    if (rc < 0)
-        return rc;
-    const char *id = out->run->id;
-    rc = berth_node_begin(b->node, id, err); /* it is this process that performs it */
-    BERTH_FAILPOINT(perform_after_run);
-    if (rc == BERTH_OK && found < 0) {
-        *err = unfound;
-        rc = found;
+    struct berth_performance p = {.b = b,
+                                  .arena = arena,
+                                  .request = request,
+                                  .out = out,
+                                  .err = err,
+                                  .ended_fd = ended_fd,
+                                  .cancel_fd = request->cancel_fd};
+    if (begin(&p) == BERTH_OK)
+        await(&p, p.exec);
+    finish(&p);
+    return p.rc;
+}
+
+/* --- without anybody who waits --- */
+
+static void free_performance(struct berth_performance *p)
+{
+    if (p->ended_fd >= 0)
+        (void)close(p->ended_fd);
+    if (p->cancel_fd >= 0)
+        (void)close(p->cancel_fd);
+    berth_arena_clear(&p->own);
+    free(p);
+}
+
+static void end_job(void *ctx)
+{
+    struct berth_performance *p = ctx;
+    struct berth *b = p->b;
+    finish(p);
+    p->on_done(p->ctx, &p->result, p->rc < 0 ? &p->trouble : NULL);
+    pthread_mutex_lock(&b->runs_lock);
+    *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    pthread_cond_broadcast(&b->runs_changed);
+    free_performance(p);
+    pthread_mutex_unlock(&b->runs_lock);
+}
+
+static void begin_job(void *ctx)
+{
+    struct berth_performance *p = ctx;
+    if (begin(p) < 0 || atomic_fetch_add(&p->arrived, 1) == 1)
+        end_job(p);
+}
+
+int berth_run_start(struct berth *b, const struct berth_run_request *request,
+                    berth_run_done_fn *on_done, void *ctx, struct berth_performance **out,
+                    struct berth_error *err)
+{
+    struct berth_performance *p = calloc(1, sizeof *p);
+    if (!p)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
+    *p = (struct berth_performance){.b = b,
+                                    .request = request,
+                                    .on_done = on_done,
+                                    .ctx = ctx,
+                                    .ended_fd = eventfd(0, EFD_CLOEXEC),
+                                    .cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    p->arena = &p->own;
+    p->out = &p->result;
+    p->err = &p->trouble;
+    if (p->ended_fd < 0 || p->cancel_fd < 0) {
+        free_performance(p);
+        return berth_fail_errno(err, "Cannot make an event descriptor");
     }
-    if (rc == BERTH_OK)
-        rc = guard(&p, err);
-    if (rc == BERTH_OK)
-        rc = resolve_secrets(&p, err);
-    if (rc == BERTH_OK)
-        rc = take_lease(&p, err);
-    if (rc == BERTH_OK)
-        rc = run_command(&p, err);
-    forget_secrets(&p);
-    char text[128];
-    struct berth_run_end end = judge(&p, rc, err, text);
-    BERTH_FAILPOINT(perform_before_release);
-    give_back(&p, &end);
-    berth_node_end(b->node, id);
+    pthread_mutex_lock(&b->runs_lock);
+    int rc = b->runs_closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
+                             : berth_pool_submit(b->providers, begin_job, p, err);
+    if (rc == BERTH_OK) {
+        p->next = b->runs;
+        p->link = &b->runs;
+        if (p->next)
+            p->next->link = &p->next;
+        b->runs = p;
+        *out = p;
+    }
+    pthread_mutex_unlock(&b->runs_lock);
+    if (rc < 0)
+        free_performance(p);
     return rc;
+}
+
+/* Lock held. */
+static void cancel(struct berth_performance *p)
+{
+    (void)eventfd_write(p->cancel_fd, 1);
+    if (p->exec)
+        berth_exec_cancel(p->exec);
+}
+
+void berth_run_cancel(struct berth_performance *p)
+{
+    pthread_mutex_lock(&p->b->runs_lock);
+    cancel(p);
+    pthread_mutex_unlock(&p->b->runs_lock);
+}
+
+void berth_run_end_all(struct berth *b)
+{
+    pthread_mutex_lock(&b->runs_lock);
+    b->runs_closing = true;
+    for (struct berth_performance *p = b->runs; p; p = p->next)
+        cancel(p);
+    while (b->runs)
+        pthread_cond_wait(&b->runs_changed, &b->runs_lock);
+    pthread_mutex_unlock(&b->runs_lock);
 }

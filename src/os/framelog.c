@@ -176,6 +176,7 @@ void berth_framelog_close(struct berth_framelog *log)
 struct berth_framereader {
     int fd;
     off_t at;
+    uint64_t from[2]; /* of each stream: what ends before is passed over */
     char *bytes;
     size_t cap;
 };
@@ -261,16 +262,42 @@ static int make_room(struct berth_framereader *reader, size_t len, bool *whole,
     return BERTH_OK;
 }
 
+void berth_framereader_from(struct berth_framereader *reader, enum berth_frame_kind stream,
+                            uint64_t offset)
+{
+    reader->from[stream] = offset;
+}
+
+static bool is_unwanted(const struct berth_framereader *reader, const struct header *h, size_t len)
+{
+    return h->kind <= BERTH_FRAME_STDERR && le64toh(h->offset) + len <= reader->from[h->kind];
+}
+
+/* The header of the next frame that is wanted, at reader->at; or *whole false. */
+static int find_frame(struct berth_framereader *reader, struct header *h, bool *whole,
+                      struct berth_error *err)
+{
+    for (;;) {
+        int rc = read_at(reader->fd, reader->at, h, sizeof *h, whole, err);
+        if (rc < 0 || !*whole)
+            return rc;
+        size_t len = le32toh(h->len);
+        if (!is_sound(h, len))
+            return fail_damaged(err);
+        if (!is_unwanted(reader, h, len))
+            return BERTH_OK;
+        reader->at += (off_t)(sizeof *h + len);
+    }
+}
+
 /* The frame at reader->at, with its bytes in reader->bytes, or *whole false. */
 static int read_frame(struct berth_framereader *reader, struct header *h, bool *whole,
                       struct berth_error *err)
 {
-    int rc = read_at(reader->fd, reader->at, h, sizeof *h, whole, err);
+    int rc = find_frame(reader, h, whole, err);
     if (rc < 0 || !*whole)
         return rc;
     size_t len = le32toh(h->len);
-    if (!is_sound(h, len))
-        return fail_damaged(err);
     rc = make_room(reader, len, whole, err);
     if (rc == BERTH_OK && *whole)
         rc = read_at(reader->fd, reader->at + (off_t)sizeof *h, reader->bytes, len, whole, err);

@@ -49,6 +49,10 @@ void berth_framelog_close(struct berth_framelog *log); /* NULL is fine */
 struct berth_framereader;
 int berth_framereader_open(const char *path, struct berth_framereader **out,
                            struct berth_error *err);
+/* Of that stream only what comes at or after the offset: frames before it are not read. The first
+ * that is may begin before it. */
+void berth_framereader_from(struct berth_framereader *reader, enum berth_frame_kind stream,
+                            uint64_t offset);
 /* The next whole frame; its bytes live until the next call. *more false: there is none yet (a frame
  * that is being written counts as none). INVALID: the file is no such log, or damaged. */
 int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
