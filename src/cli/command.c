@@ -473,13 +473,17 @@ static int print_result(struct cli *cli, const struct berth_run *run, const char
 /* NAME=SECRET: a variable, and the secret that is its value. */
 static int add_secret(struct cli *cli, const char *text, struct berth_run_secret *out)
 {
-    const char *equals = strchr(text, '=');
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    size_t len = strspn(text, letters);
     struct berth_secret *secret;
-    if (!equals || equals == text || !equals[1])
-        return cli_usage(cli, "--env-from-secret %s: write NAME=SECRET", text);
-    if (cli_find_secret(cli, equals + 1, &secret) < 0)
+    if (!len || (*text >= '0' && *text <= '9') || text[len] != '=' || !text[len + 1])
+        return cli_usage(cli,
+                         "--env-from-secret %s: write NAME=SECRET, NAME with letters, digits "
+                         "and _",
+                         text);
+    if (cli_find_secret(cli, text + len + 1, &secret) < 0)
         return cli_run_failed(cli);
-    out->variable = berth_arena_copy(&cli->arena, text, (size_t)(equals - text));
+    out->variable = berth_arena_copy(&cli->arena, text, len);
     out->secret_id = berth_secret_id(secret);
     return out->variable ? CLI_OK : cli_fail(cli);
 }
@@ -490,8 +494,12 @@ static int add_secrets(struct cli *cli, const struct berth_list *texts,
     struct berth_run_secret *all =
         berth_arena_alloc(&cli->arena, ((size_t)texts->count + 1) * sizeof *all);
     int status = all ? CLI_OK : cli_fail(cli);
-    for (int i = 0; status == CLI_OK && i < texts->count; i++)
+    for (int i = 0; status == CLI_OK && i < texts->count; i++) {
         status = add_secret(cli, texts->items[i], &all[i]);
+        for (int j = 0; status == CLI_OK && j < i; j++)
+            if (strcmp(all[j].variable, all[i].variable) == 0)
+                status = cli_usage(cli, "--env-from-secret gives %s twice", all[i].variable);
+    }
     request->secrets = all;
     request->secret_count = texts->count;
     return status;

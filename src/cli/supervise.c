@@ -268,6 +268,9 @@ static int perform(struct supervision *s, const char *run_id, struct berth_run_r
 {
     struct cli *cli = s->cli;
     struct berth_run_result result;
+    struct berth_run *other; /* whose socket we must not take */
+    if (berth_run_get(cli->b, &cli->arena, run_id, &other, &cli->err) == BERTH_OK)
+        return berth_fail(&cli->err, BERTH_E_CONFLICT, "There is a run %s already.", run_id);
     r->run_id = run_id;
     r->cancel_fd = cli_cancel_fd();
     r->actor = &cli->actor;

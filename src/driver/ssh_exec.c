@@ -215,20 +215,16 @@ static void on_cancel_end(void *ctx, const struct berth_exec_end *end)
 /* Ends the command, or what is left of it, over a session of its own. False: that cannot be. */
 static bool ask_to_end(struct ssh_running *r)
 {
-    struct berth_ssh_session session;
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_error err;
     struct canceller *c = calloc(1, sizeof *c);
     if (!c)
         return false;
     c->link = berth_ssh_link_again(r->link);
-    berth_ssh_link_session(c->link, false, &session);
-    options.argv = session.argv;
-    options.env = session.env;
     options.with_stdin = true;
     options.timeout_ms = r->grace_ms + LATE_MS;
     struct berth_exec_handlers handlers = {.on_end = on_cancel_end, .ctx = c};
-    if (berth_process_start(r->engine, &options, &handlers, &c->process, &err) < 0) {
+    if (berth_ssh_link_start(c->link, r->engine, &options, &handlers, &c->process, &err) < 0) {
         berth_ssh_link_drop(c->link);
         free(c);
         return false;
@@ -253,7 +249,9 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
     end.started_at_ms = session->started_at_ms;
     end.finished_at_ms = session->finished_at_ms;
     memcpy(end.bytes, r->bytes, sizeof end.bytes);
-    bool held = r->told && session->cause == BERTH_END_TIMEOUT; /* by what it left behind */
+    /* By what it left behind. */
+    bool held =
+        r->told && (session->cause == BERTH_END_TIMEOUT || session->cut[0] || session->cut[1]);
     for (int i = 0; i < 2; i++)
         end.cut[i] = session->cut[i] || held;
     if (held)
@@ -397,13 +395,9 @@ static const char *const *whole_env(struct berth_arena *arena, const struct bert
 static int start(struct ssh_running *r, struct berth_call *call,
                  const struct berth_command *command, struct berth_error *err)
 {
-    struct berth_ssh_session session;
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_exec_handlers handlers = {
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = r};
-    berth_ssh_link_session(r->link, command->terminal, &session);
-    options.argv = session.argv;
-    options.env = session.env;
     options.with_stdin = true;
     options.terminal = command->terminal;
     options.rows = command->rows;
@@ -411,7 +405,7 @@ static int start(struct ssh_running *r, struct berth_call *call,
     options.grace_ms = 500;
     if (command->timeout_ms > 0)
         options.timeout_ms = command->timeout_ms + command->grace_ms + LATE_MS;
-    int rc = berth_process_start(call->engine, &options, &handlers, &r->process, err);
+    int rc = berth_ssh_link_start(r->link, call->engine, &options, &handlers, &r->process, err);
     if (rc < 0 || command->terminal)
         return rc;
     send_line(r);

@@ -20,6 +20,7 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "crypto/hash.h"
+#include "driver/ssh_mux.h"
 #include "os/fs.h"
 #include "os/runtime.h"
 
@@ -203,19 +204,24 @@ static int write_files(struct berth_ssh_link *link, const struct berth_ssh_confi
 }
 
 /* Nothing of ours is ssh's business but how to find the user's files and agent. */
-static void set_env(const char **env, char variables[4][512])
+struct variables {
+    const char *env[8];
+    char texts[4][512];
+};
+
+static void set_env(struct variables *out)
 {
     static const char *const names[] = {"PATH", "HOME", "USER", "SSH_AUTH_SOCK"};
     int count = 0;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);
-        int len = value ? snprintf(variables[i], 512, "%s=%s", names[i], value) : -1;
+        int len = value ? snprintf(out->texts[i], 512, "%s=%s", names[i], value) : -1;
         if (len > 0 && len < 512)
-            env[count++] = variables[i];
+            out->env[count++] = out->texts[i];
     }
-    if (count == 0 || strncmp(env[0], "PATH=", 5) != 0)
-        env[count++] = "PATH=/usr/bin:/bin";
-    env[count] = NULL;
+    if (count == 0 || strncmp(out->env[0], "PATH=", 5) != 0)
+        out->env[count++] = "PATH=/usr/bin:/bin";
+    out->env[count] = NULL;
 }
 
 #define OPTION_SIZE 200
@@ -224,8 +230,8 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
                         const struct berth_ssh_config *c, struct berth_error *err)
 {
     char port[16], hosts[OPTION_SIZE];
-    struct berth_ssh_session s; /* for its environment */
-    set_env(s.env, s.variables);
+    struct variables variables;
+    set_env(&variables);
     (void)snprintf(port, sizeof port, "%d", c->port);
     (void)snprintf(hosts, sizeof hosts, "UserKnownHostsFile=%s",
                    c->strict ? link->hosts_file : "/dev/null");
@@ -264,7 +270,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_exec_handlers handlers = {.on_output = on_output, .on_end = on_end, .ctx = link};
     options.argv = argv;
-    options.env = s.env;
+    options.env = variables.env;
     options.with_stdin = true;
     options.grace_ms = 500;
     auto_ssh_line line = BERTH_SSH_LINE_INIT;
@@ -482,13 +488,12 @@ const char *berth_ssh_link_label(const struct berth_ssh_link *link)
 
 /* --- sessions --- */
 
-/* Over this connection or not at all: without it ssh would make one of its own. */
-void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
-                            struct berth_ssh_session *out)
+/* By the client, over this connection or not at all: without it ssh would make one of its own. */
+static int start_on_terminal(struct berth_ssh_link *link, struct berth_engine *engine,
+                             const struct berth_process_options *options,
+                             const struct berth_exec_handlers *handlers, struct berth_process **out,
+                             struct berth_error *err)
 {
-    const char *command = terminal             ? BERTH_SSH_READ_LINE_TTY
-                          : speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX
-                                               : BERTH_SSH_READ_LINE;
     const char *const argv[] = {"ssh",
                                 "-F",
                                 "none",
@@ -504,14 +509,37 @@ void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
                                 "LogLevel=ERROR",
                                 "-e",
                                 "none",
-                                terminal ? "-tt" : "-T",
+                                "-tt",
                                 "--",
                                 "berth",
-                                command,
+                                BERTH_SSH_READ_LINE_TTY,
                                 NULL};
-    _Static_assert(sizeof argv <= sizeof out->argv, "it fits");
-    memcpy(out->argv, argv, sizeof argv);
-    set_env(out->env, out->variables);
+    struct variables variables;
+    struct berth_process_options client = *options;
+    set_env(&variables);
+    client.argv = argv;
+    client.env = variables.env;
+    return berth_process_start(engine, &client, handlers, out, err);
+}
+
+int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
+                         const struct berth_process_options *options,
+                         const struct berth_exec_handlers *handlers, struct berth_process **out,
+                         struct berth_error *err)
+{
+    if (options->terminal)
+        return start_on_terminal(link, engine, options, handlers, out, err);
+    return berth_ssh_mux_start(engine, link->control,
+                               speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
+                               options, handlers, out, err);
+}
+
+static int start_session(void *ctx, struct berth_engine *engine,
+                         const struct berth_process_options *options,
+                         const struct berth_exec_handlers *handlers, struct berth_process **out,
+                         struct berth_error *err)
+{
+    return berth_ssh_link_start(ctx, engine, options, handlers, out, err);
 }
 
 /* What stands between mark and ";" is the answer. */
@@ -540,11 +568,10 @@ int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
                        struct berth_ssh_line *line, const struct berth_ssh_mark *mark,
                        const char **out, struct berth_error *err)
 {
-    struct berth_ssh_session session;
     auto_capture c = BERTH_CAPTURE_INIT(ANSWER_BYTES_MAX);
-    berth_ssh_link_session(link, false, &session);
-    c.options.argv = session.argv;
-    c.options.env = session.env;
+    c.start = start_session;
+    c.ctx = link;
+    c.name = link->where;
     c.input = line->buf.data;
     c.input_len = line->buf.len;
     c.deadline_ms = call->deadline_ms;

@@ -37,15 +37,12 @@ const char *berth_ssh_link_path(const struct berth_ssh_link *link); /* PATH ther
 /* The variable that everything started over it has. */
 const char *berth_ssh_link_label(const struct berth_ssh_link *link);
 
-/* What runs a session on it. */
-#define BERTH_SSH_ARGS_MAX 24
-struct berth_ssh_session {
-    const char *argv[BERTH_SSH_ARGS_MAX];
-    const char *env[8];
-    char variables[4][512];
-};
-void berth_ssh_link_session(const struct berth_ssh_link *link, bool terminal,
-                            struct berth_ssh_session *out);
+/* A session on it, which reads a line first and does what that says; on a terminal when `options`
+ * says so. Only time-outs, input and terminal of the options are read. */
+int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
+                         const struct berth_process_options *options,
+                         const struct berth_exec_handlers *handlers, struct berth_process **out,
+                         struct berth_error *err);
 
 /* Runs a script to its end and answers, in the call's arena, what it said between mark and ";".
  * *out is NULL, and the code UNPROCESSABLE with what it said instead, when it failed; UPSTREAM when

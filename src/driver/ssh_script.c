@@ -152,9 +152,10 @@ const char berth_ssh_keep[] =
 /* Here the command is in our session: it must be, to have the terminal. */
 #define ON_TERMINAL "stty \"$o\"; trap : INT QUIT TSTP TERM HUP; "
 
-/* The timer is not for others to end: it is killed with our group when the command is over. */
+/* The timer is not for others to end: it is killed with our group when the command is over. What
+ * it was about to end, which need not have gone with the command, is ended first. */
 #define TIMER "(trap '' TERM HUP INT; u \"$t\"; q timeout) </dev/null >/dev/null 2>&1 4>&- & "
-#define END_TIMER " kill -s KILL 0;"
+#define END_TIMER " [ -z \"$a\" ] || e \"BERTH_EXEC_ID=$x\" KILL; kill -s KILL 0;"
 
 const char berth_ssh_run[] = RUN(ON_PIPES, "", OWN_SESSION, "");
 const char berth_ssh_run_timed[] = END_COMMAND RUN(ON_PIPES, TIMER, OWN_SESSION, END_TIMER);

@@ -61,13 +61,13 @@ int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, stru
     struct berth_exec_handlers handlers = {.on_output = on_output, .on_end = on_end, .ctx = &w};
     int64_t left_ms = c->deadline_ms - berth_time_mono_ms();
     if (left_ms <= 0)
-        return berth_fail(err, BERTH_E_TIMEOUT, "There was no time left to run \"%s\".",
-                          c->options.argv[0]);
+        return berth_fail(err, BERTH_E_TIMEOUT, "There was no time left for %s.", c->name);
     c->options.with_stdin = c->input != NULL;
     c->options.timeout_ms = c->deadline_ms == INT64_MAX ? 0 : left_ms;
     c->options.grace_ms = GRACE_MS;
     struct berth_process *p;
-    int rc = berth_process_start(engine, &c->options, &handlers, &p, err);
+    int rc = c->start ? c->start(c->ctx, engine, &c->options, &handlers, &p, err)
+                      : berth_process_start(engine, &c->options, &handlers, &p, err);
     if (rc < 0)
         return rc;
     if (c->input && berth_process_write(p, c->input, c->input_len, err) == BERTH_E_NO_MEMORY)
@@ -76,7 +76,7 @@ int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, stru
     await(&w, p);
     berth_process_free(p);
     if (c->end.cause == BERTH_END_TIMEOUT)
-        return berth_fail(err, BERTH_E_TIMEOUT, "\"%s\" took too long.", c->options.argv[0]);
+        return berth_fail(err, BERTH_E_TIMEOUT, "%s took too long.", c->name);
     if (c->end.cause == BERTH_END_CANCELLED)
         return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
     return BERTH_OK;

@@ -8,7 +8,14 @@
 
 struct berth_capture {
     struct berth_process_options options; /* argv, env, cwd */
-    const void *input;                    /* what it reads; NULL: nothing */
+    /* How it is started; NULL: as berth_process_start does. */
+    int (*start)(void *ctx, struct berth_engine *engine,
+                 const struct berth_process_options *options,
+                 const struct berth_exec_handlers *handlers, struct berth_process **out,
+                 struct berth_error *err);
+    void *ctx;
+    const char *name;  /* for people */
+    const void *input; /* what it reads; NULL: nothing */
     size_t input_len;
     int64_t deadline_ms; /* by base/time's monotonic clock; INT64_MAX: none */
     int cancel_fd;       /* becomes readable when the caller gives up; -1: never */

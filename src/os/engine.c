@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
@@ -61,7 +62,8 @@ struct berth_process {
     struct berth_exec_handlers handlers;
     struct berth_process *next, **link; /* among the engine's */
     int64_t grace_ms, linger_ms;
-    struct berth_child child;
+    struct berth_child child; /* pid 0: it runs elsewhere, behind the socket in pidfd */
+    struct berth_adoption elsewhere;
     int fds[3]; /* ours, until the loop has them: stdin, stdout, stderr */
     bool terminal;
 
@@ -72,7 +74,7 @@ struct berth_process {
     struct berth_deadline deadline;
     bool timed; /* the deadline is set */
     enum phase phase;
-    bool exited, paused, ended;
+    bool exited, lost, paused, ended;
     int handles; /* that libuv still holds */
     struct berth_exec_end end;
 
@@ -247,6 +249,10 @@ static void clear_deadline(struct berth_process *p)
 
 static void signal_group(const struct berth_process *p, int number)
 {
+    if (p->child.pid == 0) { /* nobody to signal: we hang up */
+        (void)shutdown(p->child.pidfd, SHUT_RDWR);
+        return;
+    }
     if (kill(-p->child.pid, number) < 0 && !p->exited)
         (void)kill(p->child.pid, number);
 }
@@ -294,6 +300,8 @@ static void free_process(struct berth_process *p)
             (void)close(p->fds[i]);
     if (p->child.pidfd >= 0)
         (void)close(p->child.pidfd);
+    if (p->elsewhere.free)
+        p->elsewhere.free(p->elsewhere.ctx);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
@@ -348,7 +356,8 @@ static void end_if_done(struct berth_process *p)
     if (!p->exited || p->handles > 0)
         return;
     p->ended = true;
-    (void)waitid(P_PID, (id_t)p->child.pid, &(siginfo_t){0}, WEXITED | WNOHANG);
+    if (p->child.pid)
+        (void)waitid(P_PID, (id_t)p->child.pid, &(siginfo_t){0}, WEXITED | WNOHANG);
     p->end.finished_at_ms = berth_time_wall_ms();
     *p->link = p->next;
     if (p->next)
@@ -369,26 +378,43 @@ static void end_if_done(struct berth_process *p)
         stop_loop(engine);
 }
 
+/* False: it has not ended yet. */
+static bool read_status(struct berth_process *p)
+{
+    siginfo_t info = {0};
+    if (p->child.pid == 0) {
+        p->end.exit_code = -1;
+        if (!p->elsewhere.read_exit(p->elsewhere.ctx, p->child.pidfd, &p->end.exit_code))
+            return false;
+        p->lost = p->end.exit_code < 0;
+        return true;
+    }
+    /* It stays a zombie until all is over: so long its number, and its group's, means nobody else.
+     */
+    int rc = waitid(P_PID, (id_t)p->child.pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    p->lost = rc < 0 && errno == ECHILD; /* somebody in this process has taken its status */
+    if (!p->lost && (rc < 0 || info.si_pid == 0))
+        return false;
+    bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    p->end.exit_code = by_signal || p->lost ? -1 : info.si_status;
+    p->end.signal = by_signal ? info.si_status : 0;
+    return true;
+}
+
 static void on_exit_readable(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
     struct berth_process *p = poll->data;
-    siginfo_t info = {0};
-    /* It stays a zombie until all is over: so long its number, and its group's, means nobody else.
-     */
-    int rc = waitid(P_PID, (id_t)p->child.pid, &info, WEXITED | WNOHANG | WNOWAIT);
-    bool lost = rc < 0 && errno == ECHILD; /* somebody in this process has taken its status */
-    if (!lost && (rc < 0 || info.si_pid == 0))
-        return; /* not yet */
+    if (!read_status(p))
+        return;
     (void)uv_poll_stop(poll);
     p->exited = true;
-    bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
-    p->end.exit_code = by_signal || lost ? -1 : info.si_status;
-    p->end.signal = by_signal ? info.si_status : 0;
     if (p->phase != RUNNING)
         signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
     else
-        p->end.cause = lost ? BERTH_END_LOST : by_signal ? BERTH_END_SIGNALLED : BERTH_END_EXITED;
+        p->end.cause = p->lost         ? BERTH_END_LOST
+                       : p->end.signal ? BERTH_END_SIGNALLED
+                                       : BERTH_END_EXITED;
     p->phase = LINGERING;
     set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
     end_if_done(p);
@@ -408,16 +434,38 @@ static struct output *output_of(uv_stream_t *stream)
     return (struct output *)(void *)((char *)stream - offsetof(struct output, pipe));
 }
 
+static void deliver(struct output *o, const char *bytes, size_t len)
+{
+    struct berth_process *p = o->process;
+    enum berth_stream which = o == &p->outputs[0] ? BERTH_STDOUT : BERTH_STDERR;
+    p->end.bytes[which] += (uint64_t)len;
+    if (p->handlers.on_output)
+        p->handlers.on_output(p->handlers.ctx, which, bytes, len);
+}
+
+/* libuv takes a hang-up for the end once a read gave less than was asked for. A terminal gives its
+ * bytes in small portions: what it still holds is read here. */
+static void drain_terminal(struct output *o)
+{
+    char *chunk = o->process->engine->chunk;
+    uv_os_fd_t fd;
+    ssize_t got;
+    if (uv_fileno((const uv_handle_t *)&o->pipe, &fd) != 0)
+        return;
+    while ((got = read(fd, chunk, CHUNK_BYTES)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0)
+            deliver(o, chunk, (size_t)got);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
     struct output *o = output_of(stream);
     struct berth_process *p = o->process;
     if (len > 0) {
-        enum berth_stream which = o == &p->outputs[0] ? BERTH_STDOUT : BERTH_STDERR;
-        p->end.bytes[which] += (uint64_t)len;
-        if (p->handlers.on_output)
-            p->handlers.on_output(p->handlers.ctx, which, buf->base, (size_t)len);
+        deliver(o, buf->base, (size_t)len);
     } else if (len < 0) { /* the end; a terminal whose other side is gone says EIO */
+        if (p->terminal && len == UV_EOF)
+            drain_terminal(o);
         close_output(o);
         end_if_done(p);
     }
@@ -747,20 +795,13 @@ static int start(struct berth_process *p, const struct berth_process_options *op
     return rc;
 }
 
-int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
-                        const struct berth_exec_handlers *handlers, struct berth_process **out,
-                        struct berth_error *err)
+static struct berth_process *new_process(struct berth_engine *engine,
+                                         const struct berth_process_options *options,
+                                         const struct berth_exec_handlers *handlers)
 {
-    int rc = ensure_started(engine, err);
-    if (rc < 0)
-        return rc;
     struct berth_process *p = calloc(1, sizeof *p);
-    struct arrival *arrival = calloc(1, sizeof *arrival);
-    if (!p || !arrival) {
-        free(p);
-        free(arrival);
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: process.");
-    }
+    if (!p)
+        return NULL;
     *p = (struct berth_process){.engine = engine,
                                 .handlers = *handlers,
                                 .grace_ms = options->grace_ms,
@@ -773,17 +814,65 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
     p->input_closed = !options->with_stdin && !options->terminal;
     pthread_mutex_init(&p->lock, NULL);
     p->end.started_at_ms = berth_time_wall_ms();
-    rc = start(p, options, err);
+    return p;
+}
+
+/* To the loop, which has it from here on. */
+static void arrive(struct berth_process *p, struct arrival *arrival, int64_t timeout_ms)
+{
+    *arrival =
+        (struct arrival){.post = {.run = run_arrival}, .process = p, .timeout_ms = timeout_ms};
+    post(p->engine, &arrival->post);
+}
+
+int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err)
+{
+    int rc = ensure_started(engine, err);
+    if (rc < 0)
+        return rc;
+    struct berth_process *p = new_process(engine, options, handlers);
+    struct arrival *arrival = calloc(1, sizeof *arrival);
+    rc = p && arrival ? start(p, options, err)
+                      : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: process.");
     if (rc < 0) {
         free(arrival);
-        free_process(p);
+        if (p)
+            free_process(p);
         return rc;
     }
     *out = p;
-    *arrival = (struct arrival){
-        .post = {.run = run_arrival}, .process = p, .timeout_ms = options->timeout_ms};
-    post(engine, &arrival->post);
+    arrive(p, arrival, options->timeout_ms);
     return BERTH_OK;
+}
+
+int berth_process_adopt(struct berth_engine *engine, const struct berth_adoption *what,
+                        const struct berth_process_options *options,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err)
+{
+    int rc = ensure_started(engine, err);
+    struct berth_process *p = rc < 0 ? NULL : new_process(engine, options, handlers);
+    struct arrival *arrival = calloc(1, sizeof *arrival);
+    if (p && arrival) {
+        memcpy(p->fds, what->fds, sizeof p->fds);
+        p->child.pidfd = what->exit_fd;
+        p->elsewhere = *what;
+        *out = p;
+        arrive(p, arrival, options->timeout_ms);
+        return BERTH_OK;
+    }
+    free(arrival);
+    if (p)
+        free_process(p);
+    for (int i = 0; i < 3; i++)
+        if (what->fds[i] >= 0)
+            (void)close(what->fds[i]);
+    (void)close(what->exit_fd);
+    if (what->free)
+        what->free(what->ctx);
+    return rc < 0 ? rc : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: process.");
 }
 
 void berth_process_free(struct berth_process *p)

@@ -38,6 +38,20 @@ struct berth_process;
 int berth_process_start(struct berth_engine *engine, const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err);
+/* The same for what runs elsewhere, behind descriptors: they are taken over in any case. What ends
+ * it is that they are closed. */
+struct berth_adoption {
+    int fds[3];  /* we write to the first and read the others; -1: none */
+    int exit_fd; /* a socket; readable when there is something to be said about the end */
+    /* On the engine's thread. True: it is over; *exit_code stays -1 when nobody said how. */
+    bool (*read_exit)(void *ctx, int exit_fd, int *exit_code);
+    void (*free)(void *ctx); /* after its end; or NULL */
+    void *ctx;
+};
+int berth_process_adopt(struct berth_engine *engine, const struct berth_adoption *what,
+                        const struct berth_process_options *options,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err);
 /* After on_end, or before: it is then ended, and freed when that is done. NULL is fine. */
 void berth_process_free(struct berth_process *p);
 

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/ssh_mux.c - see ssh_mux.h. We say hello, ask for a session and hand over three
+ * descriptors without waiting for an answer; what the master says later is read by the engine. */
+#include "driver/ssh_mux.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+
+#define VERSION 4
+#define SEND_MS 5000 /* a master that does not read for so long is stuck */
+#define NO_ESCAPE UINT32_MAX
+
+enum message {
+    HELLO = 0x00000001,
+    NEW_SESSION = 0x10000002,
+    PERMISSION_DENIED = (int)0x80000002,
+    FAILURE = (int)0x80000003,
+    EXIT_MESSAGE = (int)0x80000004,
+};
+
+/* --- what the master says --- */
+
+struct answer {
+    unsigned char bytes[512]; /* of the message that is being read; the rest of a long one is not */
+    size_t len;
+    int exit_code; /* or -1 */
+};
+
+static uint32_t number_at(const struct answer *a, size_t at)
+{
+    uint32_t value = 0;
+    if (at + sizeof value <= a->len)
+        memcpy(&value, a->bytes + at, sizeof value);
+    return be32toh(value);
+}
+
+/* Takes whole messages out of what was read. False: it is none of ours, or too long. */
+static bool take_messages(struct answer *a)
+{
+    while (a->len >= 4) {
+        size_t whole = 4 + (size_t)number_at(a, 0);
+        if (whole > sizeof a->bytes)
+            return false;
+        if (a->len < whole)
+            return true;
+        if (number_at(a, 4) == (uint32_t)EXIT_MESSAGE && whole >= 16)
+            a->exit_code = (int)(number_at(a, 12) & 0xff);
+        if (number_at(a, 4) == (uint32_t)FAILURE || number_at(a, 4) == (uint32_t)PERMISSION_DENIED)
+            return false;
+        memmove(a->bytes, a->bytes + whole, a->len - whole);
+        a->len -= whole;
+    }
+    return true;
+}
+
+static bool read_exit(void *ctx, int fd, int *exit_code)
+{
+    struct answer *a = ctx;
+    for (;;) {
+        ssize_t got = recv(fd, a->bytes + a->len, sizeof a->bytes - a->len, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (got <= 0) { /* the session is over, or the master is */
+            *exit_code = a->exit_code;
+            return true;
+        }
+        a->len += (size_t)got;
+        if (!take_messages(a))
+            return true;
+    }
+    if (a->exit_code < 0)
+        return false;
+    *exit_code = a->exit_code; /* said; what is left of its streams is in the pipes */
+    return true;
+}
+
+/* --- what we say --- */
+
+static void put_number(struct berth_buf *buf, uint32_t number)
+{
+    uint32_t value = htobe32(number);
+    berth_buf_append(buf, &value, sizeof value);
+}
+
+static void put_text(struct berth_buf *buf, const char *text)
+{
+    put_number(buf, (uint32_t)strlen(text));
+    berth_buf_puts(buf, text);
+}
+
+static int write_request(const char *command, struct berth_buf *out, struct berth_error *err)
+{
+    auto_buf request = BERTH_BUF_INIT(4096);
+    put_number(&request, NEW_SESSION);
+    put_number(&request, 0); /* our name for it */
+    put_text(&request, "");
+    for (int i = 0; i < 4; i++) /* no terminal, no X11, no agent, no subsystem */
+        put_number(&request, 0);
+    put_number(&request, NO_ESCAPE);
+    put_text(&request, "");
+    put_text(&request, command);
+    int rc = berth_buf_check(&request, "The request", err);
+    if (rc < 0)
+        return rc;
+    put_number(out, 8);
+    put_number(out, HELLO);
+    put_number(out, VERSION);
+    put_number(out, (uint32_t)request.len);
+    berth_buf_append(out, request.data, request.len);
+    return berth_buf_check(out, "The request", err);
+}
+
+static bool send_all(int fd, const char *bytes, size_t len)
+{
+    while (len) {
+        ssize_t sent = send(fd, bytes, len, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            return false;
+        bytes += sent;
+        len -= (size_t)sent;
+    }
+    return true;
+}
+
+/* With one byte, as the master expects it. */
+static bool send_descriptor(int fd, int which)
+{
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } room = {{0}};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = room.bytes,
+                             .msg_controllen = sizeof room.bytes};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &which, sizeof which);
+    ssize_t sent;
+    do
+        sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == 1;
+}
+
+static int connect_to(const char *control, struct berth_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = SEND_MS / 1000};
+    if (strlen(control) >= sizeof address.sun_path)
+        return berth_fail(err, BERTH_E_INTERNAL, "The name of the socket is too long: %s", control);
+    memcpy(address.sun_path, control, strlen(control) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
+        connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    int rc = berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection is gone: %s.", strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+static void close_all(int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            (void)close(fds[i]);
+}
+
+/* ours[0] is written to, ours[1] and [2] are read. */
+static int make_pipes(int ours[3], int theirs[3], struct berth_error *err)
+{
+    for (int i = 0; i < 3; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a pipe: %s.", strerror(errno));
+        ours[i] = ends[i == 0 ? 1 : 0];
+        theirs[i] = ends[i == 0 ? 0 : 1];
+    }
+    return BERTH_OK;
+}
+
+static int ask(int fd, const char *command, const int theirs[3], struct berth_error *err)
+{
+    auto_buf request = BERTH_BUF_INIT(8192);
+    int rc = write_request(command, &request, err);
+    if (rc < 0)
+        return rc;
+    bool sent = send_all(fd, request.data, request.len);
+    for (int i = 0; i < 3 && sent; i++)
+        sent = send_descriptor(fd, theirs[i]);
+    return sent ? BERTH_OK
+                : berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection is gone: %s.",
+                             strerror(errno));
+}
+
+int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const char *command,
+                        const struct berth_process_options *options,
+                        const struct berth_exec_handlers *handlers, struct berth_process **out,
+                        struct berth_error *err)
+{
+    int ours[3] = {-1, -1, -1}, theirs[3] = {-1, -1, -1};
+    int fd = connect_to(control, err);
+    if (fd < 0)
+        return fd;
+    struct answer *answer = calloc(1, sizeof *answer);
+    int rc = answer ? make_pipes(ours, theirs, err)
+                    : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: session.");
+    if (rc == BERTH_OK)
+        rc = ask(fd, command, theirs, err);
+    close_all(theirs, 3);
+    if (rc < 0) {
+        close_all(ours, 3);
+        (void)close(fd);
+        free(answer);
+        return rc;
+    }
+    answer->exit_code = -1;
+    struct berth_adoption what = {.fds = {ours[0], ours[1], ours[2]},
+                                  .exit_fd = fd,
+                                  .read_exit = read_exit,
+                                  .free = free,
+                                  .ctx = answer};
+    return berth_process_adopt(engine, &what, options, handlers, out, err);
+}
