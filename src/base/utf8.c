@@ -44,7 +44,7 @@ size_t berth_utf8_whole(const char *bytes, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
         unsigned char c = (unsigned char)bytes[len - back];
-        size_t wanted = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
+        size_t wanted = c > 0xf4 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 1;
         if (!follows(c))
             return wanted > back ? len - back : len;
     }

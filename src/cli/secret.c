@@ -7,6 +7,7 @@
 #include "base/id.h"
 #include "cli/cli.h"
 #include "core/vault.h"
+#include "crypto/mask.h"
 
 static void json(struct berth_json_writer *w, const void *item)
 {
@@ -37,6 +38,15 @@ static int show(struct cli *cli, const struct berth_secret *s)
     return cli_print_one(cli, s->id, s, json, people);
 }
 
+/* Too short to be told from other text where a command prints it. */
+static void warn_short(const struct cli *cli, const struct berth_locked *value)
+{
+    if (value->len < BERTH_MASKED_BYTES_MIN && !cli->quiet)
+        (void)fprintf(stderr,
+                      "berth: a value under %d bytes cannot be masked in the output of commands\n",
+                      BERTH_MASKED_BYTES_MIN);
+}
+
 static int create(struct cli *cli, int argc, char **argv)
 {
     struct berth_secret_input input = {.actor = &cli->actor};
@@ -53,6 +63,7 @@ static int create(struct cli *cli, int argc, char **argv)
     if (cli_read_secret(cli, from, "Value", &value) < 0 ||
         berth_secret_create(cli->b, &cli->arena, &input, value.bytes, value.len, &s, &cli->err) < 0)
         return cli_fail(cli);
+    warn_short(cli, &value);
     return show(cli, s);
 }
 
@@ -79,6 +90,7 @@ static int rotate(struct cli *cli, int argc, char **argv)
         berth_secret_rotate(cli->b, &cli->arena, s->id, value.bytes, value.len, &cli->actor, &s,
                             &cli->err) < 0)
         return cli_fail(cli);
+    warn_short(cli, &value);
     return show(cli, s);
 }
 

@@ -268,8 +268,9 @@ static int resolve_secrets(struct berth_performance *p, struct berth_error *err)
         return berth_arena_check(p->arena, err);
     int rc = berth_store_tx(p->b->store, tx_bind, p, err);
     for (int i = 0; rc == BERTH_OK && i < r->secret_count; i++) {
-        char path[200];
-        (void)snprintf(path, sizeof path, "env.%s", r->secrets[i].variable);
+        const char *path = berth_arena_printf(p->arena, "env.%s", r->secrets[i].variable);
+        if (!path)
+            return berth_arena_check(p->arena, err);
         struct berth_resolve_request request = {.company_id = p->out->run->company_id,
                                                 .secret_id = r->secrets[i].secret_id,
                                                 .consumer_type = "run",

@@ -17,9 +17,18 @@ struct berth_mask {
     size_t masked;              /* so many bytes at its beginning are known to be masked already */
 };
 
+/* Ends of lines behind it are no secret, and a shell leaves them out. */
+static size_t bare_len(const struct berth_locked *value)
+{
+    size_t len = value->len;
+    while (len && (value->bytes[len - 1] == '\n' || value->bytes[len - 1] == '\r'))
+        len--;
+    return len;
+}
+
 static bool can_mask(const struct berth_locked *value)
 {
-    return value->len >= BERTH_MASKED_BYTES_MIN;
+    return bare_len(value) >= BERTH_MASKED_BYTES_MIN;
 }
 
 void berth_mask_free(struct berth_mask *mask)
@@ -33,22 +42,42 @@ void berth_mask_free(struct berth_mask *mask)
     free(mask);
 }
 
+/* A terminal makes two bytes of each end of a line: then a value of several lines is another. */
+static int add(struct berth_mask *mask, const struct berth_locked *value, bool on_terminal,
+               struct berth_error *err)
+{
+    size_t len = bare_len(value), ends = 0;
+    for (size_t i = 0; on_terminal && i < len; i++)
+        ends += value->bytes[i] == '\n';
+    if (on_terminal && !ends)
+        return BERTH_OK;
+    struct berth_locked *copy = &mask->values[mask->count];
+    int rc = berth_locked_new(len + ends, copy, err);
+    if (rc < 0)
+        return rc;
+    mask->count++;
+    for (size_t i = 0; i < len; i++) {
+        if (ends && value->bytes[i] == '\n')
+            berth_locked_append(copy, "\r", 1);
+        berth_locked_append(copy, value->bytes + i, 1);
+    }
+    if (copy->len > mask->longest)
+        mask->longest = copy->len;
+    return BERTH_OK;
+}
+
 static int fill(struct berth_mask *mask, const struct berth_locked *values, int count,
                 struct berth_error *err)
 {
-    for (int i = 0; i < count; i++) {
+    int rc = BERTH_OK;
+    for (int i = 0; i < count && rc == BERTH_OK; i++) {
         if (!can_mask(&values[i]))
             continue;
-        struct berth_locked *copy = &mask->values[mask->count];
-        int rc = berth_locked_new(values[i].len, copy, err);
-        if (rc < 0)
-            return rc;
-        mask->count++;
-        berth_locked_append(copy, values[i].bytes, values[i].len);
-        if (copy->len > mask->longest)
-            mask->longest = copy->len;
+        rc = add(mask, &values[i], false, err);
+        if (rc == BERTH_OK)
+            rc = add(mask, &values[i], true, err);
     }
-    return berth_locked_new(mask->longest - 1 + ROOM, &mask->window, err);
+    return rc < 0 ? rc : berth_locked_new(mask->longest - 1 + ROOM, &mask->window, err);
 }
 
 int berth_mask_new(const struct berth_locked *values, int count, struct berth_mask **out,
@@ -62,7 +91,7 @@ int berth_mask_new(const struct berth_locked *values, int count, struct berth_ma
         return BERTH_OK;
     struct berth_mask *mask = calloc(1, sizeof *mask);
     if (mask)
-        mask->values = calloc((size_t)usable, sizeof *mask->values);
+        mask->values = calloc((size_t)usable * 2, sizeof *mask->values);
     int rc = mask && mask->values ? fill(mask, values, count, err)
                                   : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
     if (rc < 0)
@@ -115,6 +144,19 @@ static void hand_on(struct berth_mask *mask, size_t keep, berth_mask_out_fn *out
     mask->window.len = keep;
 }
 
+/* How many bytes at the end of the window may be the beginning of a value. */
+static size_t uncertain(const struct berth_mask *mask)
+{
+    size_t len = mask->window.len, most = 0;
+    for (int i = 0; i < mask->count; i++) {
+        const struct berth_locked *v = &mask->values[i];
+        for (size_t n = v->len - 1 < len ? v->len - 1 : len; n > most; n--)
+            if (memcmp(mask->window.bytes + len - n, v->bytes, n) == 0)
+                most = n;
+    }
+    return most;
+}
+
 void berth_mask_put(struct berth_mask *mask, const char *bytes, size_t len, berth_mask_out_fn *out,
                     void *ctx)
 {
@@ -127,7 +169,7 @@ void berth_mask_put(struct berth_mask *mask, const char *bytes, size_t len, bert
         berth_locked_append(&mask->window, bytes, part);
         bytes += part;
         len -= part;
-        hand_on(mask, mask->longest - 1, out, ctx);
+        hand_on(mask, uncertain(mask), out, ctx);
     }
 }
 

@@ -81,16 +81,29 @@ static void short_values_are_left(void **state)
     assert_string_equal(berth_buf_str(&out), "12345");
 }
 
+static void ends_of_lines(void **state)
+{
+    (void)state;
+    assert_masks(VALUES("secret\n"), 1, "a secret b secret\n", "a ****** b ******\n");
+    assert_masks(VALUES("two\nlines\n"), 1, "two\nlines, two\r\nlines\r\n",
+                 "*********, **********\r\n");
+    struct berth_mask *mask = mask_of(VALUES("12345\n\n"), 1);
+    assert_null(mask);
+}
+
 static void little_is_held_back(void **state)
 {
     (void)state;
     struct berth_mask *mask = mask_of(VALUES("secret"), 1);
     auto_buf out = BERTH_BUF_INIT(BYTES_MAX);
-    berth_mask_put(mask, "0123456789", 10, collect, &out);
-    assert_int_equal(out.len, 5);
-    berth_mask_put(mask, "", 0, collect, &out);
+    berth_mask_put(mask, "go on? ", 7, collect, &out);
+    assert_int_equal(out.len, 7);
+    berth_mask_put(mask, "secre", 5, collect, &out); /* only what may be the beginning of one */
+    assert_int_equal(out.len, 7);
+    berth_mask_put(mask, "cy se", 5, collect, &out);
+    assert_int_equal(out.len, 15);
     berth_mask_end(mask, collect, &out);
-    assert_string_equal(berth_buf_str(&out), "0123456789");
+    assert_string_equal(berth_buf_str(&out), "go on? secrecy se");
     berth_mask_free(mask);
 }
 
@@ -125,8 +138,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_value_in_any_pieces), cmocka_unit_test(values_that_overlap),
-        cmocka_unit_test(short_values_are_left),   cmocka_unit_test(little_is_held_back),
-        cmocka_unit_test(many_across_borders),
+        cmocka_unit_test(short_values_are_left),   cmocka_unit_test(ends_of_lines),
+        cmocka_unit_test(little_is_held_back),     cmocka_unit_test(many_across_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,28 @@ static void mend_replaces_byte_by_byte(void **state)
     }
 }
 
+static void whole_leaves_out_what_has_only_begun(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t whole;
+    } rows[] = {{"", 0},
+                {"abc", 3},
+                {"a\xc3\xa9", 3},
+                {"a\xc3", 1},
+                {"\xe2\x82\xac", 3},
+                {"x\xe2\x82", 1},
+                {"x\xe2", 1},
+                {"\xf0\x9f\x98\x80", 4},
+                {"\xf0\x9f\x98", 0},
+                {"y\xf0\x9f", 1},
+                {"z\x80\x80\x80\x80", 5}, /* no sequence: nothing to wait for */
+                {"z\xff", 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(berth_utf8_whole(rows[i].bytes, strlen(rows[i].bytes)), rows[i].whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +172,7 @@ int main(void)
         cmocka_unit_test(malformed_texts),
         cmocka_unit_test(well_formed_texts),
         cmocka_unit_test(mend_replaces_byte_by_byte),
+        cmocka_unit_test(whole_leaves_out_what_has_only_begun),
     };
     return cmocka_run_group_tests_name("utf8", tests, NULL, NULL);
 }

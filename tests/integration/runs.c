@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/runs.c - whole runs: what fails keeps its code to the end, what cannot run a
+ * command runs nothing, and whatever happens the place goes back. */
+#include "fixture.h"
+
+#include <fcntl.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "core/exec.h"
+#include "core/record.h"
+#include "core/secret.h"
+#include "farhost.h"
+#include "scripted.h"
+
+#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
+
+static struct berth_run_request request_of(const struct berth_environment *e,
+                                           const char *const *argv)
+{
+    struct berth_run_request r = BERTH_RUN_REQUEST_INIT;
+    r.environment_id = e ? e->id : NULL;
+    r.command.argv = argv;
+    return r;
+}
+
+/* What came of it is in the row, too. */
+static void assert_run(struct fixture *f, const struct berth_run_result *result,
+                       enum berth_run_status status, const char *code)
+{
+    struct berth_run *row;
+    assert_ok(f, berth_run_get(f->b, &f->arena, result->run->id, &row, &f->err));
+    assert_int_equal(row->status, status);
+    if (code)
+        assert_string_equal(row->error_code, code);
+    else
+        assert_null(row->error_code);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+}
+
+static void assert_run_fails(struct fixture *f, struct berth_run_request *r, int code,
+                             const char *error_code, const char *text)
+{
+    struct berth_run_result result;
+    assert_int_equal(berth_run_perform(f->b, &f->arena, r, &result, &f->err), code);
+    assert_false(result.started);
+    assert_run(f, &result, BERTH_RUN_FAILED, error_code);
+    assert_non_null(strstr(f->err.message, text));
+    assert_string_equal(result.run->error, f->err.message);
+}
+
+/* --- choosing and refusing --- */
+
+static void environment_by_priority(void **state)
+{
+    (void)state;
+    static const struct {
+        struct berth_environment_wishes wishes;
+        const char *chosen;
+    } rows[] = {
+        {{0}, NULL},
+        {{.agent = "a"}, "a"},
+        {{.project = "p", .agent = "a"}, "a"}, /* counts only where workspaces are isolated */
+        {{.issue = "i", .project = "p"}, NULL},
+        {{.isolated_workspaces = true, .project = "p", .agent = "a"}, "p"},
+        {{.isolated_workspaces = true, .issue = "i", .project = "p", .agent = "a"}, "i"},
+        {{.workspace_says = true,
+          .workspace = "w",
+          .isolated_workspaces = true,
+          .issue = "i",
+          .agent = "a"},
+         "w"},
+        {{.workspace_says = true, .isolated_workspaces = true, .issue = "i", .agent = "a"}, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *chosen = berth_run_choose_environment(&rows[i].wishes);
+        if (rows[i].chosen)
+            assert_string_equal(chosen, rows[i].chosen);
+        else
+            assert_null(chosen);
+    }
+}
+
+/* X7 for whole runs: neither a place nor a process, here least of all. */
+static void X7_run_fails_closed(void **state)
+{
+    struct fixture *f = *state;
+    char marker[192];
+    (void)snprintf(marker, sizeof marker, "%s/ran-on-the-host", f->directory);
+    const char *const argv[] = {"touch", marker, NULL};
+    struct berth_environment *scripted =
+        make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"scripted\"}");
+    struct berth_environment *fake = make_environment(
+        f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"fake\",\"image\":\"ubuntu:24.04\"}");
+    struct berth_run_request r = request_of(scripted, argv);
+    assert_run_fails(f, &r, BERTH_E_UNSUPPORTED, "unsupported_environment", "cannot execute runs");
+    r = request_of(fake, argv);
+    assert_run_fails(f, &r, BERTH_E_UNSUPPORTED, "unsupported_environment",
+                     "Environment sandbox provider \"fake\" is not allowed here. The built-in fake "
+                     "provider is probe-only and cannot execute runs.");
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_ACQUIRE), 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases"), 0);
+    assert_int_equal(access(marker, F_OK), -1);
+}
+
+static void error_codes_are_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, SH("true"));
+    r.environment_id = "01890000-0000-7000-8000-0000000000ff";
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "environment_not_found",
+                     "Environment \"01890000-0000-7000-8000-0000000000ff\" not found.");
+    struct berth_environment *e = make_environment(
+        f, BERTH_DRIVER_SSH,
+        "{\"host\":\"127.0.0.1\",\"port\":1,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
+    r = request_of(e, SH("true"));
+    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "lease_acquire_failed",
+                     "Failed to acquire lease for environment \"place under test\" (ssh): ");
+    run_sql(f, "UPDATE environments SET status = 'archived' WHERE id = $1", e->id);
+    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "environment_inactive",
+                     "Environment \"place under test\" is not active (status: archived).");
+    r = request_of(NULL, SH("true"));
+    r.workspace = "/no/such/directory";
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "workspace_realization_failed",
+                     "Failed to realize workspace for environment \"Local\" (local): ");
+    r = request_of(NULL, (const char *const[]){"no-such-program", NULL});
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "adapter_failed", "no-such-program");
+    r = request_of(NULL, SH("true"));
+    r.run_id = "not an id";
+    struct berth_run_result result;
+    assert_int_equal(berth_run_perform(f->b, &f->arena, &r, &result, &f->err), BERTH_E_INVALID);
+    assert_null(result.run);
+}
+
+/* --- the provision command --- */
+
+static struct berth_environment *far_environment(struct fixture *f)
+{
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    struct berth_issues issues = {.arena = &f->arena};
+    struct berth_environment *e;
+    input.name = "far";
+    input.driver = BERTH_DRIVER_SSH;
+    input.config_json = farhost_config(NULL);
+    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
+    return e;
+}
+
+static void provision_comes_first(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = far_environment(f);
+    struct berth_run_request r = request_of(e, SH("cat provisioned; rm provisioned"));
+    struct berth_run_result result;
+    struct berth_list execs;
+    r.provision_command = "echo $SHELL >provisioned";
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
+    assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
+    assert_int_equal(result.end.bytes[0], strlen("/bin/bash\n"));
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_int_equal(execs.count, 2);
+    r.provision_command = "echo first >&2; echo second >&2; exit 9";
+    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "workspace_realization_failed",
+                     "Failed to provision workspace for environment \"far\" (ssh): exit code 9: "
+                     "first");
+    r.provision_command = "kill -9 $$";
+    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "workspace_realization_failed",
+                     "exit code null (signal SIGKILL)");
+}
+
+/* --- secrets --- */
+
+static void secrets_are_bound_for_the_run_alone(void **state)
+{
+    struct fixture *f = *state;
+    static const char with_nul[] = "before\0after";
+    struct berth_secret_input input = {.name = "token"}, odd = {.name = "odd"};
+    struct berth_secret *secret, *nul;
+    assert_ok(f, berth_secret_create(f->b, &f->arena, &input, "the-value", 9, &secret, &f->err));
+    assert_ok(f, berth_secret_create(f->b, &f->arena, &odd, with_nul, sizeof with_nul - 1, &nul,
+                                     &f->err));
+    struct berth_run_secret one = {.variable = "TOKEN", .secret_id = secret->id};
+    struct berth_run_request r = request_of(NULL, SH("[ \"$TOKEN\" = the-value ]"));
+    struct berth_run_result result;
+    r.secrets = &one;
+    r.secret_count = 1;
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
+    assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_events"), 1);
+    one.secret_id = nul->id;
+    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "adapter_failed", "holds a NUL byte");
+    one.secret_id = "01890000-0000-7000-8000-0000000000ff";
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "adapter_failed", "Secret not found");
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
+}
+
+/* --- without anybody who waits --- */
+
+struct waiting {
+    sem_t done;
+    enum berth_run_status status;
+    int code;
+};
+
+static void on_done(void *ctx, const struct berth_run_result *result, const struct berth_error *err)
+{
+    struct waiting *w = ctx;
+    w->status = result->run ? result->run->status : BERTH_RUN_QUEUED;
+    w->code = err ? err->code : BERTH_OK;
+    (void)sem_post(&w->done);
+}
+
+static void await(struct waiting *w)
+{
+    while (sem_wait(&w->done) < 0)
+        ;
+}
+
+static void started_runs_can_be_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, SH("sleep 300"));
+    r.command.grace_ms = 200;
+    for (int i = 0; i < 20; i++) { /* at every stage of it */
+        struct waiting w = {0};
+        struct berth_performance *p;
+        (void)sem_init(&w.done, 0, 0);
+        assert_ok(f, berth_run_start(f->b, &r, on_done, &w, &p, &f->err));
+        (void)usleep((useconds_t)(i * 500));
+        berth_run_cancel(p);
+        await(&w);
+        assert_int_equal(w.status, BERTH_RUN_CANCELLED);
+        (void)sem_destroy(&w.done);
+    }
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+}
+
+static void closing_ends_started_runs(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, SH("sleep 300"));
+    struct waiting w[3] = {0};
+    struct berth_performance *p;
+    r.command.grace_ms = 200;
+    for (int i = 0; i < 3; i++) {
+        (void)sem_init(&w[i].done, 0, 0);
+        assert_ok(f, berth_run_start(f->b, &r, on_done, &w[i], &p, &f->err));
+    }
+    pause_ms(100);
+    fixture_close(f);
+    for (int i = 0; i < 3; i++) {
+        await(&w[i]);
+        assert_int_equal(w[i].status, BERTH_RUN_CANCELLED);
+    }
+    fixture_open(f);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+}
+
+static void start_that_fails_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, (const char *const[]){"no-such-program", NULL});
+    struct waiting w = {0};
+    struct berth_performance *p;
+    (void)sem_init(&w.done, 0, 0);
+    assert_ok(f, berth_run_start(f->b, &r, on_done, &w, &p, &f->err));
+    await(&w);
+    assert_int_equal(w.status, BERTH_RUN_FAILED);
+    assert_int_equal(w.code, BERTH_E_NOT_FOUND);
+}
+
+/* --- what is kept --- */
+
+/* The file may not grow any more: the command goes on, all is counted, and the cut is told. */
+static void full_disk_cuts_the_log(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, small;
+    struct berth_run_result result;
+    struct berth_list execs;
+    struct berth_run_request r = request_of(NULL, SH("head -c 20000000 /dev/zero; echo end >&2"));
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 8000000, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = berth_run_perform(f->b, &f->arena, &r, &result, &f->err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, BERTH_OK);
+    assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
+    assert_true(result.end.bytes[0] == 20000000);
+    assert_true(result.truncated);
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_int_equal(execs.count, 1);
+    const struct berth_exec_record *x = execs.items[0];
+    assert_true(x->ended && x->truncated);
+    assert_true(x->end.bytes[0] == 20000000);
+}
+
+/* The words of a command are kept, its secrets are not. */
+static void commands_are_recorded(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(
+        NULL, (const char *const[]){"sh", "-c", "exit 4", "sh", "--password=hunter2-x", NULL});
+    struct berth_run_result result;
+    struct berth_list execs;
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
+    assert_run(f, &result, BERTH_RUN_FAILED, "adapter_failed");
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_int_equal(execs.count, 1);
+    const struct berth_exec_record *x = execs.items[0];
+    assert_string_equal(x->run_id, result.run->id);
+    assert_int_equal(x->end.exit_code, 4);
+    assert_string_equal(x->command, "sh -c 'exit 4' sh --password=***REDACTED***");
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%hunter2%'"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST_ON_SQLITE(environment_by_priority),
+        TEST_ON_BOTH(X7_run_fails_closed),
+        TEST_ON_BOTH(error_codes_are_kept),
+        TEST_ON_SQLITE(provision_comes_first),
+        TEST_ON_BOTH(secrets_are_bound_for_the_run_alone),
+        TEST_ON_BOTH(started_runs_can_be_cancelled),
+        TEST_ON_SQLITE(closing_ends_started_runs),
+        TEST_ON_SQLITE(start_that_fails_is_told),
+        TEST_ON_SQLITE(full_disk_cuts_the_log),
+        TEST_ON_BOTH(commands_are_recorded),
+    };
+    return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
+}
