@@ -403,8 +403,12 @@ static int build_env(struct berth_exec *x, struct berth_arena *arena,
         if (!is_variable(*v))
             return berth_fail(err, BERTH_E_INVALID,
                               "A variable is written NAME=value, with letters, digits and _.");
-        if (strncmp(*v, "BERTH_", 6) != 0)
-            (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
+        if (strncmp(*v, "BERTH_", 6) == 0)
+            return berth_fail(err, BERTH_E_INVALID,
+                              "Variables whose names begin with BERTH_ are set by berth alone: "
+                              "leave out %.*s.",
+                              (int)strcspn(*v, "="), *v);
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
     }
     add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
     add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);

@@ -121,7 +121,7 @@ static void child_sees_only_what_is_named(void **state)
     struct fixture *f = *state;
     assert_int_equal(setenv("HOST_SECRET", "leak", 1), 0);
     struct berth_lease *l = lease_here(f);
-    const char *const env[] = {"NAMED=yes", "BERTH_LEASE_ID=forged", NULL};
+    const char *const env[] = {"NAMED=yes", NULL};
     struct berth_exec_request r =
         request_of(l, SH("env | cut -d= -f1 | grep -v -e PWD -e _$ -e SHLVL | sort | tr '\\n' ' ';"
                          " echo $NAMED $BERTH_LEASE_ID"));
@@ -139,9 +139,12 @@ static void child_sees_only_what_is_named(void **state)
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
     clear(&live);
-    const char *const bad[] = {"NO-NAME=1", NULL};
+    const char *const bad[] = {"NO-NAME=1", NULL}, *const forged[] = {"BERTH_LEASE_ID=x", NULL};
     r.env = bad;
     assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_INVALID);
+    r.env = forged;
+    assert_fails(f, BERTH_E_INVALID, "leave out BERTH_LEASE_ID.",
+                 berth_exec_start(f->b, &r, NULL, &x, &f->err));
 }
 
 /* X7: an environment that cannot run the command never falls back to the host. */
