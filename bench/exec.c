@@ -97,8 +97,7 @@ static int run_ours(const struct bench *b, struct berth_error *err)
         return rc;
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
-    (void)unlink(berth_exec_log(x));
-    berth_exec_free(x);
+    berth_exec_free(x); /* its log stays, as it does for others */
     return BERTH_OK;
 }
 
@@ -117,7 +116,7 @@ static void print_row(const char *parent, int flight, struct samples *bare, stru
     printf("| %-6s | %9d | %8.0f | %8.0f | %8.0f | %8.0f | %5.2fx |", parent, flight, floor_us,
            samples_us(bare, 99), p50, samples_us(ours, 99), p50 / floor_us);
     if (flight == 1)
-        printf(" p50 <= %.2gx: %s", aim, p50 / floor_us <= aim ? "met" : "missed");
+        printf(" p50 <= %.3gx: %s", aim, p50 / floor_us <= aim ? "met" : "missed");
     printf(" |\n");
     (void)fflush(stdout);
 }
