@@ -15,6 +15,7 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "os/spawn.h"
 
 #define LATE_MS 10000  /* the far end keeps time-out and grace; after so much more it is lost */
@@ -46,7 +47,8 @@ struct ssh_running {
     bool input_open;      /* what is written reaches the command */
     bool input_closed;
     struct berth_ssh_line early; /* until it is open; it may hold a password, so it is zeroed */
-    _Atomic bool ended;
+    _Atomic bool ended, cancelled;
+    int64_t timeout_ms, begun_ms; /* by base/time's monotonic clock */
     struct sieve sieves[2];
     size_t ready_matched;
     uint64_t bytes[2];
@@ -236,6 +238,18 @@ static bool ask_to_end(struct ssh_running *r)
     return sent;
 }
 
+/* The place keeps the cause in a file. A full disk does not take it, but then a signal of ours is
+ * known by when it came. */
+static enum berth_end_cause cause_of(const struct ssh_running *r, const struct berth_exec_end *end)
+{
+    if (end->cause != BERTH_END_SIGNALLED || (end->signal != SIGTERM && end->signal != SIGKILL))
+        return end->cause;
+    if (atomic_load(&r->cancelled))
+        return BERTH_END_CANCELLED;
+    bool late = r->timeout_ms > 0 && berth_time_mono_ms() - r->begun_ms >= r->timeout_ms;
+    return late ? BERTH_END_TIMEOUT : end->cause;
+}
+
 static void on_end(void *ctx, const struct berth_exec_end *session)
 {
     struct ssh_running *r = ctx;
@@ -246,6 +260,7 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
             emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
     if (!r->told)
         end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
+    end.cause = cause_of(r, &end);
     end.started_at_ms = session->started_at_ms;
     end.finished_at_ms = session->finished_at_ms;
     memcpy(end.bytes, r->bytes, sizeof end.bytes);
@@ -268,6 +283,7 @@ static void running_cancel(struct berth_running *base)
     struct ssh_running *r = (struct ssh_running *)base;
     if (atomic_load(&r->ended))
         return;
+    atomic_store(&r->cancelled, true);
     berth_process_limit(r->process, r->grace_ms + LATE_MS);
     if (!ask_to_end(r))
         berth_process_cancel(r->process);
@@ -435,7 +451,9 @@ int berth_ssh_exec_start(struct berth_ssh_link *link, struct berth_call *call,
                               .cancel = BERTH_SSH_LINE_INIT,
                               .early = BERTH_SSH_LINE_INIT,
                               .input_open = !command->terminal,
-                              .grace_ms = command->grace_ms};
+                              .grace_ms = command->grace_ms,
+                              .timeout_ms = command->timeout_ms,
+                              .begun_ms = berth_time_mono_ms()};
     pthread_mutex_init(&r->lock, NULL);
     struct berth_command whole = *command;
     whole.env = whole_env(call->arena, link, command);

@@ -470,10 +470,11 @@ const char *berth_ssh_link_path(const struct berth_ssh_link *link)
     return colon ? colon + 1 : "";
 }
 
-/* Does the login shell understand what we say, without another? */
+/* Does the login shell understand what we say, without another? Bash would, but reads ~/.bashrc
+ * before it does, and with that has functions, traps and options that are not ours. */
 static bool speaks_posix(const struct berth_ssh_link *link)
 {
-    static const char *const names[] = {"sh:", "dash:", "bash:", "ash:", "ksh:"};
+    static const char *const names[] = {"sh:", "dash:", "ash:", "ksh:"};
     const char *said = berth_buf_str(&link->said);
     for (unsigned i = 0; said && i < sizeof names / sizeof names[0]; i++)
         if (strncmp(said, names[i], strlen(names[i])) == 0)

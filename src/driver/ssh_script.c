@@ -126,17 +126,28 @@ const char berth_ssh_keep[] =
                  " exec >/dev/null 2>&1;"
                  " e \"$k\" TERM; [ -z \"$y\" ] || sleep 1; e \"$k\" KILL;";
 
+/* Bash knows of no program that may not be run; what is there is left to "exec" to refuse. */
+#define IS_THERE                                                                                   \
+    "command -v -- \"$2\" >/dev/null || case $2 in */*) [ -e \"$2\" ];; *) false;; esac"
+
 /* The command has the variables and we do not: what we start meanwhile is not its own, and whatever
  * they are called, they are not ours; so all that is needed behind z is an argument. The first of
  * them is where its number is kept when there is no /proc to find it by. `session`: how it gets one
  * of its own, in which its number is also that of its group. */
 #define COMMAND(session)                                                                           \
-    "set -- \"$d/$x.pid\" \"$@\"; (z; exec 2>&4 4>&-; command -v -- \"$2\" >/dev/null ||"          \
+    "set -- \"$d/$x.pid\" \"$@\"; (z; exec 2>&4 4>&-; " IS_THERE " ||"                             \
     " { printf 'There is no program \"%s\".\\n' \"$2\" >&2; exit 127; };"                          \
     " if [ -r /proc/self/environ ]; then shift; else set -- /bin/sh -c"                            \
     " 'echo $$ >\"$0\"; exec \"$@\"' \"$@\"; fi; " session "exec \"$@\"); s=$?; "
 
 #define OWN_SESSION "[ -x /usr/bin/setsid ] && exec /usr/bin/setsid -- \"$@\"; "
+
+/* A signal that we did not ask for, and nobody listens any more: it was the end of the connection
+ * that ended the command (berth_ssh_keep), and how it would have ended is not known. The mark is
+ * said by then. */
+#define WHO_LISTENS                                                                                \
+    " if [ \"$s\" -gt 128 ] && [ -z \"$a\" ]; then trap '' PIPE; printf %s \"$m\" >&4 ||"          \
+    " a=lost; m=; fi;"
 
 /* The shell's own words ("Killed") do not belong on the command's stderr: that is 4 meanwhile. */
 #define RUN(begin, timer, session, end)                                                            \
@@ -144,8 +155,8 @@ const char berth_ssh_keep[] =
     "printf %s \"$m\"; if cd \"$h\"; then " timer                                                  \
     COMMAND(session) "else s=125;"                                                                 \
                      " printf 'Working directory does not exist: \"%s\"\\n' \"$h\" >&4; fi;"       \
-                     " a=; [ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\"; echo \"$s $a\" "  \
-                     ">\"$d/$x.end\";"                                                             \
+                     " a=; [ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\";" WHO_LISTENS      \
+                     " echo \"$s $a\" >\"$d/$x.end\";"                                             \
                      " printf '%s%s %s;' \"$m\" \"$s\" \"$a\" >&4;" end
 
 #define ON_PIPES "printf %s \"$m\" >&4; "
@@ -170,13 +181,14 @@ const char berth_ssh_settle[] = END_LABELLED AWAIT
     " e \"BERTH_EXEC_ID=$x\" KILL; w \"$d/$x.end\" 20;"
     " r='- lost'; { IFS= read -r r <\"$d/$x.end\"; } 2>/dev/null; printf '%s%s;' \"$m\" \"$r\";";
 
-/* The name of a lease's directory is its label; what it says inside is the place's id. */
+/* The name of a lease's directory is its label; what it says inside is the place's id. Where that
+ * cannot be written nothing stays. It is written by cat, which says why it cannot. */
 const char berth_ssh_acquire[] =
-    "mkdir -p \"$h\" && cd \"$h\" && umask 077 && mkdir -p \".berth/leases/$l\" &&"
-    " if ! [ -s \".berth/leases/$l/place\" ]; then"
-    " echo \"$i\" >\".berth/leases/$l/place.new\" &&"
-    " mv \".berth/leases/$l/place.new\" \".berth/leases/$l/place\"; fi &&"
-    " { printf '%s' \"$m\"; cat \".berth/leases/$l/place\"; pwd; printf ';'; };";
+    "mkdir -p \"$h\" && cd \"$h\" && umask 077 && f=.berth/leases/$l &&"
+    " { { mkdir -p \"$f\" && { [ -s \"$f/place\" ] || { echo \"$i\" | cat >\"$f/place.new\" &&"
+    " mv \"$f/place.new\" \"$f/place\"; }; }; } ||"
+    " { { rm -rf \"$f\"; rmdir .berth/leases .berth; } 2>/dev/null; false; }; } &&"
+    " { printf '%s' \"$m\"; cat \"$f/place\"; pwd; printf ';'; };";
 
 const char berth_ssh_release[] =
     END_LABELLED "e \"BERTH_LEASE_ID=$l\" TERM; [ -z \"$y\" ] || sleep 1;"
