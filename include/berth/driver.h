@@ -33,6 +33,7 @@ struct berth_place {
     const char *id;            /* the providerLeaseId, or NULL */
     const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
     int64_t expires_at_ms;     /* by the wall clock; 0: never */
+    bool untouched;            /* of a failed acquire: it did not come so far as to make one */
 };
 
 /* What is to be run. Borrowed for the call that starts it. */
@@ -88,7 +89,7 @@ struct berth_driver_ops {
                  struct berth_error *err);
     /* Labels what it makes with lease_id; the same lease_id again gives the same place. When it
      * fails, a place may exist if the code is TIMEOUT, CANCELLED, UNAVAILABLE, UPSTREAM, INTERNAL
-     * or NO_MEMORY; any other code says that none does. */
+     * or NO_MEMORY; any other code, or out->untouched, says that none does. */
     int (*acquire)(struct berth_driver *d, struct berth_call *call,
                    const struct berth_place_request *who, struct berth_place *out,
                    struct berth_error *err);

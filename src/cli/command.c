@@ -33,7 +33,8 @@ struct piece {
 /* One command in the foreground. */
 struct session {
     struct cli *cli;
-    bool on_terminal; /* ours is, and the command has one of its own */
+    bool gives_terminal; /* the command has one of its own */
+    bool on_terminal;    /* and ours passes every key on */
     struct termios before;
     int stop_fd; /* readable when the command has ended: stdin is not read any more */
     pthread_t reader, writer;
@@ -194,8 +195,54 @@ static void *read_input(void *ctx)
             break;
         send(s, bytes, (size_t)got);
     }
+    if (s->gives_terminal)
+        send(s, "\004", 1); /* how a terminal says that there is no more */
     berth_exec_close_stdin(s->exec);
     return NULL;
+}
+
+/* --- the terminal --- */
+
+static void on_window(int number)
+{
+    int saved = errno;
+    (void)number;
+    (void)eventfd_write(window_fd, 1);
+    errno = saved;
+}
+
+/* The command is to have one as large as ours. */
+static void copy_terminal(struct session *s, struct berth_exec_request *command)
+{
+    struct winsize size;
+    s->gives_terminal = true;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) {
+        command->rows = size.ws_row;
+        command->columns = size.ws_col;
+    }
+}
+
+/* While the command runs, ours passes every key on, and its own makes sense of them. Before and
+ * after that Ctrl-C is for us. */
+static void enter_terminal(struct session *s)
+{
+    s->on_terminal =
+        s->gives_terminal && isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &s->before) == 0;
+    if (!s->on_terminal)
+        return;
+    struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
+    window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGWINCH, &action, NULL);
+    struct termios raw = s->before;
+    cfmakeraw(&raw);
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+}
+
+static void leave_terminal(struct session *s)
+{
+    if (s->on_terminal)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
+    s->on_terminal = false;
 }
 
 static void on_started(void *ctx, struct berth_exec *exec)
@@ -204,6 +251,7 @@ static void on_started(void *ctx, struct berth_exec *exec)
     pthread_mutex_lock(&s->lock);
     s->exec = exec;
     pthread_mutex_unlock(&s->lock);
+    enter_terminal(s);
     s->reads = pthread_create(&s->reader, NULL, read_input, s) == 0;
     if (!s->reads)
         berth_exec_close_stdin(exec);
@@ -226,6 +274,7 @@ static void on_stopped(void *ctx)
     if (s->reads)
         (void)pthread_join(s->reader, NULL);
     s->reads = false;
+    leave_terminal(s);
     pthread_mutex_lock(&s->lock);
     s->exec = NULL;
     pthread_mutex_unlock(&s->lock);
@@ -250,39 +299,6 @@ int cli_cancel_fd(void)
     (void)sigaction(SIGHUP, &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
     return cancel_fd;
-}
-
-static void on_window(int number)
-{
-    int saved = errno;
-    (void)number;
-    (void)eventfd_write(window_fd, 1);
-    errno = saved;
-}
-
-/* Ours passes every key on; the command's own terminal makes sense of them. */
-static void enter_terminal(struct session *s, struct berth_exec_request *command)
-{
-    struct winsize size;
-    s->on_terminal = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &s->before) == 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) {
-        command->rows = size.ws_row;
-        command->columns = size.ws_col;
-    }
-    if (!s->on_terminal)
-        return;
-    struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
-    window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigaction(SIGWINCH, &action, NULL);
-    struct termios raw = s->before;
-    cfmakeraw(&raw);
-    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
-}
-
-static void leave_terminal(const struct session *s)
-{
-    if (s->on_terminal)
-        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
 }
 
 /* --- the status line --- */
@@ -355,6 +371,10 @@ static int make_command(struct cli *cli, struct form *form, char **argv,
 
 static int exit_status(const struct session *s, const struct berth_exec_end *end)
 {
+    if ((end->cut[0] || end->cut[1]) && !s->cli->quiet)
+        (void)fputs("berth: something that the command left behind still held its output when it "
+                    "had ended: what came of that is cut\n",
+                    stderr);
     if (end->cause == BERTH_END_TIMEOUT) {
         if (!s->cli->quiet)
             (void)fputs("berth: the command ran longer than its time-out, and was ended\n", stderr);
@@ -369,9 +389,18 @@ static int exit_status(const struct session *s, const struct berth_exec_end *end
 
 int cli_run_failed(struct cli *cli)
 {
+    (void)cli_fail(cli);
+    return CLI_BERTH_FAILED;
+}
+
+/* The command itself could not be started, as a shell says it. */
+static int not_started(struct cli *cli)
+{
     int code = cli->err.code;
     (void)cli_fail(cli);
-    return code == BERTH_E_DENIED ? CLI_NOT_EXECUTABLE : CLI_BERTH_FAILED;
+    return code == BERTH_E_NOT_FOUND ? CLI_NOT_FOUND
+           : code == BERTH_E_DENIED  ? CLI_NOT_EXECUTABLE
+                                     : CLI_BERTH_FAILED;
 }
 
 static int open_session(struct session *s, struct cli *cli)
@@ -403,7 +432,6 @@ static void close_session(struct session *s)
     pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->writer, NULL);
     erase_status(s); /* nobody else is left to hold the lock */
-    leave_terminal(s);
     cli_control_close(s->control);
     pthread_mutex_destroy(&s->status_lock);
     (void)close(s->stop_fd);
@@ -517,7 +545,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
     if (cli_control_open(request->run_id, cancel_fd, &s.control, &unheard) < 0)
         s.control = NULL;
     if (request->command.terminal)
-        enter_terminal(&s, &request->command);
+        copy_terminal(&s, &request->command);
     request->cancel_fd = cancel_fd;
     request->handlers = handlers_of(&s);
     request->on_started = on_started;
@@ -529,9 +557,9 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
         (status = print_result(cli, result.run, result.started ? result.log : NULL, &result.end,
                                result.truncated)) != CLI_OK)
         return status;
-    if (rc < 0 && !result.started && rc == BERTH_E_NOT_FOUND && result.run &&
-        result.run->error_code && strcmp(result.run->error_code, "adapter_failed") == 0)
-        return (void)cli_fail(cli), CLI_NOT_FOUND;
+    if (rc < 0 && result.run && result.run->error_code &&
+        strcmp(result.run->error_code, "adapter_failed") == 0)
+        return not_started(cli);
     if (result.owed && !cli->quiet)
         (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
     return rc < 0 ? cli_run_failed(cli) : exit_status(&s, &result.end);
@@ -619,7 +647,7 @@ int cli_exec(struct cli *cli, int argc, char **argv)
     if (status != CLI_OK)
         return status;
     if (form.terminal)
-        enter_terminal(&s, &request);
+        copy_terminal(&s, &request);
     struct berth_exec_handlers handlers = handlers_of(&s);
     int rc = berth_exec_start(cli->b, &request, &handlers, &x, &cli->err);
     if (rc == BERTH_OK) {
@@ -638,9 +666,7 @@ int cli_exec(struct cli *cli, int argc, char **argv)
         berth_exec_free(x);
     }
     close_session(&s);
-    if (rc == BERTH_E_NOT_FOUND)
-        return (void)cli_fail(cli), CLI_NOT_FOUND;
-    if (status != CLI_OK)
-        return status;
-    return rc < 0 ? cli_run_failed(cli) : exit_status(&s, &end);
+    if (rc < 0)
+        return not_started(cli);
+    return status == CLI_OK ? exit_status(&s, &end) : status;
 }

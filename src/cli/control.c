@@ -89,11 +89,12 @@ static const char *take_stdin(struct cli_control *c, FILE *in, size_t left)
 {
     const char *answer = "ok";
     char piece[PIECE_BYTES];
-    while (left && strcmp(answer, "ok") == 0) {
+    while (left) { /* all of them, also when nobody wants them: the next line comes behind */
         size_t want = left < sizeof piece ? left : sizeof piece, got = fread(piece, 1, want, in);
         if (!got)
             return "the bytes did not come";
-        answer = write_piece(c, piece, got);
+        if (strcmp(answer, "ok") == 0)
+            answer = write_piece(c, piece, got);
         left -= got;
     }
     return answer;

@@ -388,8 +388,9 @@ static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
 static void record_failure(struct acquisition *a, const struct berth_error *why)
 {
     struct failure f = {.a = a,
-                        .nothing_made =
-                            (!a->called || berth_ledger_made_nothing(why->code)) && !a->place.id};
+                        .nothing_made = (!a->called || a->place.untouched ||
+                                         berth_ledger_made_nothing(why->code)) &&
+                                        !a->place.id};
     struct berth_error err;
     (void)snprintf(f.reason, sizeof f.reason, "%.*s", BERTH_REASON_BYTES_MAX, why->message);
     berth_utf8_mend(f.reason);

@@ -222,9 +222,9 @@ void berth_close(struct berth *b)
 {
     if (!b)
         return;
+    berth_run_end_all(b); /* with their places given back, which the next line would hinder */
     if (b->closing_fd >= 0)
         (void)eventfd_write(b->closing_fd, 1);
-    berth_run_end_all(b);
     pthread_mutex_lock(&b->sweeping_lock);
     b->closing = true;
     pthread_mutex_unlock(&b->sweeping_lock);

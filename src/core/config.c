@@ -239,6 +239,14 @@ static void ssh_form(struct form *f, enum berth_config_use use)
     if (path && path[0] != '/')
         berth_issues_add(f->issues, "remoteWorkspacePath",
                          "SSH remote workspace path must be absolute.");
+    const char *const texts[] = {host, user, path};
+    static const char *const names[] = {"host", "username", "remoteWorkspacePath"};
+    for (int i = 0; i < 3; i++)
+        for (const char *c = texts[i]; c && *c; c++)
+            if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+                berth_issues_add(f->issues, names[i], "It must not contain control characters.");
+                break;
+            }
     /* They become arguments of ssh(1). */
     if (host && host[0] == '-')
         berth_issues_add(f->issues, "host", "An SSH host must not start with \"-\".");

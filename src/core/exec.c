@@ -197,17 +197,20 @@ static void end_strays_soon(struct berth_exec *x)
 
 /* --- the log, on the pool --- */
 
-/* The way to the place broke. Asks it again; until somebody could, how it ended is not known, and
- * what is left of it ends with the lease at the latest. */
+/* The way to the place broke, or something still held its streams. Asks it again; until somebody
+ * could, how it ended is not known, and what is left of it ends with the lease at the latest. */
 static void settle(struct berth_exec *x)
 {
     struct berth_error err;
     auto_use use = {0};
     struct berth_call call = berth_ledger_call(x->b, &x->arena, SETTLE_MS, -1);
     struct berth_place place = berth_ledger_place(x->lease);
+    struct berth_exec_end end = x->end; /* one that is known stays: only what is left is ended */
     int rc = berth_ledger_use(x->b, &x->arena, x->lease, &use, &err);
     if (rc == BERTH_OK)
-        rc = berth_driver_exec_settle(x->route, &call, &use.who, &place, x->id.text, &x->end, &err);
+        rc = berth_driver_exec_settle(x->route, &call, &use.who, &place, x->id.text, &end, &err);
+    if (x->end.cause == BERTH_END_LOST)
+        x->end = end;
     if (rc < 0) {
         berth_use_mask_error(&use, &err);
         berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a command not known", "execId",
@@ -223,7 +226,7 @@ static void finish(struct berth_exec *x)
     for (int i = 0; i < 2; i++)
         x->record.truncated |=
             x->lost[i] || x->end.cut[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
-    if (x->end.cause == BERTH_END_LOST)
+    if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
         settle(x);
     end_strays_soon(x);
     x->record.ended = true;
@@ -262,6 +265,11 @@ static void set_pause(struct berth_exec *x)
         x->running->ops->pause(x->running, x->behind || x->held);
 }
 
+static void finish_job(void *ctx)
+{
+    finish(ctx);
+}
+
 static void log_job(void *ctx)
 {
     struct berth_exec *x = ctx;
@@ -284,6 +292,11 @@ static void log_job(void *ctx)
     bool last = x->ended && !x->done;
     x->writing = last; /* nobody else is to finish it */
     pthread_mutex_unlock(&x->lock);
+    struct berth_error none;
+    bool asks = last && (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1]);
+    /* To ask the place takes long: not here, where heartbeats and logs would wait behind it. */
+    if (asks && berth_pool_submit(x->b->providers, finish_job, x, &none) == BERTH_OK)
+        return;
     if (last)
         finish(x);
 }
@@ -399,6 +412,12 @@ static int build_env(struct berth_exec *x, struct berth_arena *arena,
     static const char *const none[] = {NULL};
     const char *const *given = r->env ? r->env : none;
     struct berth_list env = {0};
+    /* These come first: what looks for strays does not read a large environment to its end. */
+    (void)berth_list_add(&env, arena, x->label);
+    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
+    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
+    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
+    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
     for (const char *const *v = given; *v; v++) {
         if (!is_variable(*v))
             return berth_fail(err, BERTH_E_INVALID,
@@ -410,11 +429,6 @@ static int build_env(struct berth_exec *x, struct berth_arena *arena,
                               (int)strcspn(*v, "="), *v);
         (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
     }
-    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
-    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
-    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
-    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
-    (void)berth_list_add(&env, arena, x->label);
     (void)berth_list_add(&env, arena, NULL);
     *out = (const char *const *)(void *)env.items;
     return berth_arena_check(arena, err);
@@ -467,6 +481,15 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
     return rc < 0 ? rc : berth_mask_new(all, count, &x->masks[1], err);
 }
 
+/* A directory may have any bytes for a name, a row not. */
+static const char *mended(struct berth_arena *arena, const char *text)
+{
+    char *copy = berth_arena_strdup(arena, text);
+    if (copy)
+        berth_utf8_mend(copy);
+    return copy;
+}
+
 static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
 {
     struct berth_command command = {.id = x->id.text,
@@ -502,7 +525,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                            .lease_id = x->lease->id,
                                            .run_id = x->lease->heartbeat_run_id,
                                            .command = berth_redact_command(&x->arena, r->argv),
-                                           .cwd = berth_arena_strdup(&x->arena, r->cwd),
+                                           .cwd = mended(&x->arena, r->cwd),
                                            .end = {.started_at_ms = berth_time_wall_ms()}};
     rc = berth_arena_check(&x->arena, err);
     if (rc < 0)

@@ -86,7 +86,8 @@ static int find_environment(struct berth_performance *p, struct berth_error *err
             ? berth_environment_get(p->b, p->arena, r->environment_id, &p->environment, err)
             : berth_environment_ensure_local(p->b, p->arena, r->company_id, &p->environment, err);
     if (rc == BERTH_E_NOT_FOUND)
-        return berth_fail(err, rc, "Environment \"%s\" not found.", r->environment_id);
+        return berth_fail(err, rc, "Environment \"%s\" not found.",
+                          r->environment_id ? r->environment_id : "Local");
     if (rc < 0)
         return rc;
     if (r->company_id && strcmp(p->environment->company_id, r->company_id) != 0)

@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "core/lease.h"
 #include "core/node.h"
 #include "os/engine.h"
@@ -263,8 +264,17 @@ int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
     if (!berth_run_ended((int)end->status))
         return berth_fail(err, BERTH_E_INVALID,
                           "A run ends as succeeded, failed, cancelled or timed_out.");
-    struct work work = {.arena = arena, .id = parsed.text, .end = end};
-    int rc = berth_store_tx(b->store, tx_finish, &work, err);
+    /* The text may be what some place said. */
+    struct berth_run_end mended = *end;
+    char *text = berth_arena_strdup(arena, end->error);
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0)
+        return rc;
+    if (text)
+        berth_utf8_mend(text);
+    mended.error = text;
+    struct work work = {.arena = arena, .id = parsed.text, .end = &mended};
+    rc = berth_store_tx(b->store, tx_finish, &work, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(run_after_end);

@@ -141,12 +141,12 @@ static const char *const *whole_env(struct berth_arena *arena, const struct bert
                 {"HOME", getenv("HOME")},
                 {"TERM", command->terminal ? "xterm-256color" : NULL}};
     struct berth_list env = {0};
+    for (const char *const *v = command->env; *v; v++)
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
     for (unsigned i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (ours[i].value && !berth_env_get(command->env, ours[i].name))
             (void)berth_list_add(&env, arena,
                                  berth_arena_printf(arena, "%s=%s", ours[i].name, ours[i].value));
-    for (const char *const *v = command->env; *v; v++)
-        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
     (void)berth_list_add(&env, arena, NULL);
     return arena->failed ? NULL : (const char *const *)(void *)env.items;
 }

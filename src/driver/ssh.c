@@ -12,6 +12,8 @@
 #include "base/limits.h"
 #include "driver/ssh_exec.h"
 
+#define RETRIES 3 /* over other connections, when sshd gives no session on one */
+
 struct ssh_driver {
     struct berth_driver base;
     struct berth_ssh_links *links;
@@ -48,6 +50,7 @@ static int read_config(const char *config_json, struct berth_json **json,
 struct question {
     struct berth_json *json;
     struct berth_ssh_config config;
+    struct berth_ssh_links *links;
     struct berth_ssh_link *link;
     struct berth_ssh_mark mark;
     struct berth_ssh_line line;
@@ -66,10 +69,12 @@ static int open_question(struct berth_driver *d, struct berth_call *call,
                          const struct berth_place_request *who, const char *path,
                          struct question *q, struct berth_error *err)
 {
-    *q = (struct question){.mark = berth_ssh_mark_new(), .line = BERTH_SSH_LINE_INIT};
+    *q = (struct question){.links = ((struct ssh_driver *)d)->links,
+                           .mark = berth_ssh_mark_new(),
+                           .line = BERTH_SSH_LINE_INIT};
     int rc = read_config(who->config_json, &q->json, &q->config, err);
     if (rc == BERTH_OK)
-        rc = berth_ssh_link_take(((struct ssh_driver *)d)->links, call, &q->config, &q->link, err);
+        rc = berth_ssh_link_take(q->links, call, &q->config, &q->link, err);
     if (rc < 0)
         return rc;
     berth_ssh_line_set(&q->line, "m", q->mark.text);
@@ -77,11 +82,26 @@ static int open_question(struct berth_driver *d, struct berth_call *call,
     return BERTH_OK;
 }
 
+/* Another connection, after one that had no session for us. */
+static int take_another(struct question *q, struct berth_call *call, struct berth_error *err)
+{
+    berth_ssh_link_drop(take_ptr(q->link));
+    return berth_ssh_link_take(q->links, call, &q->config, &q->link, err);
+}
+
 static int ask(struct question *q, struct berth_call *call, const char *script, const char **out,
                struct berth_error *err)
 {
     int rc = berth_ssh_line_end(&q->line, script, err);
-    return rc < 0 ? rc : berth_ssh_link_ask(q->link, call, &q->line, &q->mark, out, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_ssh_link_ask(q->link, call, &q->line, &q->mark, out, err);
+    for (int i = 0; rc == BERTH_E_UNAVAILABLE && i < RETRIES; i++) { /* nothing has run */
+        rc = take_another(q, call, err);
+        if (rc == BERTH_OK)
+            rc = berth_ssh_link_ask(q->link, call, &q->line, &q->mark, out, err);
+    }
+    return rc;
 }
 
 /* The first line of what was answered; *text is the rest. */
@@ -156,19 +176,19 @@ static int ssh_acquire(struct berth_driver *d, struct berth_call *call,
     auto_question q;
     const char *answer;
     int rc = open_question(d, call, who, NULL, &q, err);
-    if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_NO_MEMORY)
-        err->code = rc =
-            BERTH_E_UNPROCESSABLE; /* without a connection nothing can have been made */
+    out->untouched = rc < 0; /* without a connection nothing can have been made */
     if (rc < 0)
         return rc;
     const struct berth_ssh_config *c = &q.config;
-    const char *id =
-        berth_arena_printf(call->arena, "ssh://%s@%s:%d%s%s%s", c->username, c->host, c->port,
-                           c->path, who->sole ? "" : "#", who->sole ? "" : who->lease_id);
-    if (!id)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Out of memory: place.");
+    const char *begin =
+        berth_arena_printf(call->arena, "ssh://%s@%s:%d", c->username, c->host, c->port);
+    const char *end = berth_arena_printf(call->arena, "%s%s", who->sole ? "" : "#",
+                                         who->sole ? "" : who->lease_id);
+    if (!begin || !end)
+        return berth_arena_check(call->arena, err);
     berth_ssh_line_set(&q.line, "l", who->lease_id);
-    berth_ssh_line_set(&q.line, "i", id);
+    berth_ssh_line_set(&q.line, "i", begin);
+    berth_ssh_line_set(&q.line, "j", end);
     rc = ask(&q, call, berth_ssh_acquire, &answer, err);
     return rc < 0 ? rc : answer_place(call, &q, answer, out, err);
 }
@@ -247,6 +267,8 @@ static int ssh_exec_start(struct berth_driver *d, struct berth_call *call,
     (void)place;
     auto_question q;
     int rc = open_question(d, call, who, NULL, &q, err);
+    if (rc == BERTH_E_DENIED) /* that is said of programs here */
+        err->code = rc = BERTH_E_UNPROCESSABLE;
     if (rc < 0)
         return rc;
     struct berth_command whole = *command;
@@ -260,7 +282,14 @@ static int ssh_exec_start(struct berth_driver *d, struct berth_call *call,
                           "Working directory must be an absolute POSIX path on the remote target: "
                           "\"%s\"",
                           whole.cwd);
-    return berth_ssh_exec_start(take_ptr(q.link), call, directory, &whole, handlers, out, err);
+    rc = berth_ssh_exec_start(take_ptr(q.link), call, directory, &whole, handlers, out, err);
+    for (int i = 0; rc == BERTH_E_UNAVAILABLE && i < RETRIES; i++) { /* nothing has run */
+        rc = take_another(&q, call, err);
+        if (rc == BERTH_OK)
+            rc =
+                berth_ssh_exec_start(take_ptr(q.link), call, directory, &whole, handlers, out, err);
+    }
+    return rc;
 }
 
 static int ssh_exec_settle(struct berth_driver *d, struct berth_call *call,

@@ -15,7 +15,6 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/limits.h"
-#include "base/time.h"
 #include "os/spawn.h"
 
 #define LATE_MS 10000  /* the far end keeps time-out and grace; after so much more it is lost */
@@ -48,7 +47,6 @@ struct ssh_running {
     bool input_closed;
     struct berth_ssh_line early; /* until it is open; it may hold a password, so it is zeroed */
     _Atomic bool ended, cancelled;
-    int64_t timeout_ms, begun_ms; /* by base/time's monotonic clock */
     struct sieve sieves[2];
     size_t ready_matched;
     uint64_t bytes[2];
@@ -141,6 +139,15 @@ static void await_mark(struct ssh_running *r, struct sieve *s, char byte)
         open_input(r);
 }
 
+/* All of the command's own has come. Whoever else still holds its streams, when both are at their
+ * end, does not keep it. */
+static void end_stream(struct ssh_running *r, struct sieve *s)
+{
+    s->over = true;
+    if (r->terminal || (r->sieves[0].over && r->sieves[1].over))
+        berth_process_limit(r->process, LINGER_MS);
+}
+
 static void take_trailer(struct ssh_running *r, struct sieve *s, char byte)
 {
     if (byte != ';') {
@@ -148,9 +155,8 @@ static void take_trailer(struct ssh_running *r, struct sieve *s, char byte)
             s->trailer[s->trailer_len++] = byte;
         return;
     }
-    s->over = true;
     r->told = berth_ssh_read_end(s->trailer, &r->end);
-    berth_process_limit(r->process, LINGER_MS);
+    end_stream(r, s);
 }
 
 /* Hands on what is the command's, up to a mark or the end, in one piece. What may be the beginning
@@ -174,9 +180,12 @@ static const char *pass(struct ssh_running *r, enum berth_stream stream, const c
         }
     }
     emit(r, stream, bytes, (size_t)(at - bytes) - (s->matched - before));
-    s->in_trailer = !mark[s->matched];
-    if (s->in_trailer)
-        s->matched = 0;
+    if (mark[s->matched])
+        return at;
+    s->matched = 0;
+    s->in_trailer = stream == BERTH_STDERR || r->terminal; /* on stdout the mark is the end */
+    if (!s->in_trailer)
+        end_stream(r, s);
     return at;
 }
 
@@ -200,54 +209,11 @@ static void on_stdin_room(void *ctx)
         r->handlers.on_stdin_room(r->handlers.ctx);
 }
 
-struct canceller {
-    struct berth_process *process;
-    struct berth_ssh_link *link;
-};
-
-static void on_cancel_end(void *ctx, const struct berth_exec_end *end)
-{
-    (void)end;
-    struct canceller *c = ctx;
-    berth_process_free(c->process);
-    berth_ssh_link_drop(c->link);
-    free(c);
-}
-
-/* Ends the command, or what is left of it, over a session of its own. False: that cannot be. */
+/* Ends the command, or what is left of it, by the shell that holds the connection. */
 static bool ask_to_end(struct ssh_running *r)
 {
-    struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_error err;
-    struct canceller *c = calloc(1, sizeof *c);
-    if (!c)
-        return false;
-    c->link = berth_ssh_link_again(r->link);
-    options.with_stdin = true;
-    options.timeout_ms = r->grace_ms + LATE_MS;
-    struct berth_exec_handlers handlers = {.on_end = on_cancel_end, .ctx = c};
-    if (berth_ssh_link_start(c->link, r->engine, &options, &handlers, &c->process, &err) < 0) {
-        berth_ssh_link_drop(c->link);
-        free(c);
-        return false;
-    }
-    /* It cannot end, and so cannot be freed, before its input is closed. */
-    bool sent =
-        berth_process_write(c->process, r->cancel.buf.data, r->cancel.buf.len, &err) == BERTH_OK;
-    berth_process_close_stdin(c->process);
-    return sent;
-}
-
-/* The place keeps the cause in a file. A full disk does not take it, but then a signal of ours is
- * known by when it came. */
-static enum berth_end_cause cause_of(const struct ssh_running *r, const struct berth_exec_end *end)
-{
-    if (end->cause != BERTH_END_SIGNALLED || (end->signal != SIGTERM && end->signal != SIGKILL))
-        return end->cause;
-    if (atomic_load(&r->cancelled))
-        return BERTH_END_CANCELLED;
-    bool late = r->timeout_ms > 0 && berth_time_mono_ms() - r->begun_ms >= r->timeout_ms;
-    return late ? BERTH_END_TIMEOUT : end->cause;
+    return berth_ssh_link_tell(r->link, &r->cancel, &err) == BERTH_OK;
 }
 
 static void on_end(void *ctx, const struct berth_exec_end *session)
@@ -260,7 +226,8 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
             emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
     if (!r->told)
         end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
-    end.cause = cause_of(r, &end);
+    else if (atomic_load(&r->cancelled)) /* whatever its status: we asked, and it is over */
+        end.cause = BERTH_END_CANCELLED;
     end.started_at_ms = session->started_at_ms;
     end.finished_at_ms = session->finished_at_ms;
     memcpy(end.bytes, r->bytes, sizeof end.bytes);
@@ -281,9 +248,8 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
 static void running_cancel(struct berth_running *base)
 {
     struct ssh_running *r = (struct ssh_running *)base;
-    if (atomic_load(&r->ended))
+    if (atomic_load(&r->ended) || atomic_exchange(&r->cancelled, true))
         return;
-    atomic_store(&r->cancelled, true);
     berth_process_limit(r->process, r->grace_ms + LATE_MS);
     if (!ask_to_end(r))
         berth_process_cancel(r->process);
@@ -451,9 +417,7 @@ int berth_ssh_exec_start(struct berth_ssh_link *link, struct berth_call *call,
                               .cancel = BERTH_SSH_LINE_INIT,
                               .early = BERTH_SSH_LINE_INIT,
                               .input_open = !command->terminal,
-                              .grace_ms = command->grace_ms,
-                              .timeout_ms = command->timeout_ms,
-                              .begun_ms = berth_time_mono_ms()};
+                              .grace_ms = command->grace_ms};
     pthread_mutex_init(&r->lock, NULL);
     struct berth_command whole = *command;
     whole.env = whole_env(call->arena, link, command);

@@ -19,6 +19,7 @@
 #include "base/failpoint.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "crypto/hash.h"
 #include "driver/ssh_mux.h"
 #include "os/fs.h"
@@ -27,6 +28,7 @@
 #define SESSIONS_MAX 8          /* sshd allows ten; the shell that holds the connection is one */
 #define IDLE_MS (60 * 1000)     /* a connection that nobody uses is closed */
 #define RETIRE_MS (IDLE_MS / 2) /* and not used again when it soon will be */
+#define CROWDED_MS 1000         /* sshd frees a session some moments after its end */
 #define SAID_BYTES_MAX (64 * 1024)
 #define ANSWER_BYTES_MAX (1024 * 1024)
 
@@ -52,7 +54,9 @@ struct berth_ssh_link {
     /* links->lock: */
     enum state state;
     int sessions;
-    bool ended; /* its process is over: the last session frees it */
+    bool ended;            /* its process is over: the last session frees it */
+    bool leaving;          /* nobody is to begin anything on it any more */
+    int64_t crowded_at_ms; /* it was refused a session then; 0: never */
     int64_t idle_since_ms;
 };
 
@@ -141,12 +145,16 @@ static void settle(struct berth_ssh_link *link, enum state state)
 /* What it says is noise up to the mark; between mark and ";" are login shell, ":" and PATH. */
 static void on_said(struct berth_ssh_link *link)
 {
+    const char *end_of_all = link->said.data + link->said.len;
     const char *mark =
         memmem(link->said.data, link->said.len, link->mark.text, sizeof link->mark.text - 1);
-    if (!mark || !memchr(mark, ';', link->said.len - (size_t)(mark - link->said.data)))
+    const char *path = mark ? mark + sizeof link->mark.text - 1 : end_of_all;
+    const char *end = memchr(path, ';', (size_t)(end_of_all - path));
+    if (!end)
         return;
-    const char *path = mark + sizeof link->mark.text - 1;
-    size_t len = (size_t)((const char *)memchr(path, ';', strlen(path)) - path);
+    size_t len = (size_t)(end - path);
+    if (memchr(path, '\0', len))
+        len = 0; /* no PATH of anybody's */
     memmove(link->said.data, path, len);
     berth_buf_truncate(&link->said, len);
     settle(link, READY);
@@ -206,7 +214,7 @@ static int write_files(struct berth_ssh_link *link, const struct berth_ssh_confi
 /* Nothing of ours is ssh's business but how to find the user's files and agent. */
 struct variables {
     const char *env[8];
-    char texts[4][512];
+    char texts[4][8192];
 };
 
 static void set_env(struct variables *out)
@@ -215,8 +223,9 @@ static void set_env(struct variables *out)
     int count = 0;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = getenv(names[i]);
-        int len = value ? snprintf(out->texts[i], 512, "%s=%s", names[i], value) : -1;
-        if (len > 0 && len < 512)
+        int len =
+            value ? snprintf(out->texts[i], sizeof out->texts[i], "%s=%s", names[i], value) : -1;
+        if (len > 0 && (size_t)len < sizeof out->texts[i])
             out->env[count++] = out->texts[i];
     }
     if (count == 0 || strncmp(out->env[0], "PATH=", 5) != 0)
@@ -235,7 +244,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
     (void)snprintf(port, sizeof port, "%d", c->port);
     (void)snprintf(hosts, sizeof hosts, "UserKnownHostsFile=%s",
                    c->strict ? link->hosts_file : "/dev/null");
-    const char *argv[64] = {"ssh",  "-M", "-S", link->control, "-T",       "-e",
+    const char *argv[80] = {"ssh",  "-M", "-S", link->control, "-T",       "-e",
                             "none", "-p", port, "-l",          c->username};
     int n = 11;
     static const char *const always[] = {"BatchMode=yes",         "ConnectTimeout=10",
@@ -244,7 +253,8 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
                                          "ForwardAgent=no",       "ForwardX11=no",
                                          "PermitLocalCommand=no", "RemoteCommand=none",
                                          "LogLevel=ERROR",        "StdinNull=no",
-                                         "SessionType=default",   "ForkAfterAuthentication=no"};
+                                         "SessionType=default",   "ForkAfterAuthentication=no",
+                                         "AddKeysToAgent=no",     "GSSAPIDelegateCredentials=no"};
     for (unsigned i = 0; i < sizeof always / sizeof always[0]; i++) {
         argv[n++] = "-o";
         argv[n++] = always[i];
@@ -348,26 +358,26 @@ static struct berth_ssh_link *find_link(struct berth_ssh_links *links, const cha
 {
     int64_t now = berth_time_mono_ms();
     for (struct berth_ssh_link *link = links->first; link; link = link->next)
-        if (link->state != DEAD && link->sessions < SESSIONS_MAX && strcmp(link->key, key) == 0 &&
+        if (link->state != DEAD && !link->leaving && link->sessions < SESSIONS_MAX &&
+            (!link->crowded_at_ms || now - link->crowded_at_ms > CROWDED_MS) &&
+            strcmp(link->key, key) == 0 &&
             (link->sessions > 0 || now - link->idle_since_ms < RETIRE_MS))
             return link;
     return NULL;
 }
 
 /* The last line that says something. */
-static const char *last_line(struct berth_buf *buf)
+static const char *last_line(const struct berth_buf *buf, char out[400])
 {
-    if (buf->failed || !buf->data)
-        return "";
-    char *text = buf->data, *line = text;
-    for (char *c; (c = strrchr(text, '\n')) || (c = strrchr(text, '\r'));) {
-        if (c[1] != '\0' && c[1] != '\r') {
-            line = c + 1;
-            break;
-        }
-        *c = '\0';
-    }
-    return line;
+    const char *text = berth_buf_str(buf);
+    size_t end = text ? buf->len : 0, begin;
+    while (end && strchr("\r\n\t ", text[end - 1]))
+        end--;
+    for (begin = end; begin && text[begin - 1] != '\n' && text[begin - 1] != '\r';)
+        begin--;
+    (void)snprintf(out, 400, "%.*s", (int)(end - begin), text ? text + begin : "");
+    berth_utf8_mend(out);
+    return out;
 }
 
 static int say_why(struct berth_ssh_link *link, struct berth_error *err)
@@ -375,12 +385,13 @@ static int say_why(struct berth_ssh_link *link, struct berth_error *err)
     static const char *const refusals[] = {"Permission denied", "Host key verification failed",
                                            "Too many authentication failures", "invalid format",
                                            "error in libcrypto"};
-    const char *line = last_line(&link->errors);
+    char text[400];
+    const char *line = last_line(&link->errors, text);
     if (link->end.exit_code >= 0 && link->end.exit_code != 255)
         return berth_fail(
             err, BERTH_E_UNAVAILABLE,
             "The login shell of %s ended with status %d before it did anything: %.300s",
-            link->where, link->end.exit_code, *line ? line : last_line(&link->said));
+            link->where, link->end.exit_code, *line ? line : last_line(&link->said, text));
     int code = BERTH_E_UNAVAILABLE;
     for (unsigned i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         if (strstr(line, refusals[i]))
@@ -428,8 +439,10 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
         return rc;
     pthread_mutex_lock(&links->lock);
     bool dead = link->state == DEAD;
-    if (rc < 0 && link->state == CONNECTING && link->sessions == 1)
-        berth_process_cancel(link->process); /* nobody else waits for it */
+    if (rc < 0 && link->state == CONNECTING && link->sessions == 1) {
+        link->leaving = true; /* nobody else waits for it */
+        berth_process_cancel(link->process);
+    }
     pthread_mutex_unlock(&links->lock);
     if (rc == BERTH_OK && dead)
         rc = say_why(link, err);
@@ -440,12 +453,14 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
     return rc;
 }
 
-struct berth_ssh_link *berth_ssh_link_again(struct berth_ssh_link *link)
+int berth_ssh_link_tell(struct berth_ssh_link *link, const struct berth_ssh_line *line,
+                        struct berth_error *err)
 {
     pthread_mutex_lock(&link->links->lock);
-    link->sessions++; /* one over the limit, for a moment: sshd's is higher */
+    int rc = link->ended ? berth_fail(err, BERTH_E_UNAVAILABLE, "The SSH connection is gone.")
+                         : berth_process_write(link->process, line->buf.data, line->buf.len, err);
     pthread_mutex_unlock(&link->links->lock);
-    return link;
+    return rc;
 }
 
 void berth_ssh_link_drop(struct berth_ssh_link *link)
@@ -523,6 +538,15 @@ static int start_on_terminal(struct berth_ssh_link *link, struct berth_engine *e
     return berth_process_start(engine, &client, handlers, out, err);
 }
 
+/* No session came of it: others are not to try the same for a moment, or at all. */
+static void avoid(struct berth_ssh_link *link)
+{
+    pthread_mutex_lock(&link->links->lock);
+    link->crowded_at_ms = berth_time_mono_ms();
+    link->leaving |= access(link->control, F_OK) < 0; /* its socket is gone */
+    pthread_mutex_unlock(&link->links->lock);
+}
+
 int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
                          const struct berth_process_options *options,
                          const struct berth_exec_handlers *handlers, struct berth_process **out,
@@ -530,9 +554,12 @@ int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engin
 {
     if (options->terminal)
         return start_on_terminal(link, engine, options, handlers, out, err);
-    return berth_ssh_mux_start(engine, link->control,
-                               speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
-                               options, handlers, out, err);
+    int rc = berth_ssh_mux_start(
+        engine, link->control, speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
+        options, handlers, out, err);
+    if (rc == BERTH_E_UNAVAILABLE)
+        avoid(link);
+    return rc;
 }
 
 static int start_session(void *ctx, struct berth_engine *engine,
@@ -557,7 +584,8 @@ static int read_answer(struct berth_ssh_link *link, struct berth_call *call,
         *out = berth_arena_printf(call->arena, "%.*s", (int)(end - at), at);
         return berth_arena_check(call->arena, err);
     }
-    const char *line = last_line(&c->streams[1]);
+    char text[400];
+    const char *line = last_line(&c->streams[1], text);
     if (c->end.exit_code < 0 || c->end.exit_code == 255)
         return berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection to %s broke: %.400s",
                           link->where, *line ? line : "it was closed.");

@@ -30,15 +30,20 @@ void berth_ssh_links_free(struct berth_ssh_links *links);
 int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
                         const struct berth_ssh_config *config, struct berth_ssh_link **out,
                         struct berth_error *err);
-struct berth_ssh_link *berth_ssh_link_again(struct berth_ssh_link *link); /* one more session */
 void berth_ssh_link_drop(struct berth_ssh_link *link); /* the session has ended; NULL is fine */
 
 const char *berth_ssh_link_path(const struct berth_ssh_link *link); /* PATH there, or "" */
 /* The variable that everything started over it has. */
 const char *berth_ssh_link_label(const struct berth_ssh_link *link);
 
+/* Says a line to the shell that holds the connection, which does what it says; from any thread, and
+ * without waiting. */
+int berth_ssh_link_tell(struct berth_ssh_link *link, const struct berth_ssh_line *line,
+                        struct berth_error *err);
+
 /* A session on it, which reads a line first and does what that says; on a terminal when `options`
- * says so. Only time-outs, input and terminal of the options are read. */
+ * says so. Only time-outs, input and terminal of the options are read. UNAVAILABLE: there was no
+ * session to be had, nothing ran, and another link may have one. */
 int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
                          const struct berth_process_options *options,
                          const struct berth_exec_handlers *handlers, struct berth_process **out,

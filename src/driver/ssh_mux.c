@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/driver/ssh_mux.c - see ssh_mux.h. We say hello, ask for a session and hand over three
- * descriptors without waiting for an answer; what the master says later is read by the engine. */
+ * src/driver/ssh_mux.c - see ssh_mux.h. We say hello, ask for a session, hand over three
+ * descriptors and wait for the session; what the master says later is read by the engine. */
 #include "driver/ssh_mux.h"
 
 #include <endian.h>
@@ -18,7 +18,7 @@
 #include "base/buf.h"
 
 #define VERSION 4
-#define SEND_MS 5000 /* a master that does not read for so long is stuck */
+#define WAIT_MS 10000 /* a master that says nothing for so long is stuck */
 #define NO_ESCAPE UINT32_MAX
 
 enum message {
@@ -27,6 +27,7 @@ enum message {
     PERMISSION_DENIED = (int)0x80000002,
     FAILURE = (int)0x80000003,
     EXIT_MESSAGE = (int)0x80000004,
+    SESSION_OPENED = (int)0x80000006,
 };
 
 /* --- what the master says --- */
@@ -35,6 +36,7 @@ struct answer {
     unsigned char bytes[512]; /* of the message that is being read; the rest of a long one is not */
     size_t len;
     int exit_code; /* or -1 */
+    bool opened;
 };
 
 static uint32_t number_at(const struct answer *a, size_t at)
@@ -56,6 +58,7 @@ static bool take_messages(struct answer *a)
             return true;
         if (number_at(a, 4) == (uint32_t)EXIT_MESSAGE && whole >= 16)
             a->exit_code = (int)(number_at(a, 12) & 0xff);
+        a->opened |= number_at(a, 4) == (uint32_t)SESSION_OPENED;
         if (number_at(a, 4) == (uint32_t)FAILURE || number_at(a, 4) == (uint32_t)PERMISSION_DENIED)
             return false;
         memmove(a->bytes, a->bytes + whole, a->len - whole);
@@ -84,6 +87,22 @@ static bool read_exit(void *ctx, int fd, int *exit_code)
     if (a->exit_code < 0)
         return false;
     *exit_code = a->exit_code; /* said; what is left of its streams is in the pipes */
+    return true;
+}
+
+/* Until there is a session. False: it was refused, or the master is gone; nothing has run then. */
+static bool await_session(int fd, struct answer *a)
+{
+    while (!a->opened) {
+        ssize_t got = recv(fd, a->bytes + a->len, sizeof a->bytes - a->len, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        a->len += (size_t)got;
+        if (!take_messages(a))
+            return false;
+    }
     return true;
 }
 
@@ -165,7 +184,7 @@ static bool send_descriptor(int fd, int which)
 static int connect_to(const char *control, struct berth_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = SEND_MS / 1000};
+    struct timeval patience = {.tv_sec = WAIT_MS / 1000};
     if (strlen(control) >= sizeof address.sun_path)
         return berth_fail(err, BERTH_E_INTERNAL, "The name of the socket is too long: %s", control);
     memcpy(address.sun_path, control, strlen(control) + 1);
@@ -173,7 +192,8 @@ static int connect_to(const char *control, struct berth_error *err)
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
         connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
         return fd;
-    int rc = berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection is gone: %s.", strerror(errno));
+    int rc =
+        berth_fail(err, BERTH_E_UNAVAILABLE, "The SSH connection is gone: %s.", strerror(errno));
     if (fd >= 0)
         (void)close(fd);
     return rc;
@@ -199,7 +219,8 @@ static int make_pipes(int ours[3], int theirs[3], struct berth_error *err)
     return BERTH_OK;
 }
 
-static int ask(int fd, const char *command, const int theirs[3], struct berth_error *err)
+static int ask(int fd, const char *command, const int theirs[3], struct answer *answer,
+               struct berth_error *err)
 {
     auto_buf request = BERTH_BUF_INIT(8192);
     int rc = write_request(command, &request, err);
@@ -208,9 +229,11 @@ static int ask(int fd, const char *command, const int theirs[3], struct berth_er
     bool sent = send_all(fd, request.data, request.len);
     for (int i = 0; i < 3 && sent; i++)
         sent = send_descriptor(fd, theirs[i]);
-    return sent ? BERTH_OK
-                : berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection is gone: %s.",
-                             strerror(errno));
+    answer->exit_code = -1;
+    return sent && await_session(fd, answer)
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_UNAVAILABLE,
+                            "The SSH server gave no session (it may allow too few: MaxSessions).");
 }
 
 int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const char *command,
@@ -226,7 +249,7 @@ int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const 
     int rc = answer ? make_pipes(ours, theirs, err)
                     : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: session.");
     if (rc == BERTH_OK)
-        rc = ask(fd, command, theirs, err);
+        rc = ask(fd, command, theirs, answer, err);
     close_all(theirs, 3);
     if (rc < 0) {
         close_all(ours, 3);
@@ -234,7 +257,6 @@ int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const 
         free(answer);
         return rc;
     }
-    answer->exit_code = -1;
     struct berth_adoption what = {.fds = {ours[0], ours[1], ours[2]},
                                   .exit_fd = fd,
                                   .read_exit = read_exit,

@@ -7,7 +7,8 @@
 #include "os/engine.h"
 
 /* Without a terminal: for that the client itself is needed. `options` says time-outs and whether
- * there is an input. */
+ * there is an input. Blocks until there is a session; UNAVAILABLE: there is none, and nothing ran.
+ */
 int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const char *command,
                         const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,

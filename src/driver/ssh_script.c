@@ -90,13 +90,14 @@ int berth_ssh_line_end(struct berth_ssh_line *line, const char *script, struct b
     return rc;
 }
 
-/* e LABEL SIGNAL: signals all whose environment has the label; $y says whether there were any. What
- * leaves its session keeps its environment. Without /proc nothing is found. */
+/* e LABEL SIGNAL: signals all whose environment has the label; $y says whether there were any, and
+ * after KILL whether there still are. What leaves its session keeps its environment. Without /proc
+ * nothing is found. */
 #define END_LABELLED                                                                               \
-    "e() { i=0; while y=; [ $i -lt 20 ]; do i=$((i + 1));"                                         \
+    "e() { i=0; y=1; while [ -n \"$y\" ] && [ $i -lt 20 ]; do i=$((i + 1)); y=;"                   \
     " for f in $(grep -Fls -- \"$1\" /proc/[0-9]*/environ 2>/dev/null); do"                        \
     " f=${f#/proc/}; kill -s \"$2\" \"${f%/environ}\" 2>/dev/null && y=1; done;"                   \
-    " if [ -z \"$y\" ] || [ \"$2\" != KILL ]; then break; fi; done; }; "
+    " [ \"$2\" = KILL ] || break; done; }; "
 
 /* u SECONDS: sleeps, also where sleep(1) knows whole seconds only. */
 #define SLEEP "u() { sleep \"$1\" 2>/dev/null || sleep \"$((${1%.*} + 1))\"; }; "
@@ -122,7 +123,7 @@ const char berth_ssh_keep[] =
                  " a=$($r \"${SHELL:-/bin/sh}\" -lc 'printf \"\\n%s%s\\n\" '\"'$m'\"' \"$PATH\"'"
                  " </dev/null 2>/dev/null | sed -n \"/^$m/{s///p;q;}\");"
                  " printf '%s%s:%s;' \"$m\" \"${SHELL##*/}\" \"$a\";"
-                 " while IFS= read -r l; do :; done;"
+                 " while IFS= read -r l; do (eval \"$l\") </dev/null >/dev/null 2>&1 & done;"
                  " exec >/dev/null 2>&1;"
                  " e \"$k\" TERM; [ -z \"$y\" ] || sleep 1; e \"$k\" KILL;";
 
@@ -146,32 +147,39 @@ const char berth_ssh_keep[] =
  * that ended the command (berth_ssh_keep), and how it would have ended is not known. The mark is
  * said by then. */
 #define WHO_LISTENS                                                                                \
-    " if [ \"$s\" -gt 128 ] && [ -z \"$a\" ]; then trap '' PIPE; printf %s \"$m\" >&4 ||"          \
-    " a=lost; m=; fi;"
+    " if [ \"$s\" -gt 128 ] && [ -z \"$a\" ]; then printf %s \"$m\" >&4 || a=lost; m=;"            \
+    " fi;"
 
-/* The shell's own words ("Killed") do not belong on the command's stderr: that is 4 meanwhile. */
-#define RUN(begin, timer, session, end)                                                            \
-    "[ -z \"$p\" ] || PATH=$p; [ -d \"$d\" ] || mkdir -p \"$d\"; exec 4>&2 2>/dev/null; " begin    \
-    "printf %s \"$m\"; if cd \"$h\"; then " timer                                                  \
+/* The shell's own words ("Killed") do not belong on the command's stderr: that is 4 meanwhile. The
+ * end of stdout is told on stdout, behind all that the command wrote there. */
+#define RUN(begin, timer, session, end_of_stdout, end)                                             \
+    "[ -z \"$p\" ] || PATH=$p; [ -d \"$d\" ] || mkdir -p \"$d\"; exec 4>&2 2>/dev/null; "          \
+    "a=; " begin "printf %s \"$m\"; if cd \"$h\"; then " timer                                     \
     COMMAND(session) "else s=125;"                                                                 \
                      " printf 'Working directory does not exist: \"%s\"\\n' \"$h\" >&4; fi;"       \
-                     " a=; [ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\";" WHO_LISTENS      \
+                     " trap '' PIPE; " end_of_stdout                                               \
+                     "[ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\";" WHO_LISTENS           \
                      " echo \"$s $a\" >\"$d/$x.end\";"                                             \
                      " printf '%s%s %s;' \"$m\" \"$s\" \"$a\" >&4;" end
 
 #define ON_PIPES "printf %s \"$m\" >&4; "
+#define END_OF_STDOUT "printf %s \"$m\"; "
 /* Here the command is in our session: it must be, to have the terminal. */
 #define ON_TERMINAL "stty \"$o\"; trap : INT QUIT TSTP TERM HUP; "
 
 /* The timer is not for others to end: it is killed with our group when the command is over. What
- * it was about to end, which need not have gone with the command, is ended first. */
-#define TIMER "(trap '' TERM HUP INT; u \"$t\"; q timeout) </dev/null >/dev/null 2>&1 4>&- & "
+ * it was about to end, which need not have gone with the command, is ended first. We hear of it by
+ * a signal: a file can be lost, with the workspace or on a full disk. */
+#define TIMER                                                                                      \
+    "trap 'a=timeout' USR1; (trap '' TERM HUP INT; u \"$t\"; kill -s USR1 $$; q timeout)"          \
+    " </dev/null >/dev/null 2>&1 4>&- & "
 #define END_TIMER " [ -z \"$a\" ] || e \"BERTH_EXEC_ID=$x\" KILL; kill -s KILL 0;"
 
-const char berth_ssh_run[] = RUN(ON_PIPES, "", OWN_SESSION, "");
-const char berth_ssh_run_timed[] = END_COMMAND RUN(ON_PIPES, TIMER, OWN_SESSION, END_TIMER);
-const char berth_ssh_run_tty[] = RUN(ON_TERMINAL, "", "", "");
-const char berth_ssh_run_tty_timed[] = END_COMMAND RUN(ON_TERMINAL, TIMER, "", END_TIMER);
+const char berth_ssh_run[] = RUN(ON_PIPES, "", OWN_SESSION, END_OF_STDOUT, "");
+const char berth_ssh_run_timed[] =
+    END_COMMAND RUN(ON_PIPES, TIMER, OWN_SESSION, END_OF_STDOUT, END_TIMER);
+const char berth_ssh_run_tty[] = RUN(ON_TERMINAL, "", "", "", "");
+const char berth_ssh_run_tty_timed[] = END_COMMAND RUN(ON_TERMINAL, TIMER, "", "", END_TIMER);
 
 const char berth_ssh_cancel[] = END_COMMAND "exec >/dev/null 2>&1; q \"$c\";";
 
@@ -185,7 +193,8 @@ const char berth_ssh_settle[] = END_LABELLED AWAIT
  * cannot be written nothing stays. It is written by cat, which says why it cannot. */
 const char berth_ssh_acquire[] =
     "mkdir -p \"$h\" && cd \"$h\" && umask 077 && f=.berth/leases/$l &&"
-    " { { mkdir -p \"$f\" && { [ -s \"$f/place\" ] || { echo \"$i\" | cat >\"$f/place.new\" &&"
+    " { { mkdir -p \"$f\" && { [ -s \"$f/place\" ] || { printf '%s\\n' \"$i$PWD$j\" | cat"
+    " >\"$f/place.new\" &&"
     " mv \"$f/place.new\" \"$f/place\"; }; }; } ||"
     " { { rm -rf \"$f\"; rmdir .berth/leases .berth; } 2>/dev/null; false; }; } &&"
     " { printf '%s' \"$m\"; cat \"$f/place\"; pwd; printf ';'; };";
@@ -193,10 +202,11 @@ const char berth_ssh_acquire[] =
 const char berth_ssh_release[] =
     END_LABELLED "e \"BERTH_LEASE_ID=$l\" TERM; [ -z \"$y\" ] || sleep 1;"
                  " e \"BERTH_LEASE_ID=$l\" KILL;"
-                 " if cd \"$h\" 2>/dev/null; then"
+                 " if [ -n \"$y\" ]; then echo 'Something still runs for the lease.' >&2; exit 1;"
+                 " elif ! [ -e \"$h\" ] || cd \"$h\"; then"
                  " rm -rf \".berth/leases/$l\" && ! [ -e \".berth/leases/$l\" ] &&"
                  " { rmdir .berth/leases .berth 2>/dev/null; printf '%s;' \"$m\"; };"
-                 " else printf '%s;' \"$m\"; fi;";
+                 " fi;";
 
 const char berth_ssh_realize[] =
     "mkdir -p \"$h\" && cd \"$h\" && { printf '%s' \"$m\"; pwd; printf ';'; };";

@@ -59,8 +59,9 @@ extern const char berth_ssh_run_tty[], berth_ssh_run_tty_timed[];
 extern const char berth_ssh_cancel[];
 /* Ends what is left of a command and says mark, status, blank, cause, ";": m, d, x as above. */
 extern const char berth_ssh_settle[];
-/* Makes the directory of a lease. m, h: workspace, l: lease id, i: place id. Says mark, the
- * place's id, newline, the workspace's path, newline, ";". */
+/* Makes the directory of a lease. m, h: workspace, l: lease id; i and j: how the place's id
+ * begins and ends, with the real path between them. Says mark, the place's id, newline, the
+ * workspace's path, newline, ";". */
 extern const char berth_ssh_acquire[];
 extern const char berth_ssh_release[]; /* m, h, l: says mark, ";" */
 extern const char berth_ssh_realize[]; /* m, h: says mark, path, newline, ";" */

@@ -55,6 +55,7 @@ struct output {
     uv_pipe_t pipe;
     struct berth_process *process;
     bool open;
+    uint64_t due; /* so many bytes it had written when it ended: they are waited for */
 };
 
 struct berth_process {
@@ -249,6 +250,8 @@ static void clear_deadline(struct berth_process *p)
 
 static void signal_group(const struct berth_process *p, int number)
 {
+    if (p->lost) /* its number may be somebody else's by now */
+        return;
     if (p->child.pid == 0) { /* nobody to signal: we hang up */
         (void)shutdown(p->child.pidfd, SHUT_RDWR);
         return;
@@ -271,6 +274,16 @@ static void terminate(struct berth_process *p, enum berth_end_cause cause)
 static void stop_reading(struct berth_process *p);
 static void end_if_done(struct berth_process *p);
 
+/* What the command itself wrote is still on its way, or we were told not to read: then nobody is
+ * cut off, however long it takes. */
+static bool owes_bytes(const struct berth_process *p)
+{
+    bool owes = p->paused && (p->outputs[0].open || p->outputs[1].open);
+    for (int i = 0; i < 2; i++)
+        owes |= p->outputs[i].open && p->end.bytes[i] < p->outputs[i].due;
+    return owes;
+}
+
 static void on_deadline(struct berth_process *p)
 {
     switch (p->phase) {
@@ -282,6 +295,10 @@ static void on_deadline(struct berth_process *p)
         signal_group(p, SIGKILL);
         break;
     case LINGERING:
+        if (owes_bytes(p)) {
+            set_deadline(p, p->linger_ms);
+            break;
+        }
         signal_group(p, SIGKILL);
         stop_reading(p);
         end_if_done(p);
@@ -401,6 +418,18 @@ static bool read_status(struct berth_process *p)
     return true;
 }
 
+/* Its own bytes are in the pipes by now; whatever comes behind them is somebody else's. */
+static void note_due(struct berth_process *p)
+{
+    for (int i = 0; i < 2; i++) {
+        uv_os_fd_t fd;
+        int waiting = 0;
+        if (p->outputs[i].open && uv_fileno((const uv_handle_t *)&p->outputs[i].pipe, &fd) == 0 &&
+            ioctl(fd, FIONREAD, &waiting) == 0)
+            p->outputs[i].due = p->end.bytes[i] + (uint64_t)waiting;
+    }
+}
+
 static void on_exit_readable(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
@@ -416,7 +445,10 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
                        : p->end.signal ? BERTH_END_SIGNALLED
                                        : BERTH_END_EXITED;
     p->phase = LINGERING;
-    set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
+    if (p->child.pid) { /* elsewhere the pipes close when all has come through, or by a limit */
+        note_due(p);
+        set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
+    }
     end_if_done(p);
 }
 
@@ -615,19 +647,26 @@ void berth_process_close_stdin(struct berth_process *p)
         post(p->engine, &wish->post);
 }
 
+static void set_paused(struct berth_process *p, bool paused)
+{
+    bool resumed = p->paused && !paused;
+    p->paused = paused;
+    read_outputs(p);
+    if (resumed && p->phase == LINGERING && p->timed && !p->ended)
+        set_deadline(p, p->linger_ms);
+}
+
 static void run_pause(struct post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
-    wish->process->paused = wish->flag;
-    read_outputs(wish->process);
+    set_paused(wish->process, wish->flag);
     free(wish);
 }
 
 void berth_process_pause(struct berth_process *p, bool paused)
 {
     if (berth_engine_is_here(p->engine)) {
-        p->paused = paused;
-        read_outputs(p);
+        set_paused(p, paused);
         return;
     }
     struct wish *wish = new_wish(p, run_pause);
@@ -663,9 +702,10 @@ static void run_limit(struct post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     struct berth_process *p = wish->process;
-    if (p->phase == RUNNING && !p->exited && wish->limit_ms)
+    bool may = p->phase == RUNNING || (p->phase == LINGERING && !p->child.pid);
+    if (may && !p->ended && wish->limit_ms)
         set_deadline(p, wish->limit_ms);
-    else if (p->phase == RUNNING && !p->exited)
+    else if (may && !p->ended)
         clear_deadline(p);
     free(wish);
 }

@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/id.h"
+#include "base/time.h"
 #include "core/exec.h"
 #include "core/record.h"
 #include "core/secret.h"
@@ -118,7 +120,7 @@ static void error_codes_are_kept(void **state)
         f, BERTH_DRIVER_SSH,
         "{\"host\":\"127.0.0.1\",\"port\":1,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
     r = request_of(e, SH("true"));
-    assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "lease_acquire_failed",
+    assert_run_fails(f, &r, BERTH_E_UNAVAILABLE, "lease_acquire_failed",
                      "Failed to acquire lease for environment \"place under test\" (ssh): ");
     run_sql(f, "UPDATE environments SET status = 'archived' WHERE id = $1", e->id);
     assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "environment_inactive",
@@ -274,6 +276,154 @@ static void start_that_fails_is_told(void **state)
     assert_int_equal(w.code, BERTH_E_NOT_FOUND);
 }
 
+/* --- many over SSH --- */
+
+struct crowd {
+    _Atomic int done, right;
+    enum berth_run_status wanted;
+    sem_t all;
+    int count;
+};
+
+static void on_member_done(void *ctx, const struct berth_run_result *result,
+                           const struct berth_error *err)
+{
+    struct crowd *c = ctx;
+    if (!err && result->run->status == c->wanted && !result->owed)
+        atomic_fetch_add(&c->right, 1);
+    if (atomic_fetch_add(&c->done, 1) + 1 == c->count)
+        (void)sem_post(&c->all);
+}
+
+/* sshd frees a session some moments after its end: nobody notices. */
+static void short_runs_over_ssh_all_succeed(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r =
+        request_of(far_environment(f), (const char *const[]){"true", NULL});
+    for (int round = 0; round < 3; round++) {
+        struct crowd c = {.wanted = BERTH_RUN_SUCCEEDED, .count = 24};
+        struct berth_performance *p;
+        (void)sem_init(&c.all, 0, 0);
+        for (int i = 0; i < c.count; i++)
+            assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p, &f->err));
+        while (sem_wait(&c.all) < 0)
+            ;
+        assert_int_equal(atomic_load(&c.right), c.count);
+        (void)sem_destroy(&c.all);
+    }
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+}
+
+static void all_runs_over_ssh_can_be_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 10 };
+    struct berth_run_request r = request_of(far_environment(f), SH("sleep 300"));
+    struct crowd c = {.wanted = BERTH_RUN_CANCELLED, .count = COUNT};
+    struct berth_performance *p[COUNT];
+    (void)sem_init(&c.all, 0, 0);
+    r.command.grace_ms = 500;
+    for (int i = 0; i < COUNT; i++)
+        assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p[i], &f->err));
+    for (int i = 0; i < 1000 && count_rows(f, "SELECT count(*) FROM execs") < COUNT; i++)
+        pause_ms(10);
+    int64_t begun = berth_time_mono_ms();
+    for (int i = 0; i < COUNT; i++)
+        berth_run_cancel(p[i]);
+    while (sem_wait(&c.all) < 0)
+        ;
+    assert_int_equal(atomic_load(&c.right), COUNT);
+    assert_in_range(berth_time_mono_ms() - begun, 0, 12000);
+    (void)sem_destroy(&c.all);
+}
+
+/* --- a reader that takes its time --- */
+
+struct slow {
+    struct berth_exec *exec;
+    uint64_t seen;
+};
+
+static void on_slow_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct slow *s = ctx;
+    (void)bytes;
+    if (stream == BERTH_STDOUT)
+        __atomic_fetch_add(&s->seen, len, __ATOMIC_RELAXED);
+}
+
+/* The command has long ended when the last of its output is taken: all of it is there. */
+static void slow_reader_loses_nothing(struct fixture *f, const struct berth_environment *e)
+{
+    struct berth_lease *l = take_lease(f, e, make_run(f));
+    struct slow s = {0};
+    struct berth_exec_handlers handlers = {.on_output = on_slow_output, .ctx = &s};
+    struct berth_exec_request r = BERTH_EXEC_REQUEST_INIT;
+    struct berth_exec_end end;
+    struct berth_exec *x;
+    r.lease_id = l->id;
+    r.argv = SH("head -c 3000000 /dev/zero; echo told >&2");
+    assert_ok(f, berth_exec_start(f->b, &r, &handlers, &x, &f->err));
+    for (int i = 0; i < 5; i++) {
+        berth_exec_pause(x, true);
+        pause_ms(600);
+        berth_exec_pause(x, false);
+        pause_ms(2);
+    }
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.cause, BERTH_END_EXITED);
+    assert_true(end.bytes[0] == 3000000);
+    assert_true(__atomic_load_n(&s.seen, __ATOMIC_RELAXED) == 3000000);
+    assert_false(end.cut[0] || end.cut[1]);
+    berth_exec_free(x);
+    (void)give_lease(f, l, BERTH_LEASE_RELEASED);
+}
+
+static void slow_reader_here(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e;
+    assert_ok(f, berth_environment_ensure_local(f->b, &f->arena, NULL, &e, &f->err));
+    slow_reader_loses_nothing(f, e);
+}
+
+static void slow_reader_over_ssh(void **state)
+{
+    slow_reader_loses_nothing(*state, far_environment(*state));
+}
+
+/* What a place says need not be text: the run ends all the same. */
+static void error_that_is_no_text(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(far_environment(f), SH("true"));
+    r.provision_command = "printf 'acc\\350s\\n' >&2; exit 1";
+    struct berth_run_result result;
+    assert_int_equal(berth_run_perform(f->b, &f->arena, &r, &result, &f->err),
+                     BERTH_E_UNPROCESSABLE);
+    assert_run(f, &result, BERTH_RUN_FAILED, "workspace_realization_failed");
+    assert_non_null(strstr(result.run->error, "acc?s"));
+}
+
+/* Places far away are given back before the runtime is gone. */
+static void closing_gives_far_places_back(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(far_environment(f), SH("sleep 300"));
+    struct crowd c = {.wanted = BERTH_RUN_CANCELLED, .count = 1};
+    struct berth_performance *p;
+    (void)sem_init(&c.all, 0, 0);
+    r.command.grace_ms = 200;
+    assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p, &f->err));
+    for (int i = 0; i < 1000 && count_rows(f, "SELECT count(*) FROM execs") < 1; i++)
+        pause_ms(10);
+    fixture_close(f);
+    assert_int_equal(atomic_load(&c.right), 1);
+    fixture_open(f);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
+}
+
 /* --- what is kept --- */
 
 /* The file may not grow any more: the command goes on, all is counted, and the cut is told. */
@@ -331,6 +481,12 @@ int main(void)
         TEST_ON_BOTH(started_runs_can_be_cancelled),
         TEST_ON_SQLITE(closing_ends_started_runs),
         TEST_ON_SQLITE(start_that_fails_is_told),
+        TEST_ON_BOTH(short_runs_over_ssh_all_succeed),
+        TEST_ON_SQLITE(all_runs_over_ssh_can_be_cancelled),
+        TEST_ON_SQLITE(slow_reader_here),
+        TEST_ON_SQLITE(slow_reader_over_ssh),
+        TEST_ON_BOTH(error_that_is_no_text),
+        TEST_ON_SQLITE(closing_gives_far_places_back),
         TEST_ON_SQLITE(full_disk_cuts_the_log),
         TEST_ON_BOTH(commands_are_recorded),
     };
