@@ -52,6 +52,7 @@ struct berth_exec {
     struct berth_lease *lease;
     const struct berth_route *route;
     struct berth_exec_record record;     /* its row */
+    bool begun;                          /* the node knows of it */
     struct berth_exec_handlers handlers; /* the caller's */
     struct berth_mask *masks[2];         /* the engine's thread alone */
 
@@ -526,10 +527,15 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                            .run_id = x->lease->heartbeat_run_id,
                                            .command = berth_redact_command(&x->arena, r->argv),
                                            .cwd = mended(&x->arena, r->cwd),
+                                           .owner = berth_node_id(x->b->node),
                                            .end = {.started_at_ms = berth_time_wall_ms()}};
     rc = berth_arena_check(&x->arena, err);
     if (rc < 0)
         return rc;
+    rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
+    if (rc < 0)
+        return rc;
+    x->begun = true;
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_use_mask_error(&use, err);
@@ -547,6 +553,8 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
 
 static void free_exec(struct berth_exec *x)
 {
+    if (x->begun)
+        berth_node_end(x->b->node, x->id.text);
     if (x->running)
         x->running->ops->free(x->running);
     for (struct chunk *chunk = x->head, *next; chunk; chunk = next) {

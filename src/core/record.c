@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/time.h"
 #include "core/exec.h"
+#include "core/node.h"
+#include "os/engine.h"
 #include "os/pool.h"
 #include "store/store.h"
 
@@ -70,6 +73,7 @@ static struct berth_note *copy(const struct berth_exec_record *from)
     note->record.run_id = berth_arena_strdup(arena, from->run_id);
     note->record.command = berth_arena_strdup(arena, from->command);
     note->record.cwd = berth_arena_strdup(arena, from->cwd);
+    note->record.owner = berth_arena_strdup(arena, from->owner);
     if (arena->failed) {
         berth_arena_clear(arena);
         free(note);
@@ -157,4 +161,45 @@ int berth_record_log(struct berth *b, const char *exec_id, char **out, struct be
     int len = asprintf(out, "%s/%s.log", directory, exec_id);
     free(directory);
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.") : BERTH_OK;
+}
+
+/* --- those whose process is gone --- */
+
+static int tx_open(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct listing *listing = ctx;
+    return berth_exec_select_open(db, listing->arena, listing->out, err);
+}
+
+static int tx_lost(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    return berth_exec_set_lost(db, ctx, berth_time_wall_ms(), err);
+}
+
+static int end_one(struct berth *b, struct berth_arena *arena, const char *id,
+                   struct berth_error *err)
+{
+    const char *label = berth_arena_printf(arena, "BERTH_EXEC_ID=%s", id);
+    if (!label)
+        return berth_arena_check(arena, err);
+    char count[16];
+    (void)snprintf(count, sizeof count, "%d", berth_strays_end((const char *const[]){label, NULL}));
+    berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
+                   "processes", count, NULL);
+    return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
+}
+
+int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err)
+{
+    struct berth_list open = {0};
+    struct listing listing = {.arena = arena, .out = &open};
+    int rc = berth_store_read(b->store, tx_open, &listing, err);
+    for (int i = 0; rc == BERTH_OK && i < open.count; i++) {
+        const struct berth_exec_record *x = open.items[i];
+        bool at_work;
+        rc = berth_node_at_work(b->node, x->owner, x->id, 0, &at_work, err);
+        if (rc == BERTH_OK && !at_work)
+            rc = end_one(b, arena, x->id, err);
+    }
+    return rc;
 }

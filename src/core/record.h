@@ -17,6 +17,8 @@ void berth_record_flush(struct berth *b); /* writes what is queued, now */
  * once. */
 int berth_record_list(struct berth *b, struct berth_arena *arena, const char *run_id,
                       struct berth_list *out, struct berth_error *err);
+/* Ends, on this machine, what commands of killed processes left, and writes that they are lost. */
+int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err);
 void berth_record_json(struct berth_json_writer *w, const struct berth_exec_record *record);
 /* Where its output is kept; the caller's. */
 int berth_record_log(struct berth *b, const char *exec_id, char **out, struct berth_error *err);

@@ -19,6 +19,7 @@
 #include "core/environment.h"
 #include "core/ledger.h"
 #include "core/node.h"
+#include "core/record.h"
 #include "core/run.h"
 #include "os/pool.h"
 #include "store/store.h"
@@ -653,6 +654,8 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     struct berth *b = pass->b;
     int rc = pass->options.own_only ? BERTH_OK
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
+    if (rc == BERTH_OK && !pass->options.own_only)
+        rc = berth_record_end_lost(b, &pass->arena, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_read, pass, err);
     if (rc == BERTH_OK)

@@ -54,8 +54,8 @@ enum phase {
 struct output {
     uv_pipe_t pipe;
     struct berth_process *process;
-    bool open;
-    uint64_t due; /* so many bytes it had written when it ended: they are waited for */
+    bool open, drained; /* drained: there is no more, and it is closed when the program has ended */
+    uint64_t due;       /* so many bytes it had written when it ended: they are waited for */
 };
 
 struct berth_process {
@@ -445,6 +445,8 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
                        : p->end.signal ? BERTH_END_SIGNALLED
                                        : BERTH_END_EXITED;
     p->phase = LINGERING;
+    if (p->outputs[0].drained)
+        close_output(&p->outputs[0]);
     if (p->child.pid) { /* elsewhere the pipes close when all has come through, or by a limit */
         note_due(p);
         set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
@@ -498,6 +500,11 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
     } else if (len < 0) { /* the end; a terminal whose other side is gone says EIO */
         if (p->terminal && len == UV_EOF)
             drain_terminal(o);
+        if (p->terminal && p->child.pid && !p->exited) { /* our closing it would be a hang-up */
+            o->drained = true;
+            (void)uv_read_stop(stream);
+            return;
+        }
         close_output(o);
         end_if_done(p);
     }
@@ -506,7 +513,9 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 static void read_outputs(struct berth_process *p)
 {
     for (int i = 0; i < 2; i++)
-        if (p->outputs[i].open && p->paused)
+        if (p->outputs[i].drained)
+            continue;
+        else if (p->outputs[i].open && p->paused)
             (void)uv_read_stop((uv_stream_t *)&p->outputs[i].pipe);
         else if (p->outputs[i].open)
             (void)uv_read_start((uv_stream_t *)&p->outputs[i].pipe, on_alloc, on_read);

@@ -8,7 +8,7 @@ const struct berth_enum berth_end_causes = {"cause", cause_names};
 
 #define COLUMNS                                                                                    \
     "id, company_id, environment_id, lease_id, run_id, command, cwd, cause, exit_code, signal,"    \
-    " stdout_bytes, stderr_bytes, truncated, started_at, finished_at"
+    " stdout_bytes, stderr_bytes, truncated, started_at, finished_at, owner"
 
 struct reader {
     struct berth_arena *arena;
@@ -41,6 +41,7 @@ static int on_exec(void *ctx, const struct berth_value *row, struct berth_error 
                                      .started_at_ms = row[13].number,
                                      .finished_at_ms = row[14].number};
     x->truncated = row[12].number != 0;
+    x->owner = berth_row_text(arena, &row[15]);
     return berth_arena_check(arena, err);
 }
 
@@ -50,7 +51,8 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *x, struc
     return berth_db_exec(
         db,
         "INSERT INTO execs (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,"
-        " $13, $14, $15) ON CONFLICT (id) DO UPDATE SET cause = $8, exit_code = $9, signal = $10,"
+        " $13, $14, $15, $16) ON CONFLICT (id) DO UPDATE SET cause = $8, exit_code = $9, signal = "
+        "$10,"
         " stdout_bytes = $11, stderr_bytes = $12, truncated = $13, finished_at = $15"
         " WHERE excluded.cause IS NOT NULL",
         NULL, NULL, err, berth_text(x->id), berth_text(x->company_id),
@@ -59,7 +61,7 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *x, struc
         berth_text(x->ended ? cause_names[end->cause] : NULL), berth_int(end->exit_code),
         berth_int(end->signal), berth_int((int64_t)end->bytes[0]),
         berth_int((int64_t)end->bytes[1]), berth_int(x->truncated), berth_int(end->started_at_ms),
-        berth_int_or_null(end->finished_at_ms));
+        berth_int_or_null(end->finished_at_ms), berth_text(x->owner));
 }
 
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
@@ -69,4 +71,22 @@ int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char
     struct reader reader = {.arena = arena, .out = out};
     return berth_db_exec(db, "SELECT " COLUMNS " FROM execs WHERE run_id = $1 ORDER BY id", on_exec,
                          &reader, err, berth_text(run_id));
+}
+
+int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                           struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db, "SELECT " COLUMNS " FROM execs WHERE cause IS NULL", NULL, 0, on_exec,
+                        &reader, err);
+}
+
+int berth_exec_set_lost(struct berth_db *db, const char *id, int64_t now_ms,
+                        struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "UPDATE execs SET cause = 'lost', exit_code = -1, finished_at = $2"
+                         " WHERE id = $1 AND cause IS NULL",
+                         NULL, NULL, err, berth_text(id), berth_int(now_ms));
 }

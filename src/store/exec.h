@@ -13,6 +13,7 @@ struct berth_exec_record {
     const char *id, *company_id, *environment_id, *lease_id, *run_id; /* run_id: or NULL */
     const char *command;                                              /* secrets taken out */
     const char *cwd;                                                  /* or NULL */
+    const char *owner;                                                /* the node that runs it */
     bool ended, truncated;
     struct berth_exec_end end; /* started_at_ms also before that */
 };
@@ -23,4 +24,10 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *record,
 /* A list of struct berth_exec_record, in the order they were started. */
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
                       struct berth_list *out, struct berth_error *err);
+/* Those whose end is not written, of all companies. */
+int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                           struct berth_error *err);
+/* One whose end nobody will write; an end that is there stays. */
+int berth_exec_set_lost(struct berth_db *db, const char *id, int64_t now_ms,
+                        struct berth_error *err);
 #endif

@@ -118,7 +118,9 @@ static const char *const migration_4[] = {
     " lease_id TEXT NOT NULL, run_id TEXT, command TEXT NOT NULL, cwd TEXT, cause TEXT,"
     " exit_code {bigint} NOT NULL, signal {bigint} NOT NULL, stdout_bytes {bigint} NOT NULL,"
     " stderr_bytes {bigint} NOT NULL, truncated {bigint} NOT NULL, started_at {bigint} NOT NULL,"
-    " finished_at {bigint} {table_end}",
+    " finished_at {bigint}, owner TEXT {table_end}",
+    /* Those that run, or whose process was killed. */
+    "CREATE INDEX execs_open ON execs (id) WHERE cause IS NULL",
     "CREATE INDEX execs_by_run ON execs (run_id, id) WHERE run_id IS NOT NULL",
     NULL,
 };

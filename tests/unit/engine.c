@@ -534,6 +534,21 @@ static void closing_the_engine_ends_what_runs(void **state)
     engine = shared;
 }
 
+/* Programs close their streams before they end: that is no reason to hang up on them. */
+static void terminal_that_is_closed_early(void **state)
+{
+    (void)state;
+    struct run r;
+    prepare(&r, SH("echo up; exec <&- >&- 2>&-; sleep 0.2; exit 7"));
+    r.options.terminal = true;
+    start(&r);
+    await(&r);
+    assert_int_equal(r.end.cause, BERTH_END_EXITED);
+    assert_int_equal(r.end.exit_code, 7);
+    assert_string_equal(berth_buf_str(&r.out), "up\r\n");
+    finish(&r);
+}
+
 /* A program that embeds us may have SIGCHLD ignored: the kernel then keeps no status, and what is
  * not known is never called success. */
 static void status_that_somebody_else_took(void **state)
@@ -590,6 +605,7 @@ int main(void)
         cmocka_unit_test(without_descriptors_it_fails_cleanly),
         cmocka_unit_test(closing_the_engine_ends_what_runs),
         cmocka_unit_test(status_that_somebody_else_took),
+        cmocka_unit_test(terminal_that_is_closed_early),
     };
     (void)signal(SIGPIPE, SIG_IGN); /* as programs that embed us may not */
     return cmocka_run_group_tests(tests, open_engine, close_engine);
