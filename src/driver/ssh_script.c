@@ -157,9 +157,8 @@ const char berth_ssh_keep[] =
     "a=; " begin "printf %s \"$m\"; if cd \"$h\"; then " timer                                     \
     COMMAND(session) "else s=125;"                                                                 \
                      " printf 'Working directory does not exist: \"%s\"\\n' \"$h\" >&4; fi;"       \
-                     " trap '' PIPE; " end_of_stdout                                               \
-                     "[ -e \"$d/$x.cause\" ] && read -r a <\"$d/$x.cause\";" WHO_LISTENS           \
-                     " echo \"$s $a\" >\"$d/$x.end\";"                                             \
+                     " trap '' PIPE; " end_of_stdout "[ -z \"$a\" ] && [ -s \"$d/$x.cause\" ] && " \
+                     "read -r a <\"$d/$x.cause\";" WHO_LISTENS " echo \"$s $a\" >\"$d/$x.end\";"   \
                      " printf '%s%s %s;' \"$m\" \"$s\" \"$a\" >&4;" end
 
 #define ON_PIPES "printf %s \"$m\" >&4; "

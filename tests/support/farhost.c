@@ -25,9 +25,10 @@ static char *read_text(const char *directory, const char *name)
     return berth_buf_take(&buf);
 }
 
+static struct farhost host;
+
 const struct farhost *farhost(void)
 {
-    static struct farhost host;
     const char *directory = getenv("BERTH_TEST_SSH");
     if (host.port)
         return &host;
@@ -35,6 +36,10 @@ const struct farhost *farhost(void)
         fail_msg("BERTH_TEST_SSH is not set: run this under tests/with-sshd");
     (void)snprintf(host.directory, sizeof host.directory, "%s", directory);
     (void)snprintf(host.workspace, sizeof host.workspace, "%s/workspace", directory);
+    if (geteuid() == 0) {
+        (void)snprintf(host.here, sizeof host.here, "%s/here", directory);
+        (void)snprintf(host.small, sizeof host.small, "%s/small", directory);
+    }
     auto_free char *port = read_text(directory, "port"), *user = read_text(directory, "user");
     host.key = read_text(directory, "key");
     host.known_hosts = read_text(directory, "known_hosts");
@@ -45,18 +50,33 @@ const struct farhost *farhost(void)
 
 const char *farhost_config(const char *workspace)
 {
+    return farhost_config_with(&(struct farhost_change){.workspace = workspace});
+}
+
+static void put(struct berth_json_writer *w, const char *name, const char *changed,
+                const char *usual)
+{
+    const char *text = changed ? changed : usual;
+    if (*text)
+        berth_json_put_str(w, name, text);
+}
+
+const char *farhost_config_with(const struct farhost_change *change)
+{
     static char texts[8][CONFIG_BYTES_MAX];
     static int next;
-    const struct farhost *host = farhost();
+    (void)farhost();
     auto_buf buf = BERTH_BUF_INIT(CONFIG_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     berth_json_open(&w, '{');
-    berth_json_put_str(&w, "host", "127.0.0.1");
-    berth_json_put_int(&w, "port", host->port);
-    berth_json_put_str(&w, "username", host->user);
-    berth_json_put_str(&w, "remoteWorkspacePath", workspace ? workspace : host->workspace);
-    berth_json_put_str(&w, "privateKey", host->key);
-    berth_json_put_str(&w, "knownHosts", host->known_hosts);
+    put(&w, "host", change->host, "127.0.0.1");
+    berth_json_put_int(&w, "port", host.port);
+    put(&w, "username", change->username, host.user);
+    put(&w, "remoteWorkspacePath", change->workspace, host.workspace);
+    put(&w, "privateKey", change->key, host.key);
+    put(&w, "knownHosts", change->known_hosts, host.known_hosts);
+    if (change->any_host_key)
+        berth_json_put_bool(&w, "strictHostKeyChecking", false);
     berth_json_close(&w, '}');
     char *text = texts[next++ % 8];
     (void)snprintf(text, CONFIG_BYTES_MAX, "%s", berth_buf_str(&buf));
@@ -93,12 +113,17 @@ int farhost_count_processes(const char *label)
     return count;
 }
 
-static void control(const char *word)
+static bool try_control(const char *words)
 {
     char command[256];
-    (void)snprintf(command, sizeof command, "%s %s", getenv("BERTH_TEST_SSHCTL"), word);
-    if (system(command) != 0)
-        fail_msg("%s failed", command);
+    (void)snprintf(command, sizeof command, "%s %s", getenv("BERTH_TEST_SSHCTL"), words);
+    return system(command) == 0;
+}
+
+static void control(const char *words)
+{
+    if (!try_control(words))
+        fail_msg("%s %s failed", getenv("BERTH_TEST_SSHCTL"), words);
 }
 
 void farhost_stop(void)
@@ -109,4 +134,44 @@ void farhost_stop(void)
 void farhost_start(void)
 {
     control("start");
+}
+
+void farhost_set_shell(const char *program)
+{
+    char words[128];
+    (void)snprintf(words, sizeof words, "shell %s", program);
+    control(words);
+}
+
+void farhost_set_file(const char *name, const char *text)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/home/%s", farhost()->directory, name);
+    (void)unlink(path);
+    auto_close int fd = text ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : -1;
+    struct berth_error err;
+    if (text && (fd < 0 || berth_fs_write_all(fd, text, strlen(text), &err) < 0))
+        fail_msg("cannot write %s", path);
+}
+
+const char *farhost_lay_cable(void)
+{
+    static char *address;
+    if (!address && try_control("lay")) {
+        address = read_text(farhost()->directory, "net_address");
+        address[strcspn(address, "\n")] = '\0';
+        free(host.known_hosts);
+        host.known_hosts = read_text(host.directory, "known_hosts");
+    }
+    return address;
+}
+
+void farhost_cut_cable(void)
+{
+    control("cut");
+}
+
+void farhost_join_cable(void)
+{
+    control("join");
 }

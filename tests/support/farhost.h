@@ -10,6 +10,9 @@ struct farhost {
     char user[64];
     int port;
     char *key, *known_hosts;
+    /* As root only, else "": the home of whoever runs the test, for ssh(1) to look into, and a disk
+     * of 64 KiB. The server's own home and login shell may be changed then, too. */
+    char here[160], small[160];
 };
 
 /* Fails the test when there is none. The same one every time. */
@@ -17,8 +20,22 @@ const struct farhost *farhost(void);
 /* The config of an environment there, whose lease directories are below `workspace` (NULL: the
  * server's own); as JSON, in memory that lives for the next eight calls. */
 const char *farhost_config(const char *workspace);
+/* The same, but for what is said here; NULL: as there. "" leaves a field out. */
+struct farhost_change {
+    const char *host, *username, *workspace, *key, *known_hosts;
+    bool any_host_key;
+};
+const char *farhost_config_with(const struct farhost_change *change);
 int farhost_count_leases(const char *workspace); /* directories of leases, seen from outside */
 int farhost_count_processes(const char *label);  /* with "NAME=value" in their environment */
 void farhost_stop(void);                         /* the server, with all of its connections */
 void farhost_start(void);
+/* As root only: its login shell, and a file in its home (text NULL: none). */
+void farhost_set_shell(const char *program);
+void farhost_set_file(const char *name, const char *text);
+/* As root only: a second server, behind a cable that can be cut. Its address, or NULL: this machine
+ * has no cables. */
+const char *farhost_lay_cable(void);
+void farhost_cut_cable(void);
+void farhost_join_cable(void);
 #endif
