@@ -27,6 +27,7 @@ struct berth_settings {
     int64_t self_sweep_ms;    /* after a store error in the middle of something; 0: never */
     int64_t cleanup_retry_ms; /* before the first retry of a failed clean-up; doubles */
     int64_t cleanup_retry_max_ms;
+    uint64_t log_bytes_max; /* of each stream of a command, kept in its log */
 };
 #define BERTH_SETTINGS_INIT                                                                        \
     {                                                                                              \
@@ -34,7 +35,7 @@ struct berth_settings {
         .idle_ttl_ms = INT64_C(86400000), .retain_ttl_ms = INT64_C(86400000),                      \
         .call_timeout_ms = INT64_C(300000), .node_lapse_ms = INT64_C(30000),                       \
         .self_sweep_ms = INT64_C(5000), .cleanup_retry_ms = INT64_C(5000),                         \
-        .cleanup_retry_max_ms = INT64_C(3600000)                                                   \
+        .cleanup_retry_max_ms = INT64_C(3600000), .log_bytes_max = UINT64_C(67108864)              \
     }
 
 enum berth_log_level {

@@ -48,7 +48,7 @@ struct berth_exec_request {
     unsigned short rows, columns;
     int64_t timeout_ms;     /* 0: none */
     int64_t grace_ms;       /* between asking it to end and ending it */
-    uint64_t log_bytes_max; /* kept of each stream; the rest is counted */
+    uint64_t log_bytes_max; /* kept of each stream, the rest is counted; 0: by the settings */
     /* Values that must not be seen in any copy of its output; those under 6 bytes cannot be hidden.
      */
     const struct berth_locked *secrets;
@@ -56,7 +56,7 @@ struct berth_exec_request {
 };
 #define BERTH_EXEC_REQUEST_INIT                                                                    \
     {                                                                                              \
-        .rows = 24, .columns = 80, .grace_ms = 5000, .log_bytes_max = 64 * 1024 * 1024             \
+        .rows = 24, .columns = 80, .grace_ms = 5000                                                \
     }
 
 struct berth_exec; /* one command; calls on it may come from any thread */
@@ -81,6 +81,6 @@ BERTH_API void berth_exec_pause(struct berth_exec *x, bool paused);
 BERTH_API void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns);
 BERTH_API const char *berth_exec_id(const struct berth_exec *x);
 BERTH_API const char *berth_exec_log(const struct berth_exec *x); /* the file */
-/* Waits for its end; NULL is fine. */
+/* Waits for its end, so not from its on_end; NULL is fine. */
 BERTH_API void berth_exec_free(struct berth_exec *x);
 #endif

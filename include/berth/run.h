@@ -101,18 +101,6 @@ struct berth_run_result {
     bool owed;      /* the place is not confirmed to be gone: the sweep goes on */
 };
 
-/* The same, but returns at once: no thread waits while the command runs. The request, and all in
- * it, is borrowed until on_done, which is the last call and must not block for long; what it is
- * told lives for the call, `err` is NULL when the command ran. request->cancel_fd is not read. */
-struct berth_performance;
-typedef void berth_run_done_fn(void *ctx, const struct berth_run_result *result,
-                               const struct berth_error *err);
-BERTH_API int berth_run_start(struct berth *b, const struct berth_run_request *request,
-                              berth_run_done_fn *on_done, void *ctx, struct berth_performance **out,
-                              struct berth_error *err);
-/* At any moment before on_done; twice is fine. */
-BERTH_API void berth_run_cancel(struct berth_performance *p);
-
 /* Which environment a run is to have, by those who may say so: the first that does counts. NULL:
  * the company's local one. What an issue or a project says counts only where workspaces are
  * isolated. */
@@ -129,4 +117,16 @@ BERTH_API const char *berth_run_choose_environment(const struct berth_environmen
 BERTH_API int berth_run_perform(struct berth *b, struct berth_arena *arena,
                                 const struct berth_run_request *request,
                                 struct berth_run_result *out, struct berth_error *err);
+
+/* The same, but returns at once: no thread waits while the command runs. The request, and all in
+ * it, is borrowed until on_done, which is the last call and must not block for long; what it is
+ * told lives for the call, `err` is NULL when the command ran. request->cancel_fd is not read. */
+struct berth_performance;
+typedef void berth_run_done_fn(void *ctx, const struct berth_run_result *result,
+                               const struct berth_error *err);
+BERTH_API int berth_run_start(struct berth *b, const struct berth_run_request *request,
+                              berth_run_done_fn *on_done, void *ctx, struct berth_performance **out,
+                              struct berth_error *err);
+/* At any moment before on_done; twice is fine. */
+BERTH_API void berth_run_cancel(struct berth_performance *p);
 #endif

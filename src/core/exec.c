@@ -33,6 +33,7 @@
 #define RESULT_BYTES_MAX 4096
 #define STRAYS_WAIT_MS 50
 #define SETTLE_MS 30000
+#define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
 
 /* Output on its way to the log. */
 struct chunk {
@@ -51,6 +52,7 @@ struct berth_exec {
     char *log_path;
     struct berth_lease *lease;
     const struct berth_route *route;
+    char *words;                         /* of the command, as they may be shown */
     struct berth_exec_record record;     /* its row */
     bool begun;                          /* the node knows of it */
     struct berth_exec_handlers handlers; /* the caller's */
@@ -469,6 +471,34 @@ static int find_lease(struct berth *b, struct berth_arena *arena, const char *id
     return rc;
 }
 
+static void keep(void *ctx, const char *bytes, size_t len)
+{
+    berth_buf_append(ctx, bytes, len);
+}
+
+/* The words of the command as its row keeps them: names and shapes of secrets are hidden, and
+ * values that are known to be ones. */
+static int write_words(struct berth_exec *x, const char *const *argv,
+                       const struct berth_locked *values, int count, struct berth_error *err)
+{
+    auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
+    struct berth_mask *mask;
+    const char *words = berth_redact_command(&x->arena, argv);
+    if (!words)
+        return berth_arena_check(&x->arena, err);
+    int rc = berth_mask_new(values, count, &mask, err);
+    if (rc < 0)
+        return rc;
+    size_t len = strlen(words);
+    berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, keep, &masked);
+    berth_mask_end(mask, keep, &masked);
+    berth_mask_free(mask);
+    x->words = berth_arena_copy(&x->arena, berth_buf_str(&masked), masked.len);
+    if (x->words)
+        berth_utf8_mend(x->words);
+    return berth_arena_check(&x->arena, err);
+}
+
 static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
                       const struct berth_use *use, struct berth_error *err)
 {
@@ -479,7 +509,9 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
     for (int i = 0; i < count; i++)
         all[i] = i < known ? use->values[i] : r->secrets[i - known]; /* lent */
     int rc = berth_mask_new(all, count, &x->masks[0], err);
-    return rc < 0 ? rc : berth_mask_new(all, count, &x->masks[1], err);
+    if (rc == BERTH_OK)
+        rc = berth_mask_new(all, count, &x->masks[1], err);
+    return rc < 0 ? rc : write_words(x, r->argv, all, count, err);
 }
 
 /* A directory may have any bytes for a name, a row not. */
@@ -512,7 +544,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     if (rc == BERTH_OK)
         rc = make_masks(x, r, &use, err);
     if (rc == BERTH_OK)
-        rc = open_log(x, r->log_bytes_max, err);
+        rc = open_log(x, r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max, err);
     if (rc < 0)
         return rc;
     struct berth_place place = berth_ledger_place(x->lease);
@@ -525,7 +557,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                            .environment_id = x->lease->environment_id,
                                            .lease_id = x->lease->id,
                                            .run_id = x->lease->heartbeat_run_id,
-                                           .command = berth_redact_command(&x->arena, r->argv),
+                                           .command = x->words,
                                            .cwd = mended(&x->arena, r->cwd),
                                            .owner = berth_node_id(x->b->node),
                                            .end = {.started_at_ms = berth_time_wall_ms()}};

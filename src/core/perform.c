@@ -20,6 +20,7 @@
 #include "core/run.h"
 #include "core/secret.h"
 #include "os/pool.h"
+#include "os/spawn.h"
 #include "store/store.h"
 
 #define PROVISION_MS 300000
@@ -64,6 +65,15 @@ static int fail_step(struct berth_performance *p, const char *code, const char *
     return berth_fail(err, cause.code, "Failed to %s environment \"%s\" (%s): %.600s", step,
                       p->environment->name, berth_environment_drivers.names[p->environment->driver],
                       cause.message);
+}
+
+/* The way to the place, not the command. */
+static int fail_target(struct berth_performance *p, struct berth_error *err)
+{
+    struct berth_error cause = *err;
+    p->code = "transport_resolution_failed";
+    return berth_fail(err, cause.code, "Failed to resolve execution target for \"%s\": %.600s",
+                      p->environment->name, cause.message);
 }
 
 const char *berth_run_choose_environment(const struct berth_environment_wishes *w)
@@ -299,6 +309,11 @@ static int add_secrets(const struct berth_performance *p, struct berth_arena *wi
     for (const char *const *pair = command->env; pair && *pair; pair++)
         (void)berth_list_add(&env, wiped, (char *)(uintptr_t)*pair);
     for (int i = 0; i < r->secret_count; i++)
+        if (command->env && berth_env_get(command->env, r->secrets[i].variable))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "The variable %s is given twice: as it is, and from a secret.",
+                              r->secrets[i].variable);
+    for (int i = 0; i < r->secret_count; i++)
         (void)berth_list_add(&env, wiped,
                              berth_arena_printf(wiped, "%s=%s", r->secrets[i].variable,
                                                 p->values[i].bytes ? p->values[i].bytes : ""));
@@ -399,6 +414,8 @@ static int run_command(struct berth_performance *p, struct berth_error *err)
     enter(p, BERTH_PHASE_RUNNING);
     struct berth_exec *x;
     rc = berth_exec_start(p->b, &command, &handlers, &x, err);
+    if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_UPSTREAM || rc == BERTH_E_TIMEOUT)
+        return fail_target(p, err);
     if (rc < 0) {
         p->code = rc == BERTH_E_UNSUPPORTED ? "unsupported_environment" : "adapter_failed";
         return rc;

@@ -185,7 +185,10 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     assert_ok(f, berth_secret_create(f->b, &f->arena, &odd, with_nul, sizeof with_nul - 1, &nul,
                                      &f->err));
     struct berth_run_secret one = {.variable = "TOKEN", .secret_id = secret->id};
-    struct berth_run_request r = request_of(NULL, SH("[ \"$TOKEN\" = the-value ]"));
+    /* Who writes it into the command as well finds no trace of it in the row. */
+    struct berth_run_request r =
+        request_of(NULL, (const char *const[]){"sh", "-c", "[ \"$TOKEN\" = \"$1\" ]", "sh",
+                                               "the-value", NULL});
     struct berth_run_result result;
     r.secrets = &one;
     r.secret_count = 1;
@@ -193,6 +196,15 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_events"), 1);
+    berth_record_flush(f->b);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%the-value%'"),
+                     0);
+    assert_int_equal(
+        count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '% sh *********'"), 1);
+    const char *const twice[] = {"TOKEN=plain", NULL};
+    r.command.env = twice;
+    assert_run_fails(f, &r, BERTH_E_INVALID, "adapter_failed", "is given twice");
+    r.command.env = NULL;
     one.secret_id = nul->id;
     assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "adapter_failed", "holds a NUL byte");
     one.secret_id = "01890000-0000-7000-8000-0000000000ff";

@@ -562,8 +562,9 @@ static void start_watcher(struct fixture *f, const char *texts)
     write_text(berth_arena_printf(&f->arena, "%s/texts", f->directory), texts);
     const char *command = berth_arena_printf(
         &f->arena,
-        "cd %s && { while ! [ -e stop ]; do grep -lsF -f texts /proc/[0-9]*/cmdline >>seen;"
-        " echo >>looks; done; touch stopped; } &",
+        "cd %s && { while [ -e texts ] && ! [ -e stop ]; do"
+        " grep -lsF -f texts /proc/[0-9]*/cmdline >>seen; echo >>looks; done; touch stopped; }"
+        " </dev/null >/dev/null 2>&1 &",
         f->directory);
     assert_int_equal(system(command), 0);
 }
