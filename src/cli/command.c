@@ -233,6 +233,7 @@ static void enter_terminal(struct session *s)
     struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
     window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)sigaction(SIGWINCH, &action, NULL);
+    (void)eventfd_write(window_fd, 1); /* it may have changed since it was copied */
     struct termios raw = s->before;
     cfmakeraw(&raw);
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
@@ -326,7 +327,10 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
                                         [BERTH_PHASE_PROVISIONING] = "provisioning",
                                         [BERTH_PHASE_RUNNING] = "running",
                                         [BERTH_PHASE_RELEASING] = "releasing"};
-    if (s->has_status)
+    pthread_mutex_lock(&s->lock);
+    bool busy = s->queued > 0; /* output is on its way, and where it ends is not known yet */
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_status && !busy)
         draw_status(s, words[phase]);
 }
 
