@@ -319,6 +319,21 @@ static void draw_status(struct session *s, const char *word)
     pthread_mutex_unlock(&s->status_lock);
 }
 
+/* Where output ends is known when it is out. That takes a moment; a terminal that is stopped takes
+ * longer, and goes without. */
+static bool is_written(struct session *s)
+{
+    for (int i = 0; i < 30; i++) {
+        pthread_mutex_lock(&s->lock);
+        bool busy = s->queued > 0;
+        pthread_mutex_unlock(&s->lock);
+        if (!busy)
+            return true;
+        (void)usleep(10000);
+    }
+    return false;
+}
+
 static void say_phase(void *ctx, enum berth_run_phase phase)
 {
     struct session *s = ctx;
@@ -327,10 +342,7 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
                                         [BERTH_PHASE_PROVISIONING] = "provisioning",
                                         [BERTH_PHASE_RUNNING] = "running",
                                         [BERTH_PHASE_RELEASING] = "releasing"};
-    pthread_mutex_lock(&s->lock);
-    bool busy = s->queued > 0; /* output is on its way, and where it ends is not known yet */
-    pthread_mutex_unlock(&s->lock);
-    if (s->has_status && !busy)
+    if (s->has_status && is_written(s))
         draw_status(s, words[phase]);
 }
 
