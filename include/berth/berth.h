@@ -67,8 +67,8 @@ struct berth_options {
 /* The first open of a store makes its tables and the company `default`. */
 BERTH_API int berth_open(const struct berth_options *options, struct berth **out,
                          struct berth_error *err);
-/* Ends the runs that berth_run_start began, and waits for calls under way; no other call on it may be
- * running or follow, and every exec has been freed. NULL is fine. */
+/* Ends the runs that berth_run_start began, and waits for calls under way; no other call on it may
+ * be running or follow, and every exec has been freed. NULL is fine. */
 BERTH_API void berth_close(struct berth *b);
 BERTH_API const char *berth_version(void); /* of the library that runs */
 #endif
