@@ -207,6 +207,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->notes_end = &b->notes;
     pthread_mutex_init(&b->sweeping_lock, NULL);
     pthread_mutex_init(&b->strays_lock, NULL);
+    pthread_mutex_init(&b->notes_lock, NULL);
     pthread_mutex_init(&b->runs_lock, NULL);
     pthread_cond_init(&b->runs_changed, NULL);
     int rc = start(b, options, err);
@@ -241,6 +242,7 @@ void berth_close(struct berth *b)
     berth_vault_free(b->vault);
     pthread_mutex_destroy(&b->sweeping_lock);
     pthread_mutex_destroy(&b->strays_lock);
+    pthread_mutex_destroy(&b->notes_lock);
     pthread_cond_destroy(&b->runs_changed);
     pthread_mutex_destroy(&b->runs_lock);
     berth_map_clear(&b->sweeping);

@@ -35,6 +35,7 @@ struct berth {
     bool strays_set;                       /* it is going to be, soon */
     struct berth_note *notes, **notes_end; /* of execs, to be written; core/record.c */
     bool notes_set;
+    pthread_mutex_t notes_lock;   /* one writes them at a time, and whoever reads waits for that */
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;

@@ -39,6 +39,7 @@ static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
 void berth_record_flush(struct berth *b)
 {
     struct berth_error err;
+    pthread_mutex_lock(&b->notes_lock);
     pthread_mutex_lock(&b->strays_lock);
     struct berth_note *notes = b->notes;
     b->notes = NULL;
@@ -52,6 +53,7 @@ void berth_record_flush(struct berth *b)
         next = notes->next;
         free_note(notes);
     }
+    pthread_mutex_unlock(&b->notes_lock);
 }
 
 static void flush_job(void *ctx)

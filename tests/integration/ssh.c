@@ -347,7 +347,7 @@ static void nobody_there_makes_no_place(void **state)
 static void assert_refused(struct fixture *f, const struct berth_environment *e, int code,
                            const char *text)
 {
-    assert_int_equal(try_lease(f, e, make_run(f)), code);
+    assert_fails(f, code, text, try_lease(f, e, make_run(f)));
     assert_non_null(strstr(f->err.message, text));
     struct berth_lease *l = newest_lease(f, e);
     assert_done(f, l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE, BERTH_CLEANUP_NULL);
@@ -418,7 +418,7 @@ static void wrong_user_key(void **state)
     struct farhost_change changes[] = {{.key = read_text(f, path)}, {.key = "this is no key"}};
     for (int i = 0; i < 2; i++)
         assert_refused(f, changed_environment(f, changes[i]), BERTH_E_DENIED, "Permission denied");
-    assert_refused(f, changed_environment(f, (struct farhost_change){.username = "nobody"}),
+    assert_refused(f, changed_environment(f, (struct farhost_change){.username = "no-such-user"}),
                    BERTH_E_DENIED, "Permission denied");
 }
 
