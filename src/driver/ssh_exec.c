@@ -36,7 +36,6 @@ struct ssh_running {
     struct berth_exec_handlers handlers;
     struct berth_ssh_link *link;
     struct berth_process *process;
-    struct berth_engine *engine;
     struct berth_ssh_mark mark;
     bool terminal;
     struct berth_ssh_line line;   /* until a terminal is ready for it */
@@ -250,6 +249,7 @@ static void running_cancel(struct berth_running *base)
     struct ssh_running *r = (struct ssh_running *)base;
     if (atomic_load(&r->ended) || atomic_exchange(&r->cancelled, true))
         return;
+    berth_process_hurry(r->process);
     berth_process_limit(r->process, r->grace_ms + LATE_MS);
     if (!ask_to_end(r))
         berth_process_cancel(r->process);
@@ -410,7 +410,6 @@ int berth_ssh_exec_start(struct berth_ssh_link *link, struct berth_call *call,
     *r = (struct ssh_running){.base = {.ops = &running_ops},
                               .handlers = *handlers,
                               .link = link,
-                              .engine = call->engine,
                               .mark = berth_ssh_mark_new(),
                               .terminal = command->terminal,
                               .line = BERTH_SSH_LINE_INIT,

@@ -119,7 +119,7 @@ void berth_ssh_links_free(struct berth_ssh_links *links)
     pthread_mutex_lock(&links->lock);
     for (struct berth_ssh_link *link = links->first; link; link = link->next)
         berth_process_cancel(link->process);
-    while (links->count) /* those that cancel end with the connection */
+    while (links->count) /* sessions end with their connection */
         pthread_cond_wait(&links->changed, &links->lock);
     pthread_mutex_unlock(&links->lock);
     berth_runtime_room_close(&links->room);

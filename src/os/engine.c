@@ -76,7 +76,8 @@ struct berth_process {
     bool timed; /* the deadline is set */
     enum phase phase;
     bool exited, lost, paused, ended;
-    int handles; /* that libuv still holds */
+    bool hurried; /* somebody wants it to end: readers are not waited for */
+    int handles;  /* that libuv still holds */
     struct berth_exec_end end;
 
     bool let_go; /* the caller has: it is freed when it has ended */
@@ -262,6 +263,7 @@ static void signal_group(const struct berth_process *p, int number)
 
 static void terminate(struct berth_process *p, enum berth_end_cause cause)
 {
+    p->hurried = true;
     if (p->phase != RUNNING || p->exited)
         return;
     p->phase = TERMINATING;
@@ -275,9 +277,11 @@ static void stop_reading(struct berth_process *p);
 static void end_if_done(struct berth_process *p);
 
 /* What the command itself wrote is still on its way, or we were told not to read: then nobody is
- * cut off, however long it takes. */
+ * cut off, however long it takes; but for one that is to end, which no reader holds up. */
 static bool owes_bytes(const struct berth_process *p)
 {
+    if (p->hurried)
+        return false;
     bool owes = p->paused && (p->outputs[0].open || p->outputs[1].open);
     for (int i = 0; i < 2; i++)
         owes |= p->outputs[i].open && p->end.bytes[i] < p->outputs[i].due;
@@ -717,6 +721,20 @@ static void run_limit(struct post *post)
     else if (may && !p->ended)
         clear_deadline(p);
     free(wish);
+}
+
+static void run_hurry(struct post *post)
+{
+    struct wish *wish = (struct wish *)(void *)post;
+    wish->process->hurried = true;
+    free(wish);
+}
+
+void berth_process_hurry(struct berth_process *p)
+{
+    struct wish *wish = new_wish(p, run_hurry);
+    if (wish)
+        post(p->engine, &wish->post);
 }
 
 void berth_process_limit(struct berth_process *p, int64_t timeout_ms)

@@ -66,6 +66,8 @@ void berth_process_close_stdin(struct berth_process *p); /* when all that was wr
 /* Stops and goes on reading: the child waits when its pipe is full. */
 void berth_process_pause(struct berth_process *p, bool paused);
 void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned short columns);
+/* A reader that has paused it is not waited for any more when it has ended; cancel says so, too. */
+void berth_process_hurry(struct berth_process *p);
 /* Its time-out, counted from now on; 0: none. Without memory the wish is lost. */
 void berth_process_limit(struct berth_process *p, int64_t timeout_ms);
 int berth_process_pid(const struct berth_process *p);

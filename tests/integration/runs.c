@@ -382,6 +382,15 @@ static void slow_reader_loses_nothing(struct fixture *f, const struct berth_envi
     assert_true(__atomic_load_n(&s.seen, __ATOMIC_RELAXED) == 3000000);
     assert_false(end.cut[0] || end.cut[1]);
     berth_exec_free(x);
+    /* One that takes nothing at all does not keep a command that is to end. */
+    r.grace_ms = 300;
+    assert_ok(f, berth_exec_start(f->b, &r, &handlers, &x, &f->err));
+    berth_exec_pause(x, true);
+    pause_ms(300);
+    berth_exec_cancel(x);
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.cause, BERTH_END_CANCELLED);
+    berth_exec_free(x);
     (void)give_lease(f, l, BERTH_LEASE_RELEASED);
 }
 

@@ -243,6 +243,43 @@ static void paused_child_waits(void **state)
 
 /* --- stdin --- */
 
+/* A reader that takes nothing any more keeps neither a cancelled program nor a time-out. */
+static void paused_child_can_be_ended(void **state)
+{
+    (void)state;
+    for (int by_timeout = 0; by_timeout < 2; by_timeout++) {
+        struct run r;
+        prepare(&r, SH("head -c 3000000 /dev/zero"));
+        r.drop = true;
+        r.options.grace_ms = 200;
+        r.options.timeout_ms = by_timeout ? 300 : 0;
+        start(&r);
+        berth_process_pause(r.process, true);
+        pause_ms(100);
+        if (!by_timeout)
+            berth_process_cancel(r.process);
+        await(&r);
+        assert_int_equal(r.end.cause, by_timeout ? BERTH_END_TIMEOUT : BERTH_END_CANCELLED);
+        assert_true(r.end.cut[0]); /* and that is told */
+        finish(&r);
+    }
+}
+
+/* The same when it has ended by itself. */
+static void paused_child_that_has_ended_can_be_cancelled(void **state)
+{
+    (void)state;
+    struct run r;
+    prepare(&r, SH("echo some words"));
+    start(&r);
+    berth_process_pause(r.process, true);
+    pause_ms(300);
+    berth_process_cancel(r.process);
+    await(&r);
+    assert_int_equal(r.end.exit_code, 0);
+    finish(&r);
+}
+
 static void stdin_streams_and_closes(void **state)
 {
     (void)state;
@@ -590,6 +627,8 @@ int main(void)
         cmocka_unit_test(programs_that_are_not_there_or_may_not_run),
         cmocka_unit_test(much_output_arrives_whole),
         cmocka_unit_test(paused_child_waits),
+        cmocka_unit_test(paused_child_can_be_ended),
+        cmocka_unit_test(paused_child_that_has_ended_can_be_cancelled),
         cmocka_unit_test(stdin_streams_and_closes),
         cmocka_unit_test(stdin_has_a_bound),
         cmocka_unit_test(child_that_does_not_read_is_no_failure),
