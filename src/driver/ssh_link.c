@@ -233,20 +233,27 @@ static void set_env(struct variables *out)
     out->env[count] = NULL;
 }
 
-#define OPTION_SIZE 200
+/* What ssh(1) is called with. */
+struct arguments {
+    const char *argv[80];
+    int count;
+    char port[16], hosts[200];
+};
 
-static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
-                        const struct berth_ssh_config *c, struct berth_error *err)
+static void add_option(struct arguments *out, const char *option)
 {
-    char port[16], hosts[OPTION_SIZE];
-    struct variables variables;
-    set_env(&variables);
-    (void)snprintf(port, sizeof port, "%d", c->port);
-    (void)snprintf(hosts, sizeof hosts, "UserKnownHostsFile=%s",
+    out->argv[out->count++] = "-o";
+    out->argv[out->count++] = option;
+}
+
+static void write_arguments(const struct berth_ssh_link *link, const struct berth_ssh_config *c,
+                            struct arguments *out)
+{
+    (void)snprintf(out->port, sizeof out->port, "%d", c->port);
+    (void)snprintf(out->hosts, sizeof out->hosts, "UserKnownHostsFile=%s",
                    c->strict ? link->hosts_file : "/dev/null");
-    const char *argv[80] = {"ssh",  "-M", "-S", link->control, "-T",       "-e",
-                            "none", "-p", port, "-l",          c->username};
-    int n = 11;
+    const char *const first[] = {"ssh",  "-M", "-S",      link->control, "-T",       "-e",
+                                 "none", "-p", out->port, "-l",          c->username};
     static const char *const always[] = {"BatchMode=yes",         "ConnectTimeout=10",
                                          "ServerAliveInterval=5", "ServerAliveCountMax=3",
                                          "ControlPersist=no",     "ClearAllForwardings=yes",
@@ -255,31 +262,36 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
                                          "LogLevel=ERROR",        "StdinNull=no",
                                          "SessionType=default",   "ForkAfterAuthentication=no",
                                          "AddKeysToAgent=no",     "GSSAPIDelegateCredentials=no"};
-    for (unsigned i = 0; i < sizeof always / sizeof always[0]; i++) {
-        argv[n++] = "-o";
-        argv[n++] = always[i];
-    }
-    argv[n++] = "-o";
-    argv[n++] = c->strict ? "StrictHostKeyChecking=yes" : "StrictHostKeyChecking=no";
-    if (!c->strict || c->known_hosts) {
-        argv[n++] = "-o";
-        argv[n++] = hosts;
-        argv[n++] = "-o"; /* what the environment says is all that counts */
-        argv[n++] = "GlobalKnownHostsFile=/dev/null";
+    memcpy(out->argv, first, sizeof first);
+    out->count = sizeof first / sizeof first[0];
+    for (unsigned i = 0; i < sizeof always / sizeof always[0]; i++)
+        add_option(out, always[i]);
+    add_option(out, c->strict ? "StrictHostKeyChecking=yes" : "StrictHostKeyChecking=no");
+    if (!c->strict || c->known_hosts) { /* what the environment says is all that counts */
+        add_option(out, out->hosts);
+        add_option(out, "GlobalKnownHostsFile=/dev/null");
     }
     if (c->private_key) {
-        argv[n++] = "-o";
-        argv[n++] = "IdentitiesOnly=yes";
-        argv[n++] = "-i";
-        argv[n++] = link->key_file;
+        add_option(out, "IdentitiesOnly=yes");
+        out->argv[out->count++] = "-i";
+        out->argv[out->count++] = link->key_file;
     }
-    argv[n++] = "--";
-    argv[n++] = c->host;
-    argv[n++] = BERTH_SSH_READ_LINE;
-    argv[n] = NULL;
+    out->argv[out->count++] = "--";
+    out->argv[out->count++] = c->host;
+    out->argv[out->count++] = BERTH_SSH_READ_LINE;
+    out->argv[out->count] = NULL;
+}
+
+static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
+                        const struct berth_ssh_config *c, struct berth_error *err)
+{
+    struct variables variables;
+    struct arguments arguments;
+    set_env(&variables);
+    write_arguments(link, c, &arguments);
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_exec_handlers handlers = {.on_output = on_output, .on_end = on_end, .ctx = link};
-    options.argv = argv;
+    options.argv = arguments.argv;
     options.env = variables.env;
     options.with_stdin = true;
     options.grace_ms = 500;

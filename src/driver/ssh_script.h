@@ -46,13 +46,15 @@ void berth_ssh_line_args(struct berth_ssh_line *line, const char *const *argv);
 /* One of the texts below, which see the variables that were set; the line is whole then. */
 int berth_ssh_line_end(struct berth_ssh_line *line, const char *script, struct berth_error *err);
 
-/* Holds the connection: says mark, the login shell, ":", its PATH, ";", then waits until nobody
- * holds it any more, and ends what was started over it. m: mark, k: label of what is to end. */
+/* Holds the connection: says mark, the login shell, ":", its PATH, ";", then does what further
+ * lines say (berth_ssh_cancel) until nobody holds it any more, and ends what was started over it.
+ * m: mark, k: label of what is to end. */
 extern const char berth_ssh_keep[];
 /* A command, which is its arguments; z exports its variables. m: mark, d: directory of the lease,
- * x: exec id, h: cwd, p: PATH or "". Says the mark on both streams first, and at the end, on
- * stderr, mark, status, blank, cause, ";". On a terminal all is on stdout. Timed ones also take t:
- * seconds until its time-out, g: tenths of a second of grace. */
+ * x: exec id, h: cwd, p: PATH or "". Says the mark on both streams first, and again
+ * behind all that the command wrote; on stderr status, blank, cause, ";" follow. On a terminal all
+ * is on stdout. Timed ones also take t: seconds until its time-out, g: tenths of a second of grace.
+ */
 extern const char berth_ssh_run[], berth_ssh_run_timed[];
 extern const char berth_ssh_run_tty[], berth_ssh_run_tty_timed[];
 /* Ends a command that still runs: d, x, g as above, c: the cause to be told. */

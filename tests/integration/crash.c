@@ -262,13 +262,7 @@ static const char *far_mark(char out[200])
 /* The same over SSH, with a command that nothing but its far end would end. */
 static void perform_far_run(struct fixture *f)
 {
-    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
-    struct berth_issues issues = {.arena = &f->arena};
-    struct berth_environment *e;
-    input.name = "far";
-    input.driver = BERTH_DRIVER_SSH;
-    input.config_json = farhost_config(NULL);
-    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
+    struct berth_environment *e = farhost_environment(f, farhost_config(NULL));
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     struct berth_run_result result;
     request.environment_id = e->id;

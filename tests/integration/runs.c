@@ -141,14 +141,7 @@ static void error_codes_are_kept(void **state)
 
 static struct berth_environment *far_environment(struct fixture *f)
 {
-    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
-    struct berth_issues issues = {.arena = &f->arena};
-    struct berth_environment *e;
-    input.name = "far";
-    input.driver = BERTH_DRIVER_SSH;
-    input.config_json = farhost_config(NULL);
-    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
-    return e;
+    return farhost_environment(f, farhost_config(NULL));
 }
 
 static void provision_comes_first(void **state)

@@ -83,6 +83,18 @@ const char *farhost_config_with(const struct farhost_change *change)
     return text;
 }
 
+struct berth_environment *farhost_environment(struct fixture *f, const char *config)
+{
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    struct berth_issues issues = {.arena = &f->arena};
+    struct berth_environment *e;
+    input.name = "far";
+    input.driver = BERTH_DRIVER_SSH;
+    input.config_json = config;
+    assert_ok(f, berth_environment_create(f->b, &f->arena, &input, &issues, &e, &f->err));
+    return e;
+}
+
 int farhost_count_leases(const char *workspace)
 {
     char path[256];

@@ -26,6 +26,9 @@ struct farhost_change {
     bool any_host_key;
 };
 const char *farhost_config_with(const struct farhost_change *change);
+/* An environment named "far" with that config; its key becomes a secret. Fails the test. */
+struct fixture;
+struct berth_environment *farhost_environment(struct fixture *f, const char *config);
 int farhost_count_leases(const char *workspace); /* directories of leases, seen from outside */
 int farhost_count_processes(const char *label);  /* with "NAME=value" in their environment */
 void farhost_stop(void);                         /* the server, with all of its connections */
