@@ -22,10 +22,15 @@ static bool reserve(struct berth_buf *buf, size_t more)
     size_t cap = buf->cap ? buf->cap : 512;
     while (cap < need)
         cap *= 2;
-    char *data = realloc(buf->data, cap);
+    char *data = buf->secret ? malloc(cap) : realloc(buf->data, cap);
     if (!data) {
         buf->failed = true;
         return false;
+    }
+    if (buf->secret && buf->data) {
+        memcpy(data, buf->data, buf->len + 1);
+        explicit_bzero(buf->data, buf->cap);
+        free(buf->data);
     }
     buf->data = data;
     buf->cap = cap;
@@ -92,12 +97,14 @@ char *berth_buf_take(struct berth_buf *buf)
     char *data = buf->failed ? NULL : buf->data;
     if (buf->failed)
         free(buf->data);
-    *buf = (struct berth_buf){.max = buf->max};
+    *buf = (struct berth_buf){.max = buf->max, .secret = buf->secret};
     return data;
 }
 
 void berth_buf_clear(struct berth_buf *buf)
 {
+    if (buf->secret && buf->data)
+        explicit_bzero(buf->data, buf->cap);
     free(buf->data);
-    *buf = (struct berth_buf){.max = buf->max};
+    *buf = (struct berth_buf){.max = buf->max, .secret = buf->secret};
 }

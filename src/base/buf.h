@@ -14,6 +14,7 @@ struct berth_buf {
     size_t len, cap, max;
     bool failed;   /* nothing is appended any more */
     bool too_long; /* failed because of `max`, not of memory */
+    bool secret;   /* set by its owner: nothing of it stays in memory that is let go of */
 };
 
 #define BERTH_BUF_INIT(limit)                                                                      \

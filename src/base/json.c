@@ -75,14 +75,23 @@ static bool is_low(int unit)
     return unit >= 0xdc00 && unit <= 0xdfff;
 }
 
-/* A copy in which every surrogate escape without its other half reads \ufffd. */
-static char *mend_surrogates(const char *text, size_t len)
+/* Most texts have none, and need no copy. */
+static bool has_surrogates(const char *text, size_t len)
 {
-    char *copy = malloc(len + 1);
-    if (!copy)
-        return NULL;
-    memcpy(copy, text, len);
-    copy[len] = '\0';
+    for (const char *at = text, *end = text + len; (at = memchr(at, '\\', (size_t)(end - at)));
+         at += 2) {
+        int unit = escape_at(at, end);
+        if (is_high(unit) || is_low(unit))
+            return true;
+        if (end - at < 2)
+            break;
+    }
+    return false;
+}
+
+/* Every surrogate escape without its other half reads \ufffd afterwards. */
+static void mend_surrogates(char *copy, size_t len)
+{
     char *end = copy + len;
     for (char *p = copy; p < end; p++) {
         if (*p != '\\')
@@ -98,29 +107,60 @@ static char *mend_surrogates(const char *text, size_t len)
             p += 5;
         }
     }
-    return copy;
+}
+
+/* A copy in which each byte that belongs to no sequence is U+FFFD. */
+static void mend_utf8(struct berth_buf *out, const char *text, size_t len)
+{
+    /* berth_utf8_step reads up to the NUL behind it. */
+    for (const char *p = text, *end = text + len; p < end;) {
+        size_t plain = 0, step = 1;
+        while (p + plain < end && step) {
+            step = (signed char)p[plain] >= 0 ? 1 : berth_utf8_step(p + plain);
+            plain += step;
+        }
+        berth_buf_append(out, p, plain);
+        p += plain;
+        if (p < end) {
+            berth_buf_puts(out, "\xef\xbf\xbd");
+            p++;
+        }
+    }
+}
+
+static json_t *load_mended(const char *text, size_t len, size_t flags, json_error_t *at)
+{
+    auto_buf copy = BERTH_BUF_INIT(4 * (size_t)BERTH_MESSAGE_BYTES_MAX);
+    mend_utf8(&copy, text, len);
+    return copy.failed ? NULL : json_loadb(copy.data, copy.len, flags, at);
 }
 
 int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
                      struct berth_json **out, struct berth_error *err)
 {
-    if (len > BERTH_JSON_BYTES_MAX)
-        return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is longer than %d bytes.",
-                          BERTH_JSON_BYTES_MAX);
+    int max = mode == BERTH_JSON_FRAME ? BERTH_MESSAGE_BYTES_MAX : BERTH_JSON_BYTES_MAX;
+    if (len > (size_t)max)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is longer than %d bytes.", max);
     if (too_deep(text, len))
         return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is nested deeper than %d levels.",
                           BERTH_JSON_DEPTH_MAX);
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
     auto_free char *mended = NULL;
-    if (mode == BERTH_JSON_FOREIGN) {
+    if (mode != BERTH_JSON_OURS)
         flags |= JSON_ALLOW_NUL;
-        mended = mend_surrogates(text, len);
+    if (mode != BERTH_JSON_OURS && has_surrogates(text, len)) {
+        mended = malloc(len + 1);
         if (!mended)
             return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
+        memcpy(mended, text, len);
+        mended[len] = '\0';
+        mend_surrogates(mended, len);
         text = mended;
     }
-    json_error_t at;
+    json_error_t at = {0};
     json_t *value = json_loadb(text, len, flags, &at);
+    if (!value && mode == BERTH_JSON_FRAME && json_error_code(&at) == json_error_invalid_utf8)
+        value = load_mended(text, len, flags, &at);
     if (!value && json_error_code(&at) == json_error_out_of_memory)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
     if (!value) {

@@ -26,7 +26,9 @@ enum berth_json_type {
 
 enum berth_json_mode {
     BERTH_JSON_OURS,    /* \u0000 and lone surrogates are refused */
-    BERTH_JSON_FOREIGN, /* frames from Node: NUL in texts is kept, a lone surrogate is U+FFFD */
+    BERTH_JSON_FOREIGN, /* from Node: NUL in texts is kept, a lone surrogate is U+FFFD */
+    BERTH_JSON_FRAME,   /* the same, as long as a frame may be, and bytes that are no UTF-8 are
+                           U+FFFD, too */
 };
 
 /* For programs, before their first document: what a value held is zeroed when it goes, since it may

@@ -3,8 +3,13 @@
 #ifndef BERTH_BASE_LIMITS_H
 #define BERTH_BASE_LIMITS_H
 
-#define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024) /* one document */
-#define BERTH_JSON_DEPTH_MAX 64                 /* nested containers */
+#define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024)     /* one document */
+#define BERTH_MESSAGE_BYTES_MAX (128 * 1024 * 1024) /* one message of a worker */
+#define BERTH_MESSAGE_BYTES_SMALL (64 * 1024)       /* a longer one is not read on the loop */
+#define BERTH_MESSAGES_QUEUED_MAX                                                                  \
+    (256 * 1024 * 1024)         /* bytes that wait for a worker to read them                       \
+                                 */
+#define BERTH_JSON_DEPTH_MAX 64 /* nested containers */
 
 #define BERTH_NAME_BYTES_MAX 200              /* an environment's or company's name */
 #define BERTH_DESCRIPTION_BYTES_MAX 4096      /* free text beside it */

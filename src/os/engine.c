@@ -23,12 +23,6 @@
 
 #define CHUNK_BYTES (64 * 1024)
 
-/* Something to be done on the loop thread. */
-struct post {
-    void (*run)(struct post *post);
-    struct post *next;
-};
-
 struct berth_engine {
     uv_loop_t loop;
     uv_async_t wake;
@@ -36,7 +30,7 @@ struct berth_engine {
     pthread_t thread;
     _Atomic bool started; /* the loop and its thread are there: when the first process is */
     pthread_mutex_t lock; /* of the queue, and of the start */
-    struct post *head, **tail;
+    struct berth_post *head, **tail;
     bool stopping;
     struct berth_deadlines deadlines;
     struct berth_time_watch watch;
@@ -72,8 +66,7 @@ struct berth_process {
     struct output outputs[2];
     uv_pipe_t input;
     bool has_input, input_closing;
-    struct berth_deadline deadline;
-    bool timed; /* the deadline is set */
+    struct berth_timer timer; /* for its time-out, the grace, those who hold its pipes */
     enum phase phase;
     bool exited, lost, paused, ended;
     bool hurried; /* somebody wants it to end: readers are not waited for */
@@ -82,15 +75,15 @@ struct berth_process {
 
     bool let_go; /* the caller has: it is freed when it has ended */
 
-    struct post cancel_post, free_post; /* these need no memory */
-    pthread_mutex_t lock;               /* of what other threads look at: */
-    size_t waiting;                     /* bytes for stdin that have not gone */
+    struct berth_post cancel_post, free_post; /* these need no memory */
+    pthread_mutex_t lock;                     /* of what other threads look at: */
+    size_t waiting;                           /* bytes for stdin that have not gone */
     bool input_closed, over, cancelling;
 };
 
 /* --- the loop --- */
 
-static void post(struct berth_engine *engine, struct post *what)
+static void post(struct berth_engine *engine, struct berth_post *what)
 {
     what->next = NULL;
     pthread_mutex_lock(&engine->lock);
@@ -104,8 +97,6 @@ bool berth_engine_is_here(const struct berth_engine *engine)
 {
     return engine->started && pthread_equal(pthread_self(), engine->thread);
 }
-
-static void on_deadline(struct berth_process *p);
 
 static void on_timer(uv_timer_t *timer);
 
@@ -126,12 +117,26 @@ static void on_timer(uv_timer_t *timer)
     struct berth_engine *engine = timer->data;
     for (struct berth_deadline *d;
          (d = berth_deadlines_pop_due(&engine->deadlines, berth_time_mono_ms()));) {
-        struct berth_process *p =
-            (struct berth_process *)(void *)((char *)d - offsetof(struct berth_process, deadline));
-        p->timed = false;
-        on_deadline(p);
+        struct berth_timer *due =
+            (struct berth_timer *)(void *)((char *)d - offsetof(struct berth_timer, deadline));
+        due->run(due);
     }
     set_timer(engine);
+}
+
+void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int64_t after_ms)
+{
+    struct berth_error ignored;
+    berth_deadlines_remove(&engine->deadlines, &timer->deadline);
+    timer->deadline.at_ms = berth_time_mono_ms() + after_ms;
+    if (berth_deadlines_add(&engine->deadlines, &timer->deadline, &ignored) < 0)
+        timer->run(timer); /* no memory to wait with: what would come later comes now */
+    set_timer(engine);
+}
+
+void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer)
+{
+    berth_deadlines_remove(&engine->deadlines, &timer->deadline);
 }
 
 static void stop_loop(struct berth_engine *engine);
@@ -140,13 +145,13 @@ static void on_wake(uv_async_t *wake)
 {
     struct berth_engine *engine = wake->data;
     pthread_mutex_lock(&engine->lock);
-    struct post *all = engine->head;
+    struct berth_post *all = engine->head;
     engine->head = NULL;
     engine->tail = &engine->head;
     bool stopping = engine->stopping;
     pthread_mutex_unlock(&engine->lock);
     while (all) {
-        struct post *next = all->next;
+        struct berth_post *next = all->next;
         all->run(all);
         all = next;
     }
@@ -215,6 +220,14 @@ static int ensure_started(struct berth_engine *engine, struct berth_error *err)
     return rc;
 }
 
+int berth_engine_post(struct berth_engine *engine, struct berth_post *what, struct berth_error *err)
+{
+    int rc = ensure_started(engine, err);
+    if (rc == BERTH_OK)
+        post(engine, what);
+    return rc;
+}
+
 int berth_engine_new(struct berth_engine **out, struct berth_error *err)
 {
     struct berth_engine *engine = calloc(1, sizeof *engine);
@@ -227,27 +240,7 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
     return BERTH_OK;
 }
 
-/* --- deadlines and signals --- */
-
-static void set_deadline(struct berth_process *p, int64_t after_ms)
-{
-    struct berth_engine *engine = p->engine;
-    struct berth_error ignored;
-    if (p->timed)
-        berth_deadlines_remove(&engine->deadlines, &p->deadline);
-    p->deadline.at_ms = berth_time_mono_ms() + after_ms;
-    p->timed = berth_deadlines_add(&engine->deadlines, &p->deadline, &ignored) == BERTH_OK;
-    if (!p->timed) /* no memory to wait with: what would come later comes now */
-        on_deadline(p);
-    set_timer(engine);
-}
-
-static void clear_deadline(struct berth_process *p)
-{
-    if (p->timed)
-        berth_deadlines_remove(&p->engine->deadlines, &p->deadline);
-    p->timed = false;
-}
+/* --- signals --- */
 
 static void signal_group(const struct berth_process *p, int number)
 {
@@ -270,7 +263,7 @@ static void terminate(struct berth_process *p, enum berth_end_cause cause)
     p->end.cause = cause;
     signal_group(p, SIGTERM);
     signal_group(p, SIGCONT); /* a stopped one would not hear it */
-    set_deadline(p, p->grace_ms);
+    berth_timer_set(p->engine, &p->timer, p->grace_ms);
 }
 
 static void stop_reading(struct berth_process *p);
@@ -288,8 +281,10 @@ static bool owes_bytes(const struct berth_process *p)
     return owes;
 }
 
-static void on_deadline(struct berth_process *p)
+static void on_process_timer(struct berth_timer *timer)
 {
+    struct berth_process *p =
+        (struct berth_process *)(void *)((char *)timer - offsetof(struct berth_process, timer));
     switch (p->phase) {
     case RUNNING:
         terminate(p, BERTH_END_TIMEOUT);
@@ -300,7 +295,7 @@ static void on_deadline(struct berth_process *p)
         break;
     case LINGERING:
         if (owes_bytes(p)) {
-            set_deadline(p, p->linger_ms);
+            berth_timer_set(p->engine, &p->timer, p->linger_ms);
             break;
         }
         signal_group(p, SIGKILL);
@@ -370,7 +365,7 @@ static void end_if_done(struct berth_process *p)
     if (p->ended)
         return;
     if (p->exited && !p->outputs[0].open && !p->outputs[1].open) {
-        clear_deadline(p);
+        berth_timer_clear(p->engine, &p->timer);
         close_input(p);
         close_handle((uv_handle_t *)&p->exit);
     }
@@ -453,7 +448,8 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
         close_output(&p->outputs[0]);
     if (p->child.pid) { /* elsewhere the pipes close when all has come through, or by a limit */
         note_due(p);
-        set_deadline(p, p->linger_ms); /* for those who still hold its pipes */
+        berth_timer_set(p->engine, &p->timer,
+                        p->linger_ms); /* for those who still hold its pipes */
     }
     end_if_done(p);
 }
@@ -528,7 +524,7 @@ static void read_outputs(struct berth_process *p)
 /* --- input --- */
 
 struct write {
-    struct post post;
+    struct berth_post post;
     uv_write_t request;
     struct berth_process *process;
     size_t len;
@@ -547,6 +543,13 @@ static void count_written(struct berth_process *p, size_t len)
         p->handlers.on_stdin_room(p->handlers.ctx);
 }
 
+/* It may have held a secret. */
+static void free_write(struct write *w)
+{
+    explicit_bzero(w->bytes, w->len);
+    free(w);
+}
+
 static void on_written(uv_write_t *request, int status)
 {
     struct write *w = request->data;
@@ -554,10 +557,10 @@ static void on_written(uv_write_t *request, int status)
     if (status < 0 && status != UV_ECANCELED)
         close_input(p); /* nobody reads any more: not our failure */
     count_written(p, w->len);
-    free(w);
+    free_write(w);
 }
 
-static void run_write(struct post *post)
+static void run_write(struct berth_post *post)
 {
     struct write *w = (struct write *)(void *)post;
     struct berth_process *p = w->process;
@@ -566,7 +569,7 @@ static void run_write(struct post *post)
     if (p->has_input && uv_write(&w->request, (uv_stream_t *)&p->input, &buf, 1, on_written) == 0)
         return;
     count_written(p, w->len);
-    free(w);
+    free_write(w);
 }
 
 int berth_process_write(struct berth_process *p, const void *bytes, size_t len,
@@ -599,7 +602,7 @@ int berth_process_write(struct berth_process *p, const void *bytes, size_t len,
 /* --- what others want of a process --- */
 
 struct wish {
-    struct post post;
+    struct berth_post post;
     struct berth_process *process;
     unsigned short rows, columns;
     int64_t limit_ms;
@@ -607,7 +610,7 @@ struct wish {
 };
 
 /* Without memory the wish is lost. */
-static struct wish *new_wish(struct berth_process *p, void (*run)(struct post *post))
+static struct wish *new_wish(struct berth_process *p, void (*run)(struct berth_post *post))
 {
     struct wish *wish = calloc(1, sizeof *wish);
     if (wish) {
@@ -617,7 +620,7 @@ static struct wish *new_wish(struct berth_process *p, void (*run)(struct post *p
     return wish;
 }
 
-static void run_cancel(struct post *post)
+static void run_cancel(struct berth_post *post)
 {
     struct berth_process *p =
         (struct berth_process *)(void *)((char *)post -
@@ -636,7 +639,7 @@ void berth_process_cancel(struct berth_process *p)
         post(p->engine, &p->cancel_post);
 }
 
-static void run_close_stdin(struct post *post)
+static void run_close_stdin(struct berth_post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     struct berth_process *p = wish->process;
@@ -665,11 +668,11 @@ static void set_paused(struct berth_process *p, bool paused)
     bool resumed = p->paused && !paused;
     p->paused = paused;
     read_outputs(p);
-    if (resumed && p->phase == LINGERING && p->timed && !p->ended)
-        set_deadline(p, p->linger_ms);
+    if (resumed && p->phase == LINGERING && p->timer.deadline.index && !p->ended)
+        berth_timer_set(p->engine, &p->timer, p->linger_ms);
 }
 
-static void run_pause(struct post *post)
+static void run_pause(struct berth_post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     set_paused(wish->process, wish->flag);
@@ -689,7 +692,7 @@ void berth_process_pause(struct berth_process *p, bool paused)
     post(p->engine, &wish->post);
 }
 
-static void run_resize(struct post *post)
+static void run_resize(struct berth_post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     struct winsize size = {.ws_row = wish->rows, .ws_col = wish->columns};
@@ -711,19 +714,19 @@ void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned
     post(p->engine, &wish->post);
 }
 
-static void run_limit(struct post *post)
+static void run_limit(struct berth_post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     struct berth_process *p = wish->process;
     bool may = p->phase == RUNNING || (p->phase == LINGERING && !p->child.pid);
     if (may && !p->ended && wish->limit_ms)
-        set_deadline(p, wish->limit_ms);
+        berth_timer_set(p->engine, &p->timer, wish->limit_ms);
     else if (may && !p->ended)
-        clear_deadline(p);
+        berth_timer_clear(p->engine, &p->timer);
     free(wish);
 }
 
-static void run_hurry(struct post *post)
+static void run_hurry(struct berth_post *post)
 {
     struct wish *wish = (struct wish *)(void *)post;
     wish->process->hurried = true;
@@ -751,7 +754,7 @@ int berth_process_pid(const struct berth_process *p)
     return (int)p->child.pid;
 }
 
-static void run_free(struct post *post)
+static void run_free(struct berth_post *post)
 {
     struct berth_process *p =
         (struct berth_process *)(void *)((char *)post - offsetof(struct berth_process, free_post));
@@ -765,7 +768,7 @@ static void run_free(struct post *post)
 /* --- the beginning --- */
 
 struct arrival {
-    struct post post;
+    struct berth_post post;
     struct berth_process *process;
     int64_t timeout_ms;
 };
@@ -782,7 +785,7 @@ static void adopt_pipe(struct berth_process *p, uv_pipe_t *pipe, int *fd, bool *
         close_handle((uv_handle_t *)pipe);
 }
 
-static void run_arrival(struct post *post)
+static void run_arrival(struct berth_post *post)
 {
     struct arrival *arrival = (struct arrival *)(void *)post;
     struct berth_process *p = arrival->process;
@@ -805,7 +808,7 @@ static void run_arrival(struct post *post)
     (void)uv_poll_start(&p->exit, UV_READABLE, on_exit_readable);
     read_outputs(p);
     if (arrival->timeout_ms > 0)
-        set_deadline(p, arrival->timeout_ms);
+        berth_timer_set(p->engine, &p->timer, arrival->timeout_ms);
     pthread_mutex_lock(&engine->lock);
     bool stopping = engine->stopping;
     pthread_mutex_unlock(&engine->lock);
@@ -842,7 +845,10 @@ static int start(struct berth_process *p, const struct berth_process_options *op
 {
     char name[64];
     int theirs[3] = {-1, -1, -1};
-    struct berth_spawn what = {.argv = options->argv, .env = options->env, .cwd = options->cwd};
+    struct berth_spawn what = {.argv = options->argv,
+                               .env = options->env,
+                               .cwd = options->cwd,
+                               .confinement = options->confinement};
     int rc = BERTH_OK;
     if (options->terminal) {
         rc = open_terminal(p, options, name, err);
@@ -876,6 +882,7 @@ static struct berth_process *new_process(struct berth_engine *engine,
                                 .child = {.pidfd = -1},
                                 .fds = {-1, -1, -1},
                                 .terminal = options->terminal};
+    p->timer.run = on_process_timer;
     p->cancel_post.run = run_cancel;
     p->free_post.run = run_free;
     p->input_closed = !options->with_stdin && !options->terminal;
@@ -972,7 +979,7 @@ static void stop_thread(struct berth_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     (void)uv_async_send(&engine->wake);
     (void)pthread_join(engine->thread, NULL);
-    for (struct post *left = engine->head, *next; left; left = next) {
+    for (struct berth_post *left = engine->head, *next; left; left = next) {
         next = left->next; /* let go of after the last turn of the loop */
         left->run(left);
     }

@@ -6,6 +6,10 @@
 
 #include <berth/exec.h>
 
+#include "base/time.h"
+
+struct berth_confinement;
+
 struct berth_engine; /* safe to share between threads */
 
 /* The thread is started with the first process. */
@@ -14,6 +18,24 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err);
  * fine. */
 void berth_engine_free(struct berth_engine *engine);
 bool berth_engine_is_here(const struct berth_engine *engine); /* are we on its thread? */
+
+/* Something to be done on the engine's thread. The memory is the caller's again when it runs. */
+struct berth_post {
+    void (*run)(struct berth_post *post);
+    struct berth_post *next;
+};
+/* They run in the order in which they came. */
+int berth_engine_post(struct berth_engine *engine, struct berth_post *what,
+                      struct berth_error *err);
+
+/* Only for those on the engine's thread. `run` is set before; setting it again moves it, and
+ * without memory to wait with it runs at once. */
+struct berth_timer {
+    void (*run)(struct berth_timer *timer);
+    struct berth_deadline deadline;
+};
+void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int64_t after_ms);
+void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer); /* twice: fine */
 
 struct berth_process_options {
     const char *const *argv, *const *env; /* as in spawn.h */
@@ -24,6 +46,8 @@ struct berth_process_options {
     int64_t timeout_ms; /* 0: none */
     int64_t grace_ms;   /* between SIGTERM and SIGKILL */
     int64_t linger_ms;  /* after its end, for what still holds its pipes */
+    /* Or NULL. One that dies with its owner is started on the engine's thread. */
+    const struct berth_confinement *confinement;
 };
 #define BERTH_PROCESS_OPTIONS_INIT                                                                 \
     {                                                                                              \

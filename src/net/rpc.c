@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/net/rpc.c - see rpc.h. */
+#include "net/rpc.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "net/lines.h"
+#include "os/pool.h"
+
+#define BUCKETS 64
+#define WRITE_BYTES (256 * 1024)
+
+/* A call of ours. */
+struct call {
+    struct berth_rpc *rpc;
+    struct call *next; /* in its bucket */
+    int64_t id, timeout_ms;
+    char *method;
+    struct berth_timer timer;
+    berth_reply_fn *on_reply;
+    void *ctx;
+};
+
+/* Lines on their way out. */
+struct outgoing {
+    struct outgoing *next;
+    struct berth_buf lines;
+    size_t sent;
+};
+
+struct berth_rpc {
+    struct berth_engine *engine;
+    struct berth_pool *pool;
+    struct berth_process *process;
+    struct berth_rpc_handlers handlers;
+    struct call *calls[BUCKETS];
+    int pending;
+    int64_t last_id;
+    struct outgoing *head, **tail;
+    size_t queued;
+    bool ended;
+    struct berth_exec_end end; /* how */
+
+    struct berth_lines lines;
+    bool reading; /* a long line is being read on the pool: the others wait */
+    char *line;   /* that one */
+    size_t len;
+    struct berth_message message;
+    struct berth_error trouble;
+    int trouble_code;
+    struct berth_post read_post;
+};
+
+/* --- calls --- */
+
+static struct call **find(struct berth_rpc *rpc, int64_t id)
+{
+    struct call **at = &rpc->calls[(uint64_t)id % BUCKETS];
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    return at;
+}
+
+static void answer(struct call **at, const struct berth_reply *reply)
+{
+    struct call *call = *at;
+    struct berth_rpc *rpc = call->rpc;
+    *at = call->next;
+    rpc->pending--;
+    berth_timer_clear(rpc->engine, &call->timer);
+    call->on_reply(call->ctx, reply);
+    free(call->method);
+    free(call);
+}
+
+static void answer_gone(const struct berth_rpc_request *request, const char *text)
+{
+    struct berth_reply reply = {
+        .kind = BERTH_REPLY_GONE, .code = BERTH_RPC_UNAVAILABLE, .text = text};
+    request->on_reply(request->ctx, &reply);
+}
+
+static void on_call_timer(struct berth_timer *timer)
+{
+    struct call *call = (struct call *)(void *)((char *)timer - offsetof(struct call, timer));
+    char text[256];
+    (void)snprintf(text, sizeof text, "RPC call \"%.100s\" timed out after %lldms", call->method,
+                   (long long)call->timeout_ms);
+    struct berth_reply reply = {
+        .kind = BERTH_REPLY_TIMEOUT, .code = BERTH_RPC_TIMEOUT, .text = text};
+    answer(find(call->rpc, call->id), &reply);
+}
+
+void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request)
+{
+    assert(berth_engine_is_here(rpc->engine));
+    struct call *call = calloc(1, sizeof *call);
+    char *method = strdup(request->method);
+    struct berth_buf lines = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
+    lines.secret = true;
+    struct berth_message_request words = {.id = rpc->last_id + 1,
+                                          .method = request->method,
+                                          .params_json = request->params_json,
+                                          .invocation_json = request->invocation_json};
+    berth_message_write(&lines, &words);
+    bool full = rpc->queued + lines.len > BERTH_MESSAGES_QUEUED_MAX;
+    if (!call || !method || lines.failed || full || rpc->ended) {
+        answer_gone(request, rpc->ended       ? "The worker has ended."
+                             : full           ? "The worker does not read what it is sent."
+                             : lines.too_long ? "The call is too long for one message."
+                                              : "Out of memory: call.");
+        berth_buf_clear(&lines);
+        free(method);
+        free(call);
+        return;
+    }
+    *call = (struct call){.rpc = rpc,
+                          .id = ++rpc->last_id,
+                          .timeout_ms = request->timeout_ms,
+                          .method = method,
+                          .timer = {.run = on_call_timer},
+                          .on_reply = request->on_reply,
+                          .ctx = request->ctx};
+    struct call **bucket = &rpc->calls[(uint64_t)call->id % BUCKETS];
+    call->next = *bucket;
+    *bucket = call;
+    rpc->pending++;
+    berth_rpc_send(rpc, &lines);
+    if (request->timeout_ms > 0)
+        berth_timer_set(rpc->engine, &call->timer, request->timeout_ms);
+}
+
+int berth_rpc_pending(const struct berth_rpc *rpc)
+{
+    return rpc->pending;
+}
+
+struct berth_process *berth_rpc_process(struct berth_rpc *rpc)
+{
+    return rpc->process;
+}
+
+/* --- out --- */
+
+static void drop_head(struct berth_rpc *rpc)
+{
+    struct outgoing *o = rpc->head;
+    rpc->head = o->next;
+    if (!rpc->head)
+        rpc->tail = &rpc->head;
+    rpc->queued -= o->lines.len;
+    berth_buf_clear(&o->lines);
+    free(o);
+}
+
+/* As much as the pipe's own queue takes; on_stdin_room goes on. */
+static void pump(struct berth_rpc *rpc)
+{
+    struct berth_error ignored;
+    while (rpc->head) {
+        struct outgoing *o = rpc->head;
+        size_t left = o->lines.len - o->sent, len = left < WRITE_BYTES ? left : WRITE_BYTES;
+        int rc = berth_process_write(rpc->process, o->lines.data + o->sent, len, &ignored);
+        if (rc == BERTH_E_UNAVAILABLE)
+            return;
+        o->sent = rc < 0 ? o->lines.len : o->sent + len; /* nobody reads: its end will be told */
+        if (o->sent == o->lines.len)
+            drop_head(rpc);
+    }
+}
+
+void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines)
+{
+    struct outgoing *o = calloc(1, sizeof *o);
+    bool full = rpc->queued + lines->len > BERTH_MESSAGES_QUEUED_MAX;
+    if (!o || lines->failed || rpc->ended || full) {
+        berth_buf_clear(lines);
+        free(o);
+        return;
+    }
+    o->lines = *lines;
+    *lines = (struct berth_buf)BERTH_BUF_INIT(lines->max);
+    rpc->queued += o->lines.len;
+    *rpc->tail = o;
+    rpc->tail = &o->next;
+    pump(rpc);
+}
+
+static void on_stdin_room(void *ctx)
+{
+    pump(ctx);
+}
+
+/* --- in --- */
+
+static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
+{
+    struct call **at =
+        berth_json_is(m->id, BERTH_JSON_INT) ? find(rpc, berth_json_int(m->id)) : NULL;
+    if (!at || !*at) {
+        rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len,
+                               m->id ? "received response for unknown request id"
+                                     : "received response with null/undefined id");
+        return;
+    }
+    char odd[256];
+    struct berth_reply reply = {.kind = BERTH_REPLY_RESULT, .result = m->result};
+    if (m->error && berth_json_type(m->error) != BERTH_JSON_NULL) {
+        const struct berth_json *code = berth_json_get(m->error, "code");
+        const char *text = berth_json_str(berth_json_get(m->error, "message"));
+        reply = (struct berth_reply){.kind = BERTH_REPLY_ERROR,
+                                     .code = berth_json_is(code, BERTH_JSON_INT)
+                                                 ? berth_json_int(code)
+                                                 : BERTH_RPC_WORKER_ERROR,
+                                     .text = text ? text : ""};
+    } else if (!m->result) {
+        (void)snprintf(odd, sizeof odd, "Unexpected response format for \"%.100s\"", (*at)->method);
+        reply = (struct berth_reply){
+            .kind = BERTH_REPLY_ERROR, .code = BERTH_RPC_WORKER_ERROR, .text = odd};
+    }
+    answer(at, &reply);
+}
+
+/* What was read of rpc->line. */
+static void dispatch(struct berth_rpc *rpc)
+{
+    struct berth_message *m = &rpc->message;
+    if (rpc->trouble_code < 0)
+        rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len, rpc->trouble.message);
+    else if (m->kind == BERTH_MESSAGE_RESPONSE)
+        take_response(rpc, m);
+    else if (m->kind == BERTH_MESSAGE_UNKNOWN)
+        rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len,
+                               "unknown message type from worker");
+    else
+        rpc->handlers.on_message(rpc->handlers.ctx, m);
+    berth_message_clear(m);
+}
+
+static void read_line(struct berth_rpc *rpc)
+{
+    rpc->trouble_code = berth_message_read(rpc->line, rpc->len, &rpc->message, &rpc->trouble);
+}
+
+/* On the pool. */
+static void read_job(void *ctx)
+{
+    struct berth_rpc *rpc = ctx;
+    struct berth_error ignored;
+    read_line(rpc);
+    (void)berth_engine_post(rpc->engine, &rpc->read_post, &ignored); /* it runs: we came from it */
+}
+
+static bool is_blank(const char *line, size_t len)
+{
+    return strspn(line, " \t\r\v\f") >= len;
+}
+
+static void take_lines(struct berth_rpc *rpc)
+{
+    size_t dropped;
+    char why[80];
+    struct berth_error ignored;
+    while (!rpc->reading && berth_lines_next(&rpc->lines, &rpc->line, &rpc->len, &dropped)) {
+        if (dropped) {
+            (void)snprintf(why, sizeof why, "a line of %zu bytes was dropped", dropped);
+            rpc->handlers.on_noise(rpc->handlers.ctx, "", 0, why);
+        } else if (rpc->len > BERTH_MESSAGE_BYTES_SMALL &&
+                   berth_pool_submit(rpc->pool, read_job, rpc, &ignored) == BERTH_OK) {
+            rpc->reading = true;
+            if (!rpc->ended)
+                berth_process_pause(rpc->process, true);
+        } else if (!is_blank(rpc->line, rpc->len)) {
+            read_line(rpc);
+            dispatch(rpc);
+        }
+    }
+}
+
+static void finish(struct berth_rpc *rpc);
+
+static void run_read(struct berth_post *post)
+{
+    struct berth_rpc *rpc =
+        (struct berth_rpc *)(void *)((char *)post - offsetof(struct berth_rpc, read_post));
+    dispatch(rpc);
+    rpc->reading = false;
+    take_lines(rpc);
+    if (rpc->ended && !rpc->reading)
+        finish(rpc);
+    else if (!rpc->reading)
+        berth_process_pause(rpc->process, false);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct berth_rpc *rpc = ctx;
+    if (stream == BERTH_STDERR) {
+        rpc->handlers.on_stderr(rpc->handlers.ctx, bytes, len);
+        return;
+    }
+    assert(
+        !rpc->reading); /* it is paused then, and the line that is being read stays where it is */
+    berth_lines_put(&rpc->lines, bytes, len);
+    take_lines(rpc);
+}
+
+/* --- the end --- */
+
+/* All that it said has been heard. */
+static void finish(struct berth_rpc *rpc)
+{
+    struct berth_buf text = BERTH_BUF_INIT(64 * 1024);
+    rpc->handlers.on_end(rpc->handlers.ctx, &rpc->end, &text);
+    const char *words = berth_buf_str(&text);
+    struct berth_reply reply = {.kind = BERTH_REPLY_GONE,
+                                .code = BERTH_RPC_UNAVAILABLE,
+                                .text = words ? words : "The worker has ended."};
+    for (int i = 0; i < BUCKETS; i++)
+        while (rpc->calls[i])
+            answer(&rpc->calls[i], &reply);
+    berth_buf_clear(&text);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    struct berth_rpc *rpc = ctx;
+    rpc->ended = true;
+    rpc->end = *end;
+    while (rpc->head)
+        drop_head(rpc);
+    if (!rpc->reading)
+        finish(rpc);
+}
+
+int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
+                    const struct berth_process_options *options,
+                    const struct berth_rpc_handlers *handlers, struct berth_rpc **out,
+                    struct berth_error *err)
+{
+    assert(berth_engine_is_here(engine));
+    struct berth_rpc *rpc = calloc(1, sizeof *rpc);
+    if (!rpc)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: worker.");
+    rpc->engine = engine;
+    rpc->pool = pool;
+    rpc->handlers = *handlers;
+    rpc->tail = &rpc->head;
+    rpc->read_post.run = run_read;
+    berth_lines_init(&rpc->lines, BERTH_MESSAGE_BYTES_MAX);
+    struct berth_exec_handlers ours = {
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = rpc};
+    struct berth_process_options with = *options;
+    with.with_stdin = true;
+    int rc = berth_process_start(engine, &with, &ours, &rpc->process, err);
+    if (rc < 0)
+        free(rpc);
+    else
+        *out = rpc;
+    return rc;
+}
+
+void berth_rpc_free(struct berth_rpc *rpc)
+{
+    if (!rpc)
+        return;
+    berth_process_free(rpc->process);
+    berth_lines_clear(&rpc->lines);
+    free(rpc);
+}
