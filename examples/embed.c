@@ -30,8 +30,8 @@ static int work(struct berth *b, struct berth_arena *arena, struct berth_error *
     rc = berth_lease_acquire(b, arena, &request, &lease, err);
     if (rc < 0)
         return rc;
-    printf("lease %s in \"%s\" is %s\n", berth_lease_id(lease),
-           berth_environment_name(environment), berth_lease_status_name(berth_lease_status(lease)));
+    printf("lease %s in \"%s\" is %s\n", berth_lease_id(lease), berth_environment_name(environment),
+           berth_lease_status_name(berth_lease_status(lease)));
 
     struct berth_workspace workspace = {.local_path = "/tmp"};
     struct berth_realized where;
@@ -79,7 +79,8 @@ int main(int argc, char **argv)
     struct berth_sweep_options sweep = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
     if (rc == BERTH_OK && berth_sweep(b, &sweep, &report, &err) == BERTH_OK)
-        printf("%d place%s left to be cleaned up\n", report.owed, report.owed == 1 ? " is" : "s are");
+        printf("%d place%s left to be cleaned up\n", report.owed,
+               report.owed == 1 ? " is" : "s are");
     berth_arena_free(arena);
     berth_close(b);
     return rc < 0;

@@ -5,6 +5,10 @@
 #include "driver/fake.h"
 #include "driver/local.h"
 #include "driver/ssh.h"
+#include "driver/worker.h"
+#include "plugin/check.h"
+#include "plugin/manager.h"
+#include "plugin/package.h"
 #include "store/db.h"
 #ifdef BERTH_WITH_POSTGRES
 #include "store/postgres.h"
@@ -47,8 +51,26 @@ static void tune_process(void)
     berth_json_tune_process();
 }
 
+static int new_worker(const struct berth_worker_route *what, struct berth_driver **out,
+                      struct berth_error *err)
+{
+    struct berth_worker_driver_options options = {.workers = what->workers,
+                                                  .plugin_id = what->plugin_id,
+                                                  .plugin_key = what->plugin_key,
+                                                  .driver_key = what->driver_key,
+                                                  .schema_json = what->schema_json,
+                                                  .sandbox = what->sandbox,
+                                                  .ready_ms = what->ready_ms,
+                                                  .poll_ms = what->poll_ms};
+    return berth_driver_worker_new(&options, out, err);
+}
+
 const struct berth_builtins berth_builtins = {
     .databases = databases,
     .add_drivers = add_drivers,
     .tune_process = tune_process,
+    .manager = &berth_plugin_manager,
+    .packages = &berth_plugin_packages,
+    .check = berth_plugin_check,
+    .new_worker = new_worker,
 };

@@ -12,6 +12,7 @@
 #include <berth/error.h>
 #include <berth/exec.h>
 #include <berth/lease.h>
+#include <berth/plugin.h>
 #include <berth/run.h>
 #include <berth/secret.h>
 #include <berth/sweep.h>

@@ -7,6 +7,7 @@
 #include <berth/environment.h>
 #include <berth/exec.h>
 #include <berth/lease.h>
+#include <berth/secret.h>
 
 struct berth_driver;
 struct berth_engine;
@@ -25,6 +26,8 @@ struct berth_place_request {
     const char *lease_id, *company_id, *environment_id;
     const char *run_id, *issue_id, *workspace_mode; /* or NULL */
     const char *config_json;                        /* secrets resolved; never stored */
+    const struct berth_locked *secrets;             /* those, each by itself */
+    int secret_count;
     bool sole; /* acquire: no other lease of this environment is open, parked or owing */
 };
 
@@ -32,6 +35,7 @@ struct berth_place_request {
 struct berth_place {
     const char *id;            /* the providerLeaseId, or NULL */
     const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
+    const char *shown_json;    /* for later calls: the lease's metadata as everybody sees it */
     int64_t expires_at_ms;     /* by the wall clock; 0: never */
     bool untouched;            /* of a failed acquire: it did not come so far as to make one */
 };
@@ -75,6 +79,10 @@ struct berth_driver_ops {
     bool ledger_only;
     /* acquire reads who->sole; acquires of one environment then take turns. */
     bool wants_sole;
+    /* Its config says how long calls may take: only a caller's own time-out is a deadline. */
+    bool keeps_time;
+    /* A command's input is collected, and the command begins when that ends. */
+    bool whole_stdin;
     /* The JSON schema of its config, or NULL; lives as long as the driver. A property of format
      * "secret-ref" holds the id of a secret in the stored config, and its value in
      * who->config_json. */
@@ -127,6 +135,8 @@ struct berth_driver_ops {
     int (*find)(struct berth_driver *d, struct berth_call *call,
                 const struct berth_place_request *who, berth_found_fn *each, void *ctx,
                 struct berth_error *err);
+    /* Whether `find` will do, when that is known only while the driver is in use. NULL: always. */
+    bool (*can_find)(struct berth_driver *d, struct berth_call *call);
     void (*free)(struct berth_driver *d);
 };
 

@@ -44,6 +44,7 @@ struct berth_exec_request {
     const char *const *env;  /* variables for it, "NAME=value"; closed by NULL; or NULL */
     const char *cwd;         /* NULL: where realize said, else the place's own */
     bool with_stdin;         /* else it reads nothing */
+    bool typed_stdin;        /* by a person: a place that must have all of it first gets none */
     bool terminal;           /* a PTY: one stream, and stdin */
     unsigned short rows, columns;
     int64_t timeout_ms;     /* 0: none */

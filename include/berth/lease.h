@@ -95,6 +95,11 @@ struct berth_realized {
     const char *cwd;
     const char *metadata_json; /* or NULL */
 };
+/* Wakes the place of an active lease, and answers what its provider says: out->id is NULL when it
+ * is gone. UNSUPPORTED: the driver cannot. */
+struct berth_place;
+BERTH_API int berth_lease_resume(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                                 struct berth_place *out, struct berth_error *err);
 /* Makes the workspace ready in the place and answers where it is. */
 BERTH_API int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                   const struct berth_workspace *workspace,

@@ -96,7 +96,7 @@ char *berth_buf_take(struct berth_buf *buf)
         berth_buf_append(buf, "", 0);
     char *data = buf->failed ? NULL : buf->data;
     if (buf->failed)
-        free(buf->data);
+        berth_buf_clear(buf);
     *buf = (struct berth_buf){.max = buf->max, .secret = buf->secret};
     return data;
 }

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/json_long.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
@@ -158,7 +159,9 @@ int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
         text = mended;
     }
     json_error_t at = {0};
-    json_t *value = json_loadb(text, len, flags, &at);
+    bool is_long = mode == BERTH_JSON_FRAME && len > BERTH_MESSAGE_BYTES_SMALL;
+    json_t *value =
+        is_long ? berth_json_load_long(text, len, flags, &at) : json_loadb(text, len, flags, &at);
     if (!value && mode == BERTH_JSON_FRAME && json_error_code(&at) == json_error_invalid_utf8)
         value = load_mended(text, len, flags, &at);
     if (!value && json_error_code(&at) == json_error_out_of_memory)
@@ -362,9 +365,21 @@ void berth_json_remove(struct berth_json *object, const char *key)
     (void)json_object_del(raw(object), key);
 }
 
+static int dump(const char *bytes, size_t len, void *ctx)
+{
+    struct berth_buf *buf = ctx;
+    berth_buf_append(buf, bytes, len);
+    return buf->failed ? -1 : 0;
+}
+
+/* Not by json_dumps: out of memory in the middle of a key, it answers text that is cut. */
 char *berth_json_canonical(const struct berth_json *value)
 {
-    return json_dumps(raw(value), JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    struct berth_buf buf = {.max = SIZE_MAX / 4, .secret = true};
+    if (json_dump_callback(raw(value), dump, &buf,
+                           JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) < 0)
+        buf.failed = true;
+    return berth_buf_take(&buf);
 }
 
 char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json *value)

@@ -36,6 +36,10 @@
 
 #define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024) /* waiting for a child to read them */
 
+#define BERTH_WORKER_READY_MS 5000  /* a call waits so long for a worker that is starting */
+#define BERTH_WORKER_POLL_MS 100    /* and looks so often */
+#define BERTH_WORKER_START_MS 20000 /* who wants to see it start waits so long */
+
 #define BERTH_POOL_THREADS_MAX 16
 #define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */
 #define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider that are swept at once */

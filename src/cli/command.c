@@ -379,6 +379,7 @@ static int make_command(struct cli *cli, struct form *form, char **argv,
     out->env = (const char *const *)(void *)env.items;
     out->cwd = form->cwd;
     out->with_stdin = true;
+    out->typed_stdin = isatty(STDIN_FILENO);
     out->terminal = form->terminal;
     if (status == CLI_OK && berth_arena_check(&cli->arena, &cli->err) < 0)
         status = cli_fail(cli);

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "core/company.h"
+#include "core/plugin.h"
 #include "core/run.h"
 #include "core/secret.h"
 
@@ -121,6 +122,18 @@ static bool connect(struct cli *cli)
     return (!path || access(path, R_OK) == 0) && cli_try_connect(cli) == BERTH_OK;
 }
 
+static void offer_plugins(struct cli *cli, const char *prefix)
+{
+    struct berth_list list = {0};
+    if (!connect(cli))
+        return;
+    (void)berth_plugin_list(cli->b, &cli->arena, &list, &cli->err);
+    for (int i = 0; i < list.count; i++) {
+        const struct berth_plugin *p = list.items[i];
+        offer(p->plugin_key, prefix);
+    }
+}
+
 static void offer_names(struct cli *cli, const char *noun, const char *prefix)
 {
     struct berth_list list = {0};
@@ -200,6 +213,8 @@ int cli_complete(struct cli *cli, int argc, char **argv)
         return CLI_OK;
     else if (begins(command->arguments, "RUN"))
         offer_runs(cli, noun, prefix);
+    else if (strcmp(noun, "plugin") == 0 && begins(command->arguments, "NAME|ID"))
+        offer_plugins(cli, prefix);
     else if (begins(command->arguments, "NAME|ID") || begins(command->arguments, "ENVIRONMENT"))
         offer_names(cli, noun, prefix);
     return CLI_OK;

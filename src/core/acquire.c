@@ -11,6 +11,7 @@
 #include "core/ledger.h"
 #include "core/lease.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/reuse.h"
 #include "core/sweep.h"
 #include "store/run.h"
@@ -106,7 +107,7 @@ static int set_metadata(struct acquisition *a, const struct berth_json *config,
                         const struct berth_json *provider_words, struct berth_error *err)
 {
     struct berth_lease *l = a->lease;
-    return berth_lease_metadata(a->arena, l->driver, a->request->workspace_mode,
+    return berth_lease_metadata(a->arena, a->route, l->driver, a->request->workspace_mode,
                                 a->route->provider ? config : NULL, provider_words,
                                 &l->metadata_json, err);
 }
@@ -488,7 +489,7 @@ static int clean_answer(struct acquisition *a, struct berth_error *err)
 static int call_provider(struct acquisition *a, struct berth_error *err)
 {
     struct berth_call call =
-        berth_ledger_call(a->b, a->arena, a->request->timeout_ms, a->request->cancel_fd);
+        berth_ledger_call(a->b, a->route, a->arena, a->request->timeout_ms, a->request->cancel_fd);
     int rc = berth_node_may_act(a->b->node, err);
     if (rc == BERTH_OK)
         rc = berth_call_check(&call, err);
@@ -566,6 +567,7 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         return rc;
     a.environment_id = environment_id.text;
+    berth_plugins_refresh(b);
     rc = acquire(&a, err);
     berth_node_end(b->node, a.id.text);
     if (rc < 0 && (a.lease || rc == BERTH_E_UNAVAILABLE))

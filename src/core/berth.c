@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "core/exec.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/record.h"
 #include "core/run.h"
 #include "core/vault.h"
@@ -190,6 +191,8 @@ static int start(struct berth *b, const struct berth_options *options, struct be
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)
         rc = ensure_company(b, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugins_open(b, &b->plugins, err);
     return rc < 0 ? rc : check_key(b, err);
 }
 
@@ -235,6 +238,7 @@ void berth_close(struct berth *b)
     berth_pool_free(b->providers);
     berth_exec_end_strays(b); /* the timers for these two have been dropped */
     berth_record_flush(b);
+    berth_plugins_close(b->plugins); /* nobody calls their workers any more */
     berth_registry_free(b->registry);
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);

@@ -21,6 +21,12 @@ struct berth_pool;
 struct berth_database;
 struct berth_note;
 struct berth_performance;
+struct berth_plugins;
+struct berth_manager_ops;
+struct berth_package_ops;
+struct berth_workers;
+struct berth_check_request;
+struct berth_check_result;
 
 /* Safe to share between threads. */
 struct berth {
@@ -35,7 +41,8 @@ struct berth {
     bool strays_set;                       /* it is going to be, soon */
     struct berth_note *notes, **notes_end; /* of execs, to be written; core/record.c */
     bool notes_set;
-    pthread_mutex_t notes_lock;   /* one writes them at a time, and whoever reads waits for that */
+    pthread_mutex_t notes_lock; /* one writes them at a time, and whoever reads waits for that */
+    struct berth_plugins *plugins;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
@@ -65,11 +72,26 @@ int berth_log_directory(const struct berth *b, char **out, struct berth_error *e
 /* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */
 int berth_data_directory(char **out, struct berth_error *err);
 
+/* What a route to the worker of a plugin is made of; see driver/worker.h. */
+struct berth_worker_route {
+    struct berth_workers *workers;
+    const char *plugin_id, *plugin_key, *driver_key, *schema_json;
+    bool sandbox;
+    int64_t ready_ms, poll_ms;
+};
+
 /* The list of what is built in; builtin.c defines it, so that core names no database or driver. */
 struct berth_builtins {
     const struct berth_database *const *databases; /* closed by NULL */
     int (*add_drivers)(struct berth_registry *registry, struct berth_error *err);
     void (*tune_process)(void); /* for programs, before their first berth_open */
+    const struct berth_manager_ops *manager;
+    const struct berth_package_ops *packages;
+    int (*check)(struct berth_engine *engine, const struct berth_check_request *request,
+                 void (*each)(void *ctx, const struct berth_check_result *result), void *ctx,
+                 struct berth_error *err); /* a berth_check_fn */
+    int (*new_worker)(const struct berth_worker_route *what, struct berth_driver **out,
+                      struct berth_error *err);
 };
 extern const struct berth_builtins berth_builtins;
 #endif

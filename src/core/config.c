@@ -337,19 +337,9 @@ static void plugin_form(struct form *f)
 
 /* --- what saving asks for besides --- */
 
-static int ask_provider(const struct berth_registry *registry, struct form *f,
-                        struct berth_error *err)
+/* The implementation has its say, and its word for the config. */
+static int ask_route(const struct berth_route *route, struct form *f, struct berth_error *err)
 {
-    const char *provider = berth_json_str(berth_json_get(f->out, "provider"));
-    if (strcmp(provider, "fake") == 0)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "Built-in fake sandbox environments are reserved for internal probes and "
-                          "cannot be saved.");
-    const struct berth_route *route = berth_registry_find(registry, "sandbox", provider);
-    if (!route)
-        return berth_fail(
-            err, BERTH_E_UNPROCESSABLE,
-            "Sandbox provider config validation requires a running plugin worker manager.");
     auto_free char *text = berth_json_canonical(f->out);
     if (!text)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
@@ -364,12 +354,50 @@ static int ask_provider(const struct berth_registry *registry, struct form *f,
     rc = berth_json_parse(normalised, strlen(normalised), BERTH_JSON_OURS, &parsed, err);
     if (rc < 0)
         return rc;
-    /* The provider need not repeat its own name, but the row must keep it. */
-    struct berth_json *name = berth_json_copy(berth_json_get(f->out, "provider"));
+    /* A provider need not repeat its own name, but the row must keep it. */
+    const struct berth_json *name = berth_json_get(f->out, "provider");
+    struct berth_json *kept = name ? berth_json_copy(name) : NULL;
     berth_json_free(f->out);
     f->out = parsed;
-    put(f, "provider", name);
+    if (name)
+        put(f, "provider", kept);
     return berth_arena_check(f->arena, err);
+}
+
+static int ask_provider(const struct berth_registry *registry, struct form *f,
+                        struct berth_error *err)
+{
+    const char *provider = berth_json_str(berth_json_get(f->out, "provider"));
+    if (strcmp(provider, "fake") == 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "Built-in fake sandbox environments are reserved for internal probes and "
+                          "cannot be saved.");
+    const struct berth_route *route = berth_registry_find(registry, "sandbox", provider);
+    if (!route && !berth_registry_workers(registry))
+        return berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "Sandbox provider config validation requires a running plugin worker manager.");
+    if (!route)
+        return berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "Sandbox provider \"%s\" is not installed or its plugin worker is not running.",
+            provider);
+    int rc = berth_route_check(route, err);
+    return rc < 0 ? rc : ask_route(route, f, err);
+}
+
+static int ask_plugin(const struct berth_registry *registry, struct form *f,
+                      struct berth_error *err)
+{
+    if (!berth_registry_workers(registry))
+        return berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "Plugin environment config validation requires a running plugin worker manager.");
+    auto_free char *text = berth_json_canonical(f->out);
+    const struct berth_route *route;
+    int rc = text ? berth_registry_route(registry, "plugin", text, &route, err)
+                  : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
+    return rc < 0 ? rc : ask_route(route, f, err);
 }
 
 static int persist(const struct berth_registry *registry, enum berth_environment_driver driver,
@@ -377,11 +405,7 @@ static int persist(const struct berth_registry *registry, enum berth_environment
 {
     if (driver == BERTH_DRIVER_SANDBOX)
         return ask_provider(registry, f, err);
-    if (driver == BERTH_DRIVER_PLUGIN)
-        return berth_fail(
-            err, BERTH_E_UNPROCESSABLE,
-            "Plugin environment config validation requires a running plugin worker manager.");
-    return BERTH_OK;
+    return driver == BERTH_DRIVER_PLUGIN ? ask_plugin(registry, f, err) : BERTH_OK;
 }
 
 int berth_config_normalise(const struct berth_registry *registry,

@@ -4,138 +4,9 @@
 
 #include <assert.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/issues.h"
-#include "base/json.h"
 #include "base/time.h"
-
-#define ROUTES_MAX 32
-
-struct berth_registry {
-    struct berth_route routes[ROUTES_MAX]; /* driver and provider are ours */
-    int count;
-};
-
-int berth_registry_new(struct berth_registry **out, struct berth_error *err)
-{
-    *out = calloc(1, sizeof **out);
-    return *out ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: drivers.");
-}
-
-static void free_driver(struct berth_driver *d)
-{
-    if (d && d->ops->free)
-        d->ops->free(d);
-}
-
-void berth_registry_free(struct berth_registry *registry)
-{
-    if (!registry)
-        return;
-    for (int i = 0; i < registry->count; i++) {
-        free((char *)(uintptr_t)registry->routes[i].driver);
-        free((char *)(uintptr_t)registry->routes[i].provider);
-        free_driver(registry->routes[i].implementation);
-    }
-    free(registry);
-}
-
-int berth_registry_add(struct berth_registry *registry, const char *driver, const char *provider,
-                       struct berth_driver *implementation, struct berth_error *err)
-{
-    char *driver_copy = strdup(driver), *provider_copy = provider ? strdup(provider) : NULL;
-    /* What release parks, only destroy can end. */
-    assert(implementation->ops->destroy || !implementation->ops->resume);
-    bool full = registry->count == ROUTES_MAX;
-    if (!driver_copy || (provider && !provider_copy) || full) {
-        free(driver_copy);
-        free(provider_copy);
-        free_driver(implementation);
-        return berth_fail(err, full ? BERTH_E_INTERNAL : BERTH_E_NO_MEMORY,
-                          full ? "There are too many drivers." : "Out of memory: drivers.");
-    }
-    registry->routes[registry->count++] = (struct berth_route){
-        .driver = driver_copy, .provider = provider_copy, .implementation = implementation};
-    return BERTH_OK;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-int berth_registry_providers(const struct berth_registry *registry, struct berth_arena *arena,
-                             struct berth_list *out, struct berth_error *err)
-{
-    *out = (struct berth_list){0};
-    for (int i = 0; i < registry->count; i++)
-        if (registry->routes[i].provider)
-            (void)berth_list_add(out, arena, (char *)(uintptr_t)registry->routes[i].provider);
-    if (out->count)
-        qsort(out->items, (size_t)out->count, sizeof *out->items, by_name);
-    return berth_arena_check(arena, err);
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-const struct berth_route *berth_registry_find(const struct berth_registry *registry,
-                                              const char *driver, const char *provider)
-{
-    for (int i = 0; i < registry->count; i++)
-        if (same(registry->routes[i].driver, driver) &&
-            same(registry->routes[i].provider, provider))
-            return &registry->routes[i];
-    return NULL;
-}
-
-int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
-                           const struct berth_route **out, struct berth_error *err)
-{
-    *out = berth_registry_find(registry, "sandbox", provider);
-    if (*out)
-        return BERTH_OK;
-    return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                      "Sandbox provider \"%s\" is not registered as a built-in provider.",
-                      provider);
-}
-
-static bool serves(const struct berth_registry *registry, const char *driver)
-{
-    for (int i = 0; i < registry->count; i++)
-        if (same(registry->routes[i].driver, driver))
-            return true;
-    return false;
-}
-
-int berth_registry_route(const struct berth_registry *registry, const char *driver,
-                         const char *config_json, const struct berth_route **out,
-                         struct berth_error *err)
-{
-    *out = berth_registry_find(registry, driver, NULL); /* sandboxes as a whole, in tests */
-    if (*out)
-        return BERTH_OK;
-    if (!serves(registry, driver))
-        return berth_fail(
-            err, BERTH_E_UNPROCESSABLE,
-            "Environment driver \"%s\" is not registered in the environment runtime yet.", driver);
-    auto_json *config = NULL;
-    int rc = berth_json_parse(config_json, strlen(config_json), BERTH_JSON_OURS, &config, err);
-    if (rc < 0)
-        return rc;
-    const char *provider = berth_json_str(berth_json_get(config, "provider"));
-    *out = provider ? berth_registry_find(registry, driver, provider) : NULL;
-    if (!*out)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "Sandbox provider \"%s\" is not registered as a built-in provider and no "
-                          "matching plugin is available.",
-                          provider ? provider : "");
-    return BERTH_OK;
-}
 
 const char *berth_route_provider(const struct berth_route *route)
 {
@@ -163,9 +34,20 @@ bool berth_route_wants_sole(const struct berth_route *route)
     return route->implementation->ops->wants_sole;
 }
 
-bool berth_route_can_find(const struct berth_route *route)
+bool berth_route_keeps_time(const struct berth_route *route)
 {
-    return route->implementation->ops->find != NULL;
+    return route->implementation->ops->keeps_time;
+}
+
+bool berth_route_whole_stdin(const struct berth_route *route)
+{
+    return route->implementation->ops->whole_stdin;
+}
+
+bool berth_route_can_find(const struct berth_route *route, struct berth_call *call)
+{
+    struct berth_driver *d = route->implementation;
+    return d->ops->find && (!d->ops->can_find || d->ops->can_find(d, call));
 }
 
 bool berth_route_can_resume(const struct berth_route *route)

@@ -7,20 +7,41 @@
 #include <berth/driver.h>
 
 #include "base/arena.h"
+#include "base/json.h"
+
+/* Of a route that leads to the worker of a plugin. */
+struct berth_route_plugin {
+    const char *id, *key, *driver_key;
+    _Atomic int status; /* enum berth_plugin_status, as far as we know */
+};
 
 /* One way to a place. */
 struct berth_route {
     const char *driver;   /* local, ssh, sandbox, plugin */
-    const char *provider; /* of a sandbox, else NULL */
+    const char *provider; /* of a sandbox; of a plugin "plugin:KEY:DRIVER"; else NULL */
     struct berth_driver *implementation;
+    struct berth_route_plugin *plugin; /* or NULL */
 };
 
 int berth_registry_new(struct berth_registry **out, struct berth_error *err);
 /* The built-in sandbox providers, sorted. */
 int berth_registry_providers(const struct berth_registry *registry, struct berth_arena *arena,
                              struct berth_list *out, struct berth_error *err);
+/* Whatever the status of its plugin is; lives as long as the registry. */
 const struct berth_route *berth_registry_find(const struct berth_registry *registry,
                                               const char *driver, const char *provider);
+/* The same by a stored config, which says the provider. */
+const struct berth_route *berth_registry_find_by(const struct berth_registry *registry,
+                                                 const char *driver,
+                                                 const struct berth_json *config);
+/* Whom the routes of plugins speak to; before the first of them. */
+struct berth_workers;
+void berth_registry_set_workers(struct berth_registry *registry, struct berth_workers *workers,
+                                int64_t ready_ms, int64_t poll_ms);
+struct berth_workers *berth_registry_workers(const struct berth_registry *registry);
+/* These are all the plugins there are: a list of struct berth_plugin. */
+int berth_registry_set_plugins(struct berth_registry *registry, const struct berth_list *plugins,
+                               struct berth_error *err);
 /* A sandbox provider that is built in; UNPROCESSABLE for any other. */
 int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
                            const struct berth_route **out, struct berth_error *err);
@@ -29,11 +50,16 @@ int berth_registry_route(const struct berth_registry *registry, const char *driv
                          const char *config_json, const struct berth_route **out,
                          struct berth_error *err);
 
+/* UNPROCESSABLE: its plugin is not to be used now. */
+int berth_route_check(const struct berth_route *route, struct berth_error *err);
+
 /* What a lease's row calls its provider. */
 const char *berth_route_provider(const struct berth_route *route);
 bool berth_route_ledger_only(const struct berth_route *route);
 bool berth_route_wants_sole(const struct berth_route *route);
-bool berth_route_can_find(const struct berth_route *route);
+bool berth_route_keeps_time(const struct berth_route *route);
+bool berth_route_whole_stdin(const struct berth_route *route);
+bool berth_route_can_find(const struct berth_route *route, struct berth_call *call);
 bool berth_route_can_resume(const struct berth_route *route);
 bool berth_route_can_exec(const struct berth_route *route);
 

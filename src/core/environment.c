@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease.h"
+#include "core/plugin.h"
 #include "core/reference.h"
 #include "core/secret.h"
 #include "store/company.h"
@@ -209,6 +210,7 @@ static int set_config(struct change *c, const struct berth_json *config,
     const char *driver = berth_environment_drivers.names[e->driver];
     auto_json *normalised = NULL, *taken = NULL;
     int rc = BERTH_OK;
+    berth_plugins_refresh(c->b);
     berth_pasted_clear(&c->pasted);
     if (c->input->use == BERTH_CONFIG_PERSIST && berth_json_is(config, BERTH_JSON_OBJECT)) {
         taken = berth_json_copy(config);

@@ -21,6 +21,7 @@
 #include "core/ledger.h"
 #include "core/lease.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/record.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
@@ -206,7 +207,7 @@ static void settle(struct berth_exec *x)
 {
     struct berth_error err;
     auto_use use = {0};
-    struct berth_call call = berth_ledger_call(x->b, &x->arena, SETTLE_MS, -1);
+    struct berth_call call = berth_ledger_call(x->b, x->route, &x->arena, SETTLE_MS, -1);
     struct berth_place place = berth_ledger_place(x->lease);
     struct berth_exec_end end = x->end; /* one that is known stays: only what is left is ended */
     int rc = berth_ledger_use(x->b, &x->arena, x->lease, &use, &err);
@@ -536,6 +537,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                     .grace_ms = r->grace_ms};
     auto_use use = {0};
     auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
+    berth_plugins_refresh(x->b);
     int rc = find_lease(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
     if (rc == BERTH_OK)
         rc = build_env(x, &names, r, &command.env, err);
@@ -547,11 +549,13 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
         rc = open_log(x, r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max, err);
     if (rc < 0)
         return rc;
+    if (r->typed_stdin && berth_route_whole_stdin(x->route))
+        command.with_stdin = false; /* it would wait for a person who waits for it */
     struct berth_place place = berth_ledger_place(x->lease);
     struct berth_exec_handlers ours = {
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
     struct berth_running *running;
-    struct berth_call call = berth_ledger_call(x->b, &x->arena, 0, -1);
+    struct berth_call call = berth_ledger_call(x->b, x->route, &x->arena, 0, -1);
     x->record = (struct berth_exec_record){.id = x->id.text,
                                            .company_id = x->lease->company_id,
                                            .environment_id = x->lease->environment_id,

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "core/ledger.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/sweep.h"
 #include "store/store.h"
 
@@ -514,29 +515,66 @@ static int tx_touch(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_lease_touch(db, look->id, berth_time_wall_ms(), err);
 }
 
+/* An active lease, and the way to its place. */
+static int begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                     struct berth_lease **l, const struct berth_route **route,
+                     struct berth_error *err)
+{
+    berth_plugins_refresh(b);
+    int rc = berth_lease_get(b, arena, lease_id, l, err);
+    if (rc == BERTH_OK && (*l)->status != BERTH_LEASE_ACTIVE)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", (*l)->id,
+                        berth_lease_statuses.names[(*l)->status]);
+    if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_wall_ms())
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", (*l)->id);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_route(b, *l, route, err);
+    return rc < 0 ? rc : berth_node_may_act(b->node, err);
+}
+
+int berth_lease_resume(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                       struct berth_place *out, struct berth_error *err)
+{
+    struct berth_lease *l;
+    const struct berth_route *route;
+    auto_use use = {0};
+    int rc = begin_use(b, arena, lease_id, &l, &route, err);
+    if (rc == BERTH_OK && !l->provider_lease_id)
+        rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
+                        "Plugin environment lease \"%s\" does not have a provider lease id to "
+                        "resume.",
+                        l->id);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_use(b, arena, l, &use, err);
+    if (rc < 0)
+        return rc;
+    struct berth_call call = berth_ledger_call(b, route, arena, 0, -1);
+    struct berth_place place = berth_ledger_place(l);
+    rc = berth_driver_resume(route, &call, &use.who, &place, out, err);
+    if (rc < 0)
+        berth_use_mask_error(&use, err);
+    else if (berth_use_shows(&use, out->id))
+        rc = berth_fail(err, BERTH_E_UPSTREAM, "Provider \"%s\" answered with a secret.",
+                        berth_route_provider(route));
+    else
+        rc = berth_use_clean(&use, arena, &out->metadata_json, err);
+    struct look look = {.id = l->id};
+    return rc < 0 ? rc : berth_store_tx(b->store, tx_touch, &look, err);
+}
+
 int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *lease_id,
                         const struct berth_workspace *workspace, struct berth_realized *out,
                         struct berth_error *err)
 {
     struct berth_lease *l;
     const struct berth_route *route;
-    int rc = berth_lease_get(b, arena, lease_id, &l, err);
-    if (rc == BERTH_OK && l->status != BERTH_LEASE_ACTIVE)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", l->id,
-                        berth_lease_statuses.names[l->status]);
-    if (rc == BERTH_OK && l->expires_at_ms <= berth_time_wall_ms())
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", l->id);
-    if (rc == BERTH_OK)
-        rc = berth_ledger_route(b, l, &route, err);
-    if (rc == BERTH_OK)
-        rc = berth_node_may_act(b->node, err);
-    if (rc < 0)
-        return rc;
-    struct berth_call call = berth_ledger_call(b, arena, 0, -1);
     auto_use use = {0};
-    rc = berth_ledger_use(b, arena, l, &use, err);
+    int rc = begin_use(b, arena, lease_id, &l, &route, err);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_use(b, arena, l, &use, err);
     if (rc < 0)
         return rc;
+    struct berth_call call = berth_ledger_call(b, route, arena, 0, -1);
     struct berth_place place = berth_ledger_place(l);
     rc = berth_driver_realize(route, &call, &use.who, &place, workspace, out, err);
     if (rc < 0)

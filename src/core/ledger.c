@@ -10,16 +10,18 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/reuse.h"
 #include "core/sweep.h"
 #include "store/store.h"
 
-struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
-                                    int cancel_fd)
+struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
+                                    struct berth_arena *arena, int64_t timeout_ms, int cancel_fd)
 {
-    if (timeout_ms <= 0)
-        timeout_ms = b->settings.call_timeout_ms;
     int64_t deadline_ms;
+    if (timeout_ms <= 0)
+        timeout_ms =
+            route && berth_route_keeps_time(route) ? INT64_MAX : b->settings.call_timeout_ms;
     if (__builtin_add_overflow(berth_time_mono_ms(), timeout_ms, &deadline_ms))
         deadline_ms = INT64_MAX;
     return (struct berth_call){.deadline_ms = deadline_ms,
@@ -77,6 +79,7 @@ struct berth_place berth_ledger_place(const struct berth_lease *lease)
 {
     return (struct berth_place){.id = lease->provider_lease_id,
                                 .metadata_json = lease->provider_metadata_json,
+                                .shown_json = lease->metadata_json,
                                 .expires_at_ms = lease->expires_at_ms};
 }
 
@@ -86,7 +89,7 @@ int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
     *out =
         lease->provider ? berth_registry_find(b->registry, lease->driver, lease->provider) : NULL;
     if (*out)
-        return BERTH_OK;
+        return berth_route_check(*out, err);
     return berth_registry_route(b->registry, lease->driver,
                                 lease->config_json ? lease->config_json : "{}", out, err);
 }
@@ -238,22 +241,62 @@ static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_lease_load(db, s->arena, l.id, &s->stored, err);
 }
 
-/* One call to the provider. */
-static int tell_provider(struct berth *b, struct berth_arena *arena,
-                         const struct berth_lease *lease, struct berth_error *err)
+struct look {
+    struct berth_arena *arena;
+    const char *id;
+    struct berth_environment *environment;
+};
+
+static int tx_environment(struct berth_db *db, void *ctx, struct berth_error *err)
 {
+    struct look *look = ctx;
+    return berth_environment_load(db, look->arena, look->id, BERTH_LOCK_NONE, &look->environment,
+                                  err);
+}
+
+/* The first release by the driver `plugin` tells what its environment says now, as long as that
+ * names the same worker, and nothing otherwise; whoever tries again goes by what was captured. */
+static int current_config(struct berth *b, struct berth_arena *arena,
+                          const struct berth_lease *lease, const char **out,
+                          struct berth_error *err)
+{
+    struct look look = {.arena = arena, .id = lease->environment_id};
+    int rc = berth_store_read(b->store, tx_environment, &look, err);
+    if (rc < 0)
+        return rc;
+    const struct berth_environment *e = look.environment;
+    auto_json *now = NULL;
+    if (e)
+        rc = berth_json_parse(e->config_json, strlen(e->config_json), BERTH_JSON_OURS, &now, err);
+    bool same = rc == BERTH_OK && e && e->driver == BERTH_DRIVER_PLUGIN &&
+                berth_registry_find_by(b->registry, "plugin", now) ==
+                    berth_registry_find(b->registry, "plugin", lease->provider);
+    *out = same ? e->config_json : "{}";
+    return rc;
+}
+
+/* One call to the provider. */
+static int tell_provider(struct berth *b, struct berth_arena *arena, const struct berth_lease *row,
+                         enum berth_ledger_op op, struct berth_error *err)
+{
+    struct berth_lease told = *row, *lease = &told;
     const struct berth_route *route;
     int rc = berth_ledger_route(b, lease, &route, err);
     if (rc == BERTH_OK)
         rc = berth_node_may_act(b->node, err);
     if (rc < 0)
         return rc;
-    if (!lease->provider_lease_id && !berth_route_can_find(route))
+    struct berth_call call = berth_ledger_call(b, route, arena, 0, -1);
+    if (!lease->provider_lease_id && !berth_route_can_find(route, &call))
         return berth_fail(err, BERTH_E_UNSUPPORTED,
                           "Provider \"%s\" never named a place for this lease and cannot be asked "
                           "by lease id: look there, then acknowledge the lease.",
                           berth_route_provider(route));
-    struct berth_call call = berth_ledger_call(b, arena, 0, -1);
+    bool first = op == BERTH_OP_RELEASE && lease->duty != BERTH_DUTY_DESTROY;
+    if (first && strcmp(lease->driver, "plugin") == 0)
+        rc = current_config(b, arena, row, &told.config_json, err);
+    if (rc < 0)
+        return rc;
     auto_use use = {0};
     rc = berth_ledger_use(b, arena, lease, &use, err);
     if (rc < 0)
@@ -306,7 +349,8 @@ int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth
     struct settlement s = {.b = b, .arena = arena, .lease = *lease, .actor = actor};
     enum berth_lease_duty duty = (*lease)->duty;
     struct berth_error trouble;
-    s.confirmed = tell_provider(b, arena, *lease, &trouble) == BERTH_OK;
+    berth_plugins_refresh(b);
+    s.confirmed = tell_provider(b, arena, *lease, op, &trouble) == BERTH_OK;
     if (!s.confirmed) {
         (void)snprintf(s.trouble, sizeof s.trouble, "%.*s", BERTH_REASON_BYTES_MAX,
                        trouble.message);

@@ -16,9 +16,9 @@ enum berth_ledger_op {
     BERTH_OP_SWEEP,
 };
 
-/* The call of a lease's driver: by the settings unless timeout_ms says otherwise. */
-struct berth_call berth_ledger_call(struct berth *b, struct berth_arena *arena, int64_t timeout_ms,
-                                    int cancel_fd);
+/* The call of a lease's driver: by the settings unless timeout_ms or the driver says otherwise. */
+struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
+                                    struct berth_arena *arena, int64_t timeout_ms, int cancel_fd);
 /* With the captured config and its secrets; a row of others has it rebuilt from its metadata. The
  * caller closes *out, also after a failure. */
 int berth_ledger_use(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,

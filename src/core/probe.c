@@ -10,6 +10,7 @@
 #include "core/environment.h"
 #include "core/ledger.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/reuse.h"
 #include "core/sweep.h"
 #include "core/use.h"
@@ -68,7 +69,8 @@ static int store_intent(struct probing *p, struct berth_error *err)
         .due_at_ms = now,
     };
     p->lease = l;
-    int rc = berth_lease_metadata(p->arena, driver, NULL, NULL, words, &l->metadata_json, err);
+    int rc =
+        berth_lease_metadata(p->arena, NULL, driver, NULL, NULL, words, &l->metadata_json, err);
     return rc < 0 ? rc : berth_store_tx(p->b->store, tx_intent, p, err);
 }
 
@@ -179,7 +181,7 @@ static int clean_probe(struct probing *p, const struct berth_use *use, struct be
 static int call_driver(struct probing *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;
-    struct berth_call call = berth_ledger_call(p->b, p->arena, 0, -1);
+    struct berth_call call = berth_ledger_call(p->b, p->route, p->arena, 0, -1);
     auto_use use = {.who = {.lease_id = p->id.text,
                             .company_id = e->company_id,
                             .environment_id = e->id,
@@ -224,6 +226,7 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
         rc = berth_node_begin(b->node, p.id.text, err);
     if (rc < 0)
         return rc;
+    berth_plugins_refresh(b);
     rc = berth_registry_route(b->registry, berth_environment_drivers.names[p.environment->driver],
                               p.environment->config_json, &p.route, err);
     if (rc == BERTH_E_UNPROCESSABLE)

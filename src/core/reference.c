@@ -132,10 +132,7 @@ static int paths_of(const struct berth_registry *registry, struct berth_arena *a
                     struct berth_error *err)
 {
     *out = (struct berth_list){0};
-    const char *provider = berth_json_str(berth_json_get(config, "provider"));
-    const struct berth_route *route = berth_registry_find(registry, driver, NULL);
-    if (!route && provider)
-        route = berth_registry_find(registry, driver, provider);
+    const struct berth_route *route = berth_registry_find_by(registry, driver, config);
     const char *text = route ? berth_route_schema(route) : NULL;
     if (!text)
         return BERTH_OK;

@@ -110,7 +110,8 @@ int berth_reuse_config_loose(const struct berth_registry *registry, struct berth
     const char *provider = berth_json_str(berth_json_get(metadata, "provider"));
     if (!provider)
         return BERTH_OK;
-    if (berth_registry_find(registry, "sandbox", provider))
+    const struct berth_route *route = berth_registry_find(registry, "sandbox", provider);
+    if (route && !route->plugin)
         return berth_reuse_config_strict(registry, arena, metadata, out, err);
     struct berth_json *config = berth_json_copy(metadata);
     bool reuse = berth_json_true(berth_json_get(metadata, "reuseLease"));
@@ -165,17 +166,38 @@ static int own_metadata(struct berth_arena *arena, const char *driver, const cha
     return berth_arena_check(arena, err);
 }
 
-int berth_lease_metadata(struct berth_arena *arena, const char *driver, const char *workspace_mode,
+/* What says which plugin made the place. The driver `plugin` keeps the provider's words apart. */
+static bool put_plugin(struct berth_json *to, const struct berth_route_plugin *p, bool apart,
+                       const struct berth_json *provider_words)
+{
+    if (!p)
+        return true;
+    if (!berth_json_set(to, "pluginId", berth_json_new_str(p->id)) ||
+        !berth_json_set(to, "pluginKey", berth_json_new_str(p->key)))
+        return false;
+    if (!apart)
+        return berth_json_set(to, "sandboxProviderPlugin", berth_json_new_bool(true));
+    return berth_json_set(to, "driverKey", berth_json_new_str(p->driver_key)) &&
+           (!provider_words ||
+            berth_json_set(to, "providerMetadata", berth_json_copy(provider_words)));
+}
+
+int berth_lease_metadata(struct berth_arena *arena, const struct berth_route *route,
+                         const char *driver, const char *workspace_mode,
                          const struct berth_json *config, const struct berth_json *provider_words,
                          const char **out, struct berth_error *err)
 {
-    if (!config && !provider_words)
+    const struct berth_route_plugin *plugin = route ? route->plugin : NULL;
+    bool apart = plugin && strcmp(route->driver, "plugin") == 0;
+    if (!config && !provider_words && !plugin)
         return own_metadata(arena, driver, workspace_mode, out, err);
     auto_json *merged = berth_json_new_object();
-    bool ok = merged && merge(merged, provider_words, not_reserved) &&
-              merge(merged, config, is_set) &&
-              berth_json_set(merged, "driver", berth_json_new_str(driver)) &&
-              berth_json_set(merged, "executionWorkspaceMode", berth_json_new_str(workspace_mode));
+    bool ok =
+        merged &&
+        (apart || (merge(merged, provider_words, not_reserved) && merge(merged, config, is_set))) &&
+        put_plugin(merged, plugin, apart, provider_words) &&
+        berth_json_set(merged, "driver", berth_json_new_str(driver)) &&
+        berth_json_set(merged, "executionWorkspaceMode", berth_json_new_str(workspace_mode));
     *out = ok ? berth_json_canonical_in(arena, merged) : NULL;
     if (!*out)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: metadata.");

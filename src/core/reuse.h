@@ -9,6 +9,7 @@
 #include "store/lease.h"
 
 struct berth_registry;
+struct berth_route;
 
 /* By the fingerprint where the row captured its config, else by the metadata: provider,
  * reuseLease exactly true, and every other key of the config with an equal value. */
@@ -30,7 +31,8 @@ int berth_reuse_config_loose(const struct berth_registry *registry, struct berth
 
 /* The metadata of a lease as others read it. The ledger's own keys win over the config's, and what
  * the config sets wins over the provider's words. */
-int berth_lease_metadata(struct berth_arena *arena, const char *driver, const char *workspace_mode,
+int berth_lease_metadata(struct berth_arena *arena, const struct berth_route *route,
+                         const char *driver, const char *workspace_mode,
                          const struct berth_json *config, const struct berth_json *provider_words,
                          const char **out, struct berth_error *err);
 #endif

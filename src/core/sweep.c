@@ -19,6 +19,7 @@
 #include "core/environment.h"
 #include "core/ledger.h"
 #include "core/node.h"
+#include "core/plugin.h"
 #include "core/record.h"
 #include "core/run.h"
 #include "os/pool.h"
@@ -350,13 +351,14 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
     const struct berth_environment *e = audit->environment;
     const struct berth_route *route;
     if (berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
-                             e->config_json, &route, err) < 0 ||
-        !berth_route_can_find(route))
+                             e->config_json, &route, err) < 0)
         return BERTH_OK; /* there is nobody to ask */
     int rc = berth_node_may_act(b->node, err);
     if (rc < 0)
         return rc;
-    struct berth_call call = berth_ledger_call(b, audit->arena, 0, -1);
+    struct berth_call call = berth_ledger_call(b, route, audit->arena, 0, -1);
+    if (!berth_route_can_find(route, &call))
+        return BERTH_OK;
     auto_use use = {.who = {.company_id = e->company_id,
                             .environment_id = e->id,
                             .config_json = e->config_json}};
@@ -686,6 +688,7 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
     struct pass *pass = calloc(1, sizeof *pass);
     if (!pass)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: sweep.");
+    berth_plugins_refresh(b);
     pass->b = b;
     pass->options = *options;
     pass->now_ms = berth_time_wall_ms();

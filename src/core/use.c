@@ -160,6 +160,8 @@ int berth_use_open(struct berth *b, struct berth_arena *arena, const char *drive
     if (!use->values)
         return berth_arena_check(arena, err);
     rc = resolve_all(b, use, err);
+    use->who.secrets = use->values;
+    use->who.secret_count = rc == BERTH_OK ? use->references.count : 0;
     if (rc == BERTH_OK)
         rc = set_patterns(arena, use, err);
     if (rc == BERTH_OK)
@@ -176,6 +178,8 @@ void berth_use_close(struct berth_use *use)
     use->patterns = (struct berth_list){0};
     berth_locked_clear(&use->config);
     use->who.config_json = NULL;
+    use->who.secrets = NULL;
+    use->who.secret_count = 0;
 }
 
 /* --- answers --- */

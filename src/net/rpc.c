@@ -40,6 +40,7 @@ struct berth_rpc {
     struct call *calls[BUCKETS];
     int pending;
     int64_t last_id;
+    uint64_t heard;
     struct outgoing *head, **tail;
     size_t queued;
     bool ended;
@@ -77,10 +78,10 @@ static void answer(struct call **at, const struct berth_reply *reply)
     free(call);
 }
 
-static void answer_gone(const struct berth_rpc_request *request, const char *text)
+static void answer_unsent(const struct berth_rpc_request *request, const char *text)
 {
     struct berth_reply reply = {
-        .kind = BERTH_REPLY_GONE, .code = BERTH_RPC_UNAVAILABLE, .text = text};
+        .kind = BERTH_REPLY_UNSENT, .code = BERTH_RPC_UNAVAILABLE, .text = text};
     request->on_reply(request->ctx, &reply);
 }
 
@@ -109,10 +110,10 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
     berth_message_write(&lines, &words);
     bool full = rpc->queued + lines.len > BERTH_MESSAGES_QUEUED_MAX;
     if (!call || !method || lines.failed || full || rpc->ended) {
-        answer_gone(request, rpc->ended       ? "The worker has ended."
-                             : full           ? "The worker does not read what it is sent."
-                             : lines.too_long ? "The call is too long for one message."
-                                              : "Out of memory: call.");
+        answer_unsent(request, rpc->ended       ? "The worker has ended."
+                               : full           ? "The worker does not read what it is sent."
+                               : lines.too_long ? "The call is too long for one message."
+                                                : "Out of memory: call.");
         berth_buf_clear(&lines);
         free(method);
         free(call);
@@ -137,6 +138,11 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
 int berth_rpc_pending(const struct berth_rpc *rpc)
 {
     return rpc->pending;
+}
+
+uint64_t berth_rpc_heard(const struct berth_rpc *rpc)
+{
+    return rpc->heard;
 }
 
 struct berth_process *berth_rpc_process(struct berth_rpc *rpc)
@@ -229,6 +235,7 @@ static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
 static void dispatch(struct berth_rpc *rpc)
 {
     struct berth_message *m = &rpc->message;
+    rpc->heard += rpc->trouble_code == BERTH_OK;
     if (rpc->trouble_code < 0)
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len, rpc->trouble.message);
     else if (m->kind == BERTH_MESSAGE_RESPONSE)

@@ -16,7 +16,8 @@ enum berth_reply_kind {
     BERTH_REPLY_RESULT,
     BERTH_REPLY_ERROR,   /* the other side's own: code and text */
     BERTH_REPLY_TIMEOUT, /* it may still be at it */
-    BERTH_REPLY_GONE,    /* the other side ended, or does not read; the text says it */
+    BERTH_REPLY_GONE,    /* the other side ended meanwhile; the text says how */
+    BERTH_REPLY_UNSENT,  /* it has never heard of it; the text says why */
 };
 struct berth_reply {
     enum berth_reply_kind kind;
@@ -55,6 +56,7 @@ struct berth_rpc_request {
 void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request);
 /* Takes the buffer's bytes, which are whole lines; what waits too long for a reader is dropped. */
 void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines);
-int berth_rpc_pending(const struct berth_rpc *rpc); /* calls of ours that were not answered */
+int berth_rpc_pending(const struct berth_rpc *rpc);    /* calls of ours that were not answered */
+uint64_t berth_rpc_heard(const struct berth_rpc *rpc); /* messages of the other side, so far */
 struct berth_process *berth_rpc_process(struct berth_rpc *rpc);
 #endif

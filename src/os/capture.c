@@ -64,7 +64,7 @@ int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, stru
         return berth_fail(err, BERTH_E_TIMEOUT, "There was no time left for %s.", c->name);
     c->options.with_stdin = c->input != NULL;
     c->options.timeout_ms = c->deadline_ms == INT64_MAX ? 0 : left_ms;
-    c->options.grace_ms = GRACE_MS;
+    c->options.grace_ms = c->grace_ms ? c->grace_ms : GRACE_MS;
     struct berth_process *p;
     int rc = c->start ? c->start(c->ctx, engine, &c->options, &handlers, &p, err)
                       : berth_process_start(engine, &c->options, &handlers, &p, err);

@@ -19,6 +19,7 @@ struct berth_capture {
     size_t input_len;
     int64_t deadline_ms; /* by base/time's monotonic clock; INT64_MAX: none */
     int cancel_fd;       /* becomes readable when the caller gives up; -1: never */
+    int64_t grace_ms;    /* between SIGTERM and SIGKILL; 0: half a second */
     /* What comes of it. What is beyond the ceilings of the buffers is dropped. */
     struct berth_buf streams[2];
     struct berth_exec_end end;

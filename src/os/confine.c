@@ -76,14 +76,13 @@ static int make_ruleset(const struct berth_confine_request *r, int abi, int *out
     return rc;
 }
 
-/* May everybody go there and read it? */
+/* May everybody go there? */
 static bool is_reachable(const char *path)
 {
     char copy[PATH_MAX];
     struct stat st;
-    if (strlen(path) >= sizeof copy || stat(path, &st) < 0 || !(st.st_mode & S_IROTH))
+    if (snprintf(copy, sizeof copy, "%s/", path) >= (int)sizeof copy)
         return false;
-    (void)strcpy(copy, path);
     for (char *slash; (slash = strrchr(copy, '/')); *slash = '\0')
         if (stat(slash == copy ? "/" : copy, &st) < 0 ||
             (S_ISDIR(st.st_mode) && !(st.st_mode & S_IXOTH)))
@@ -94,8 +93,9 @@ static bool is_reachable(const char *path)
 int berth_confine_open(const struct berth_confine_request *request, struct berth_confinement *out,
                        struct berth_error *err)
 {
-    bool other =
-        geteuid() == 0 && request->uid && request->reachable && is_reachable(request->reachable);
+    bool other = geteuid() == 0 && request->uid;
+    for (const char *const *p = request->reachable; other && *p; p++)
+        other = is_reachable(*p);
     *out = (struct berth_confinement){
         .ruleset_fd = -1, .uid = other ? request->uid : 0, .powerless = true, .dies_first = true};
     int abi = landlock_abi();
@@ -116,7 +116,7 @@ void berth_confine_say(const struct berth_confinement *c, char out[BERTH_CONFINE
         (void)snprintf(user, sizeof user, "user %u", (unsigned)c->uid);
     else if (geteuid() == 0)
         (void)snprintf(user, sizeof user,
-                       "NOT another user: its package is not readable for others");
+                       "NOT another user: its files are not reachable for others");
     else
         (void)snprintf(user, sizeof user, "our own user: only root can choose another");
     (void)snprintf(out, BERTH_CONFINE_TEXT_SIZE, "no new privileges, no capabilities; %s; %s",

@@ -7,10 +7,10 @@
 #include "os/spawn.h"
 
 struct berth_confine_request {
-    const char *const *readable; /* what is beneath may be read and run; closed by NULL */
-    const char *const *writable; /* and changed, too */
-    const char *reachable;       /* must be readable for `uid`, or we keep our own */
-    uid_t uid;                   /* to run as when we are root; 0: as we do */
+    const char *const *readable;  /* what is beneath may be read and run; closed by NULL */
+    const char *const *writable;  /* and changed, too */
+    const char *const *reachable; /* are readable for `uid`, or we keep our own; closed by NULL */
+    uid_t uid;                    /* to run as when we are root; 0: as we do */
 };
 
 /* Paths that do not exist are left out. What this machine cannot enforce is not an error: see the

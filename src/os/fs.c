@@ -2,6 +2,7 @@
  * src/os/fs.c - see fs.h. */
 #include "os/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -14,6 +15,8 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+
+#define TREE_DEPTH_MAX 200
 
 /* RESOLVE_BENEATH lets a ".." pass that does not lead out. */
 static bool has_dotdot(const char *path)
@@ -96,5 +99,33 @@ int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error
         p += put;
         len -= (size_t)put;
     }
+    return BERTH_OK;
+}
+
+static int remove_in(int parent, const char *name, int depth)
+{
+    if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if ((errno != EISDIR && errno != EPERM) || depth > TREE_DEPTH_MAX)
+        return -1;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        if (fd >= 0)
+            (void)close(fd);
+        return -1;
+    }
+    int rc = 0;
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(dir));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            rc = remove_in(fd, entry->d_name, depth + 1);
+    (void)closedir(dir);
+    return rc == 0 ? unlinkat(parent, name, AT_REMOVEDIR) : rc;
+}
+
+int berth_fs_remove_tree(const char *path, struct berth_error *err)
+{
+    if (remove_in(AT_FDCWD, path, 0) < 0)
+        return berth_fail_errno(err, "Cannot remove %s", path);
     return BERTH_OK;
 }

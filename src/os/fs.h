@@ -16,6 +16,8 @@ int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
                           struct berth_error *err);
 /* Makes the directory and its parents; those that exist are left as they are. */
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
+/* The directory and all in it, without following links. What is not there is fine. */
+int berth_fs_remove_tree(const char *path, struct berth_error *err);
 /* Appends all that `fd` holds to `buf`, whose ceiling is the limit. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
 int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);

@@ -260,6 +260,16 @@ int berth_lease_count_standing(struct berth_db *db, const char *environment_id, 
                          berth_row_int, out, err, berth_text(environment_id));
 }
 
+int berth_lease_count_of_provider(struct berth_db *db, const char *driver, const char *provider,
+                                  int64_t *out, struct berth_error *err)
+{
+    *out = 0;
+    return berth_db_exec(db,
+                         "SELECT count(*) FROM leases WHERE due_at IS NOT NULL AND driver = $1"
+                         " AND provider = $2",
+                         berth_row_int, out, err, berth_text(driver), berth_text(provider));
+}
+
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err)
 {
     *out = 0;

@@ -96,6 +96,9 @@ int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
 /* How many rows of the environment stand. */
 int berth_lease_count_standing(struct berth_db *db, const char *environment_id, int64_t *out,
                                struct berth_error *err);
+/* How many stand that a provider made places for, in all environments. */
+int berth_lease_count_of_provider(struct berth_db *db, const char *driver, const char *provider,
+                                  int64_t *out, struct berth_error *err);
 /* Rows whose place is to be cleaned up, of all environments. */
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err);
 /* Does a standing row other than `but` answer for the place? */

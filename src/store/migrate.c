@@ -125,7 +125,18 @@ static const char *const migration_4[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4};
+static const char *const migration_5[] = {
+    "CREATE TABLE plugins ("
+    " id TEXT NOT NULL PRIMARY KEY, plugin_key TEXT NOT NULL UNIQUE, package_name TEXT NOT NULL,"
+    " package_path TEXT NOT NULL, in_place {bigint} NOT NULL, version TEXT NOT NULL,"
+    " status TEXT NOT NULL, manifest TEXT NOT NULL, config TEXT NOT NULL, last_error TEXT,"
+    " install_order {bigint} NOT NULL, installed_at {bigint} NOT NULL,"
+    " updated_at {bigint} NOT NULL, row_version {bigint} NOT NULL {table_end}",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4,
+                                                migration_5};
 
 int berth_store_version(void)
 {

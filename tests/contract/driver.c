@@ -392,7 +392,7 @@ static void assert_all_refuse(struct bench *bench, struct berth_call call, int c
         assert_fails(bench, code, NULL, berth_driver_resume(r, &call, &who, &held, &out, err));
     assert_fails(bench, code, NULL, berth_driver_release(r, &call, &holder, &held, err));
     assert_fails(bench, code, NULL, berth_driver_destroy(r, &call, &holder, &held, err));
-    if (berth_route_can_find(r)) {
+    if (berth_route_can_find(r, &call)) {
         struct search search = {.label = LEASE};
         assert_fails(bench, code, NULL,
                      berth_driver_find(r, &call, &holder, on_found, &search, err));

@@ -185,10 +185,9 @@ static void bad_configs_are_refused_with_all_that_is_wrong(void **state)
                  create(f, named("x", BERTH_DRIVER_SANDBOX), "{}", &issues, &e));
     assert_fails(
         f, BERTH_E_UNPROCESSABLE,
-        "Sandbox provider config validation requires a running plugin worker manager.",
+        "Sandbox provider \"daytona\" is not installed or its plugin worker is not running.",
         create(f, named("x", BERTH_DRIVER_SANDBOX), "{\"provider\":\"daytona\"}", &issues, &e));
-    assert_fails(f, BERTH_E_UNPROCESSABLE,
-                 "Plugin environment config validation requires a running plugin worker manager.",
+    assert_fails(f, BERTH_E_UNPROCESSABLE, "Plugin environment driver \"a.b:c\" is not ready.",
                  create(f, named("x", BERTH_DRIVER_PLUGIN),
                         "{\"pluginKey\":\"a.b\",\"driverKey\":\"c\"}", &issues, &e));
     assert_fails(f, BERTH_E_UNPROCESSABLE,

@@ -4,6 +4,8 @@
 
 #include "fixture.h"
 
+#include <malloc.h>
+
 #include "base/auto.h"
 
 static struct {
@@ -177,6 +179,76 @@ static void grows_over_many_appends(void **state)
         assert_int_equal(atoi(berth_buf_str(&buf) + i * 6), i);
 }
 
+/* --- secrets --- */
+
+#define WORDS "correct horse battery"
+
+static int betrayed; /* blocks that still held the words when they were let go of */
+
+/* Instead of free, by the linker. */
+void __real_free(void *p);
+void __wrap_free(void *p);
+void __wrap_free(void *p)
+{
+    if (p && memmem(p, malloc_usable_size(p), WORDS, strlen(WORDS)))
+        betrayed++;
+    __real_free(p);
+}
+
+/* Far more than the first block holds, with the words at its beginning. */
+static void fill(struct berth_buf *buf)
+{
+    for (int i = 0; i < 10000; i++)
+        berth_buf_puts(buf, i % 1000 ? "filler " : WORDS " ");
+}
+
+static void secrets_do_not_stay_behind(void **state)
+{
+    (void)state;
+    for (int secret = 0; secret < 2; secret++) {
+        struct berth_buf buf = BERTH_BUF_INIT(1 << 20);
+        buf.secret = secret;
+        betrayed = 0;
+        fill(&buf); /* it moves several times */
+        assert_string_equal(berth_buf_str(&buf) + buf.len - 14, "filler filler ");
+        assert_ptr_equal(strstr(berth_buf_str(&buf), WORDS), berth_buf_str(&buf));
+        berth_buf_truncate(&buf, 3); /* what is behind is still ours */
+        berth_buf_clear(&buf);
+        assert_int_equal(betrayed > 0, !secret);
+        assert_int_equal(buf.secret, secret); /* for what comes next */
+    }
+}
+
+static void secrets_that_failed_do_not_stay_behind(void **state)
+{
+    (void)state;
+    for (int by_take = 0; by_take < 2; by_take++) {
+        struct berth_buf buf = BERTH_BUF_INIT(3000);
+        buf.secret = true;
+        betrayed = 0;
+        fill(&buf);
+        assert_true(buf.failed && buf.data);
+        if (by_take)
+            assert_null(berth_buf_take(&buf));
+        else
+            berth_buf_clear(&buf);
+        assert_int_equal(betrayed, 0);
+        assert_null(buf.data);
+    }
+}
+
+static void taken_secrets_are_the_callers(void **state)
+{
+    (void)state;
+    struct berth_buf buf = BERTH_BUF_INIT(100);
+    buf.secret = true;
+    berth_buf_puts(&buf, WORDS);
+    auto_free char *text = berth_buf_take(&buf);
+    assert_string_equal(text, WORDS);
+    assert_true(buf.secret);
+    berth_buf_clear(&buf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +265,9 @@ int main(void)
         cmocka_unit_test(take_hands_the_text_on),
         cmocka_unit_test(take_after_failure_empties_it),
         cmocka_unit_test(grows_over_many_appends),
+        cmocka_unit_test(secrets_do_not_stay_behind),
+        cmocka_unit_test(secrets_that_failed_do_not_stay_behind),
+        cmocka_unit_test(taken_secrets_are_the_callers),
     };
     return cmocka_run_group_tests_name("buf", tests, NULL, NULL);
 }

@@ -379,6 +379,172 @@ static void foreign_text_is_not_written_to(void **state)
     assert_string_equal(text, "\"\\ud800\"");
 }
 
+/* --- frames --- */
+
+/* All that the foreign mode takes, and it says the same. */
+static void a_frame_may_hold_what_is_foreign(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{\"a\":[1,2.5,null]}", "\"a\\u0000b\"",
+                                        "\"\\ud800 \\ud83d\\ude00\"",
+                                        "\"\xc3\xa9\xe2\x80\xa8\xf0\x9f\x98\x80\""};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        auto_json *foreign = NULL, *frame = NULL;
+        assert_ok(&t, parse(texts[i], BERTH_JSON_FOREIGN, &foreign));
+        assert_ok(&t, parse(texts[i], BERTH_JSON_FRAME, &frame));
+        assert_true(berth_json_equal(foreign, frame));
+    }
+    static const char *const wrong[] = {"",          "{",      "[1,]",   "\"\x01\"",
+                                        "\"open",    "{} {}",  "\xff",   "{}\xff",
+                                        "\"\\ud8\"", "\"\xff", "[1\xc3]"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct berth_json *none = NULL;
+        assert_fails(&t, BERTH_E_INVALID, NULL, parse(wrong[i], BERTH_JSON_FRAME, &none));
+        assert_null(none);
+    }
+    struct berth_json *none = NULL;
+    assert_fails(&t, BERTH_E_INVALID, NULL,
+                 parse("{\"\xff\":1,\"\xfe\":2}", BERTH_JSON_FRAME, &none));
+}
+
+/* Each byte that belongs to no sequence is one; whole ones beside it stay. */
+static void bytes_in_a_frame_that_are_no_utf8(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *text;
+    } rows[] = {
+        {"\"\xc3\"", FFFD},
+        {"\"a\xa9z\"", "a" FFFD "z"},
+        {"\"\xff\xfe\"", FFFD FFFD},
+        {"\"\xe2\x82\"", FFFD FFFD},
+        {"\"\xf0\x9f\x98\"", FFFD FFFD FFFD},
+        {"\"\xc0\x80\"", FFFD FFFD},
+        {"\"\xed\xa0\x80\"", FFFD FFFD FFFD},
+        {"\"\xf4\x90\x80\x80\"", FFFD FFFD FFFD FFFD},
+        {"\"\xc3\xa9\xc3\xe2\x82\xac\"", "\xc3\xa9" FFFD "\xe2\x82\xac"},
+        {"\"\\ud800\xff\\u0041\"", FFFD FFFD "A"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int m = 0; m < 2; m++) {
+            struct berth_json *none = NULL;
+            assert_fails(&t, BERTH_E_INVALID, NULL, parse(rows[i].json, modes[m], &none));
+        }
+        auto_json *v = NULL;
+        assert_ok(&t, parse(rows[i].json, BERTH_JSON_FRAME, &v));
+        assert_string_equal(berth_json_str(v), rows[i].text);
+    }
+    auto_json *v = NULL;
+    assert_ok(&t, berth_json_parse("\"\xff\\u0000\"", 9, BERTH_JSON_FRAME, &v, &t.err));
+    assert_int_equal(berth_json_str_len(v), 4);
+}
+
+/* Longer than a document of ours, and no longer than a message. */
+static void a_frame_has_its_own_limit(void **state)
+{
+    (void)state;
+    size_t len = (size_t)BERTH_JSON_BYTES_MAX + 1;
+    auto_free char *text = malloc(len + 1);
+    memset(text, 'a', len);
+    text[0] = text[len - 1] = '"';
+    text[len] = '\0';
+    struct berth_json *none = NULL;
+    assert_fails(&t, BERTH_E_TOO_LARGE, NULL,
+                 berth_json_parse(text, len, BERTH_JSON_FOREIGN, &none, &t.err));
+    auto_json *v = NULL;
+    assert_ok(&t, berth_json_parse(text, len, BERTH_JSON_FRAME, &v, &t.err));
+    assert_int_equal(berth_json_str_len(v), len - 2);
+    auto_free char *longer = calloc(1, (size_t)BERTH_MESSAGE_BYTES_MAX + 2);
+    assert_fails(&t, BERTH_E_TOO_LARGE, "134217728",
+                 berth_json_parse(longer, (size_t)BERTH_MESSAGE_BYTES_MAX + 1, BERTH_JSON_FRAME,
+                                  &none, &t.err));
+    auto_buf deep = BERTH_BUF_INIT(4096);
+    nest(&deep, BERTH_JSON_DEPTH_MAX + 1, "[", "]");
+    assert_fails(&t, BERTH_E_TOO_LARGE, "deeper",
+                 parse(berth_buf_str(&deep), BERTH_JSON_FRAME, &none));
+}
+
+/* A text of many pieces. */
+static void put_long(struct berth_buf *out, const char *piece)
+{
+    berth_buf_puts(out, "\"");
+    while (out->len <= (size_t)BERTH_MESSAGE_BYTES_SMALL)
+        berth_buf_puts(out, piece);
+    berth_buf_puts(out, "\"");
+}
+
+/* How long a frame is, and which of its texts are, makes no difference to what it says. */
+static void long_frames_are_read_like_short_ones(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {
+        "x",
+        "\\n\\\"\\\\",
+        "\xc3\xa9\xf0\x9f\x98\x80 ",
+        "\\ud83d\\ude00",
+        "\\u0000",
+        "a\\ud800",
+        "\\udc00\\ud83d",
+        "\\/\\b\\u00e9\\uFFFF",
+        "\\x",
+        "a\x01",
+        "\\u12g4",
+        "a\"b",
+        "1234567\\",
+        "\\ud83d\\u0041",
+        ":,{}[]",
+    };
+    static const char *const forms[][2] = {
+        {"", ""},
+        {"[1,", ",2]"},
+        {"{\"a\":", ",\"b\":{}}"},
+        {"{", ":1}"},
+        {"[", "]]"},
+        {"[", ""},
+        {"{\"a\":1,\"a\":", "}"},
+        {" ", " \n"},
+        {"[\"\\\"\",", ",\"\\\\\"]"},
+        {"{\"a\":[{\"b\":", "}]}"},
+        {"\\", ""},
+        {"", "\"\""},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+            auto_buf text = BERTH_BUF_INIT(1 << 20);
+            berth_buf_puts(&text, forms[f][0]);
+            put_long(&text, pieces[i]);
+            berth_buf_puts(&text, forms[f][1]);
+            auto_json *foreign = NULL, *frame = NULL;
+            int want = parse(berth_buf_str(&text), BERTH_JSON_FOREIGN, &foreign);
+            int rc = parse(berth_buf_str(&text), BERTH_JSON_FRAME, &frame);
+            if (rc != want || (rc == BERTH_OK && !berth_json_equal(foreign, frame)))
+                fail_msg("%s%s...%s: %d, not %d", forms[f][0], pieces[i], forms[f][1], rc, want);
+        }
+    }
+}
+
+static void many_long_texts_in_one_frame(void **state)
+{
+    (void)state;
+    auto_buf text = BERTH_BUF_INIT(1 << 24);
+    berth_buf_puts(&text, "[");
+    for (int i = 0; i < 100; i++) {
+        berth_buf_printf(&text, "%s{\"n\":%d,\"s\":\"%d ", i ? "," : "", i, i);
+        for (int n = 0; n < 9000; n++)
+            berth_buf_puts(&text, "word ");
+        berth_buf_puts(&text, i % 10 ? "\"}" : "\xff\"}");
+    }
+    berth_buf_puts(&text, "]");
+    auto_json *v = NULL;
+    assert_ok(&t, parse(berth_buf_str(&text), BERTH_JSON_FRAME, &v));
+    assert_int_equal(berth_json_count(v), 100);
+    for (size_t i = 0; i < 100; i++) {
+        const struct berth_json *s = berth_json_get(berth_json_at(v, i), "s");
+        assert_int_equal(atoi(berth_json_str(s)), i);
+        assert_int_equal(berth_json_str_len(s), 45000 + (i < 10 ? 2 : 3) + (i % 10 ? 0 : 3));
+    }
+}
+
 /* --- values --- */
 
 static void iterates_in_order_of_insertion(void **state)
@@ -659,6 +825,11 @@ int main(void)
         cmocka_unit_test(lone_surrogates),
         cmocka_unit_test(mending_touches_nothing_else),
         cmocka_unit_test(foreign_text_is_not_written_to),
+        cmocka_unit_test(a_frame_may_hold_what_is_foreign),
+        cmocka_unit_test(bytes_in_a_frame_that_are_no_utf8),
+        cmocka_unit_test(a_frame_has_its_own_limit),
+        cmocka_unit_test(long_frames_are_read_like_short_ones),
+        cmocka_unit_test(many_long_texts_in_one_frame),
         cmocka_unit_test(iterates_in_order_of_insertion),
         cmocka_unit_test(objects_are_built_and_changed),
         cmocka_unit_test(copies_are_deep),

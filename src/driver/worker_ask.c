@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/worker_ask.c - see worker_ask.h. */
+#include "driver/worker_ask.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/limits.h"
+#include "base/time.h"
+
+#define LOOK_MS 1000 /* how often a waiting call looks at the clock, which may be moved */
+
+/* --- params --- */
+
+struct berth_json *berth_worker_config(const struct berth_worker_driver *d, const char *config_json)
+{
+    struct berth_json *config = NULL;
+    struct berth_error ignored;
+    if (berth_json_parse(config_json, strlen(config_json), BERTH_JSON_OURS, &config, &ignored) < 0)
+        return NULL;
+    if (d->options.sandbox) { /* these are between the user and us */
+        berth_json_remove(config, "provider");
+        berth_json_remove(config, "idleTtlMs");
+        return config;
+    }
+    const struct berth_json *inner = berth_json_get(config, "driverConfig");
+    struct berth_json *copy = inner ? berth_json_copy(inner) : berth_json_new_object();
+    berth_json_free(config);
+    return copy;
+}
+
+int64_t berth_worker_timeout(const struct berth_json *config, const char *key)
+{
+    const struct berth_json *value = berth_json_get(config, key);
+    double number = berth_json_is(value, BERTH_JSON_INT) || berth_json_is(value, BERTH_JSON_REAL)
+                        ? trunc(berth_json_number(value))
+                        : 0;
+    return number >= 1 && number < 1e15 ? (int64_t)number : 0;
+}
+
+static void put_json(struct berth_json_writer *w, const char *key, const struct berth_json *value)
+{
+    char *text = berth_json_canonical(value);
+    if (!text) {
+        w->buf->failed = true;
+        return;
+    }
+    berth_json_put_raw(w, key, text);
+    explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+void berth_worker_begin(struct berth_json_writer *w, const struct berth_worker_driver *d,
+                        const struct berth_place_request *who, const struct berth_json *config)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "driverKey", d->options.driver_key);
+    if (who) {
+        berth_json_put_str(w, "companyId", who->company_id);
+        berth_json_put_str(w, "environmentId", who->environment_id);
+    }
+    if (who && who->lease_id) /* a probe is for nobody's issue */
+        berth_json_put_str(w, "issueId", who->issue_id);
+    put_json(w, "config", config);
+}
+
+void berth_worker_put_lease(struct berth_json_writer *w, const struct berth_place *place)
+{
+    berth_json_open_in(w, "lease", '{');
+    berth_json_put_str(w, "providerLeaseId", place->id);
+    berth_json_put_raw(w, "metadata", place->shown_json ? place->shown_json : "{}");
+    berth_json_put_time(w, "expiresAt", place->expires_at_ms);
+    berth_json_close(w, '}');
+}
+
+/* --- is it there? --- */
+
+static int not_running(const struct berth_worker_driver *d, struct berth_error *err)
+{
+    if (d->options.sandbox)
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker "
+                          "is not running.",
+                          d->options.driver_key, d->options.plugin_key);
+    return berth_fail(err, BERTH_E_UNAVAILABLE,
+                      "Plugin environment driver \"%s:%s\" has no running worker.",
+                      d->options.plugin_key, d->options.driver_key);
+}
+
+int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *call,
+                       struct berth_error *err)
+{
+    const struct berth_worker_driver_options *o = &d->options;
+    const struct berth_workers_ops *ops = o->workers->ops;
+    if (ops->is_running(o->workers, o->plugin_id))
+        return BERTH_OK;
+    int64_t until_ms = berth_time_mono_ms() + o->ready_ms;
+    if (ops->want)
+        ops->want(o->workers, o->plugin_id, o->ready_ms);
+    for (bool first = true; first || berth_time_mono_ms() < until_ms; first = false) {
+        struct pollfd cancel = {.fd = call->cancel_fd, .events = POLLIN};
+        if (poll(&cancel, 1, first && ops->want ? 0 : (int)o->poll_ms) > 0)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+        if (ops->is_running(o->workers, o->plugin_id))
+            return BERTH_OK;
+    }
+    return not_running(d, err);
+}
+
+/* --- asking --- */
+
+/* Shared by who waits and by the answer, which may come when nobody waits any more. */
+struct answer {
+    pthread_mutex_t lock;
+    int refs, fd;
+    enum berth_reply_kind kind;
+    int64_t code;
+    struct berth_json *result;
+    char text[1000];
+};
+
+static void drop_answer(struct answer *a)
+{
+    pthread_mutex_lock(&a->lock);
+    bool last = --a->refs == 0;
+    pthread_mutex_unlock(&a->lock);
+    if (!last)
+        return;
+    berth_json_free(a->result);
+    (void)close(a->fd);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+static void on_reply(void *ctx, const struct berth_reply *reply)
+{
+    struct answer *a = ctx;
+    pthread_mutex_lock(&a->lock);
+    a->kind = reply->kind;
+    a->code = reply->code;
+    if (reply->result)
+        a->result = berth_json_copy(reply->result);
+    if (reply->text)
+        (void)snprintf(a->text, sizeof a->text, "%s", reply->text);
+    (void)eventfd_write(a->fd, 1);
+    pthread_mutex_unlock(&a->lock);
+    drop_answer(a);
+}
+
+static struct answer *new_answer(void)
+{
+    struct answer *a = calloc(1, sizeof *a);
+    int fd = a ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (fd < 0) {
+        free(a);
+        return NULL;
+    }
+    a->refs = 2;
+    a->fd = fd;
+    pthread_mutex_init(&a->lock, NULL);
+    return a;
+}
+
+static int await(const struct berth_call *call, const struct answer *a, struct berth_error *err)
+{
+    struct pollfd fds[] = {{.fd = a->fd, .events = POLLIN},
+                           {.fd = call->cancel_fd, .events = POLLIN}};
+    for (;;) {
+        int64_t left_ms =
+            call->deadline_ms == INT64_MAX ? LOOK_MS : call->deadline_ms - berth_time_mono_ms();
+        if (left_ms <= 0)
+            return berth_fail(err, BERTH_E_TIMEOUT, "The worker did not answer in time.");
+        int ready = poll(fds, 2, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
+        if (ready > 0 && fds[0].revents)
+            return BERTH_OK;
+        if (ready > 0)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    }
+}
+
+static int code_of(const struct answer *a)
+{
+    switch (a->kind) {
+    case BERTH_REPLY_RESULT:
+        return a->result ? BERTH_OK : BERTH_E_NO_MEMORY;
+    case BERTH_REPLY_TIMEOUT:
+        return BERTH_E_TIMEOUT;
+    case BERTH_REPLY_ERROR:
+        return a->code == BERTH_RPC_NO_METHOD || a->code == BERTH_RPC_NOT_IMPLEMENTED
+                   ? BERTH_E_UNSUPPORTED
+                   : BERTH_E_UPSTREAM;
+    default:
+        return BERTH_E_UNAVAILABLE;
+    }
+}
+
+int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *call,
+                     struct berth_worker_question *question, struct berth_json **out,
+                     struct berth_error *err)
+{
+    struct berth_workers *workers = d->options.workers;
+    question->unsent = true;
+    int rc = berth_buf_check(question->params, "Params", err);
+    if (rc < 0)
+        return rc;
+    struct answer *a = new_answer();
+    if (!a)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event descriptor.");
+    const struct berth_place_request *who = question->who;
+    struct berth_worker_call what = {.plugin_id = d->options.plugin_id,
+                                     .method = question->method,
+                                     .params_json = berth_buf_str(question->params),
+                                     .timeout_ms = question->timeout_ms,
+                                     .secrets = who ? who->secrets : NULL,
+                                     .secret_count = who ? who->secret_count : 0,
+                                     .on_reply = on_reply,
+                                     .ctx = a};
+    workers->ops->call(workers, &what);
+    question->unsent = false;
+    rc = await(call, a, err);
+    pthread_mutex_lock(&a->lock);
+    if (rc == BERTH_OK) {
+        question->unsent = a->kind == BERTH_REPLY_UNSENT;
+        rc = code_of(a);
+        if (rc == BERTH_OK)
+            *out = take_ptr(a->result);
+        else
+            (void)berth_fail(err, rc, "%s", a->text[0] ? a->text : "The worker said nothing.");
+        if (a->kind == BERTH_REPLY_ERROR)
+            (void)berth_wrap(err, "code %lld", (long long)a->code);
+    }
+    pthread_mutex_unlock(&a->lock);
+    drop_answer(a);
+    return rc < 0 ? berth_wrap(err, "plugin %s: %s", d->options.plugin_key, question->method) : rc;
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/worker_exec.c - a command in the place of a worker: one call, which is answered when
+ * the command has ended. Its input is sent whole, so the call waits for the end of that. The
+ * protocol has no word for "stop": a second command in the same place ends the first by its label.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "crypto/locked.h"
+#include "base/utf8.h"
+#include "driver/worker_ask.h"
+#include "os/engine.h"
+
+#define STDIN_BYTES_MAX (64 * 1024 * 1024)
+#define STOP_MS 15000      /* for the command that ends another */
+#define AFTER_STOP_MS 5000 /* then its end is not waited for any more */
+#define STOP_OVERHEAD_MS BERTH_WORKER_OVERHEAD_MS
+
+/* Ends what carries $1 in its environment: TERM, up to $2 tenths of a second, KILL. POSIX sh and
+ * /proc; where that is missing, nothing is found and nothing is done. */
+static const char stop_script[] =
+    "find_them() { pids=; for e in /proc/[0-9]*/environ; do p=${e#/proc/}; p=${p%/environ};"
+    " [ \"$p\" != $$ ] && tr '\\0' '\\n' <\"$e\" 2>/dev/null | grep -qxF \"$1\" && pids=\"$pids "
+    "$p\";"
+    " done; }\n"
+    "find_them \"$1\"; [ -n \"$pids\" ] || exit 0; kill -TERM $pids 2>/dev/null\n"
+    "i=0; while [ $i -lt \"$2\" ]; do sleep 0.1; i=$((i+1)); find_them \"$1\";"
+    " [ -n \"$pids\" ] || exit 0; done\n"
+    "kill -KILL $pids 2>/dev/null; exit 0\n";
+
+struct worker_running {
+    struct berth_running base;
+    struct berth_worker_driver *driver;
+    struct berth_engine *engine;
+    struct berth_exec_handlers handlers;
+    struct berth_locked *secrets; /* what the worker was told */
+    int secret_count;
+    char *invocation, *company_id;
+    int64_t timeout_ms;                   /* of the call */
+    struct berth_buf params, stop_params; /* the first is complete but for stdin */
+    int64_t started_at_ms;
+
+    uint64_t streamed[2]; /* bytes that came before the answer; the engine's thread alone */
+    struct berth_post timer_post;
+    struct berth_timer timer;
+
+    pthread_mutex_t lock;
+    int refs; /* the caller's, and one for every call that is not answered */
+    struct berth_buf input;
+    bool with_stdin, sent, cancelled, ended;
+};
+
+static struct worker_running *ours(struct berth_running *r)
+{
+    return (struct worker_running *)(void *)r;
+}
+
+static void drop(struct worker_running *r)
+{
+    pthread_mutex_lock(&r->lock);
+    bool last = --r->refs == 0;
+    pthread_mutex_unlock(&r->lock);
+    if (!last)
+        return;
+    for (int i = 0; i < r->secret_count; i++)
+        berth_locked_clear(&r->secrets[i]);
+    free(r->secrets);
+    free(r->invocation);
+    free(r->company_id);
+    berth_buf_clear(&r->params);
+    berth_buf_clear(&r->stop_params);
+    berth_buf_clear(&r->input);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+/* --- how it ended --- */
+
+/* The first to know says it. */
+static bool claim_end(struct worker_running *r)
+{
+    pthread_mutex_lock(&r->lock);
+    bool first = !r->ended;
+    r->ended = true;
+    pthread_mutex_unlock(&r->lock);
+    return first;
+}
+
+static void tell_end(struct worker_running *r, struct berth_exec_end end)
+{
+    end.started_at_ms = r->started_at_ms;
+    end.finished_at_ms = berth_time_wall_ms();
+    for (int i = 0; i < 2; i++)
+        end.bytes[i] = r->streamed[i];
+    r->handlers.on_end(r->handlers.ctx, &end);
+}
+
+static void emit(struct worker_running *r, enum berth_stream stream, const char *bytes, size_t len)
+{
+    r->streamed[stream] += len;
+    if (len && r->handlers.on_output)
+        r->handlers.on_output(r->handlers.ctx, stream, bytes, len);
+}
+
+/* What the answer has beyond what was streamed. */
+static void emit_rest(struct worker_running *r, enum berth_stream stream,
+                      const struct berth_json *text)
+{
+    size_t len = berth_json_str_len(text), seen = (size_t)r->streamed[stream];
+    if (berth_json_is(text, BERTH_JSON_STRING) && len > seen)
+        emit(r, stream, berth_json_str(text) + seen, len - seen);
+}
+
+static int signal_number(const char *name)
+{
+    if (!name || strncmp(name, "SIG", 3) != 0)
+        return 0;
+    for (int i = 1; i < NSIG; i++) {
+        const char *known = sigabbrev_np(i);
+        if (known && strcmp(known, name + 3) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static struct berth_exec_end read_end(const struct berth_json *result, bool cancelled)
+{
+    const struct berth_json *code = berth_json_get(result, "exitCode");
+    struct berth_exec_end end = {
+        .cause = BERTH_END_EXITED,
+        .exit_code = berth_json_is(code, BERTH_JSON_INT) && berth_json_int(code) >= 0
+                         ? (int)(berth_json_int(code) & 0xff)
+                         : -1,
+        .signal = signal_number(berth_json_str(berth_json_get(result, "signal")))};
+    if (end.signal)
+        end.exit_code = -1;
+    if (cancelled)
+        end.cause = BERTH_END_CANCELLED;
+    else if (berth_json_true(berth_json_get(result, "timedOut")))
+        end.cause = BERTH_END_TIMEOUT;
+    else if (end.signal)
+        end.cause = BERTH_END_SIGNALLED;
+    else if (end.exit_code < 0)
+        end.cause = BERTH_END_LOST; /* it does not say how */
+    return end;
+}
+
+/* An error is told where the command's own would be; the statuses are a shell's. */
+static struct berth_exec_end read_trouble(struct worker_running *r, const struct berth_reply *reply)
+{
+    const char *text = reply->text ? reply->text : "";
+    struct berth_exec_end end = {.cause = BERTH_END_LOST, .exit_code = -1};
+    if (reply->kind == BERTH_REPLY_ERROR && strstr(text, "ENOENT"))
+        end = (struct berth_exec_end){.cause = BERTH_END_EXITED, .exit_code = 127};
+    else if (reply->kind == BERTH_REPLY_ERROR && strstr(text, "EACCES"))
+        end = (struct berth_exec_end){.cause = BERTH_END_EXITED, .exit_code = 126};
+    else if (reply->kind == BERTH_REPLY_TIMEOUT)
+        end.cause = BERTH_END_TIMEOUT;
+    char line[1100];
+    (void)snprintf(line, sizeof line, "berth: %.1000s\n", text);
+    emit(r, BERTH_STDERR, line, strlen(line));
+    return end;
+}
+
+static void stop_place(struct worker_running *r);
+
+static void on_reply(void *ctx, const struct berth_reply *reply)
+{
+    struct worker_running *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    bool cancelled = r->cancelled;
+    pthread_mutex_unlock(&r->lock);
+    if (berth_engine_is_here(r->engine) && r->timer.deadline.index) {
+        berth_timer_clear(r->engine, &r->timer);
+        drop(r); /* the timer's own reference */
+    }
+    if (reply->kind == BERTH_REPLY_TIMEOUT)
+        stop_place(r); /* it may still run */
+    if (claim_end(r)) {
+        if (reply->kind == BERTH_REPLY_RESULT) {
+            emit_rest(r, BERTH_STDOUT, berth_json_get(reply->result, "stdout"));
+            emit_rest(r, BERTH_STDERR, berth_json_get(reply->result, "stderr"));
+            tell_end(r, read_end(reply->result, cancelled));
+        } else {
+            tell_end(r, read_trouble(r, reply));
+        }
+    }
+    drop(r);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct worker_running *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    bool ended = r->ended;
+    pthread_mutex_unlock(&r->lock);
+    if (!ended)
+        emit(r, stream, bytes, len);
+}
+
+/* --- sending it --- */
+
+static void send_call(struct worker_running *r, const struct berth_buf *params, int64_t timeout_ms,
+                      bool streams, berth_reply_fn *on_answer)
+{
+    struct berth_workers *workers = r->driver->options.workers;
+    struct berth_worker_call call = {.plugin_id = r->driver->options.plugin_id,
+                                     .method = "environmentExecute",
+                                     .params_json = berth_buf_str(params),
+                                     .timeout_ms = timeout_ms,
+                                     .secrets = r->secrets,
+                                     .secret_count = r->secret_count,
+                                     .invocation = streams ? r->invocation : NULL,
+                                     .company_id = r->company_id,
+                                     .on_output = on_output,
+                                     .on_reply = on_answer,
+                                     .ctx = r};
+    workers->ops->call(workers, &call);
+}
+
+/* Once; a reference for the answer was taken. */
+static void send_execute(struct worker_running *r)
+{
+    struct berth_json_writer w = {.buf = &r->params, .comma = true};
+    if (r->with_stdin)
+        berth_json_put_bytes(&w, "stdin", berth_buf_str(&r->input), r->input.len);
+    berth_json_close(&w, '}');
+    if (r->params.failed) {
+        struct berth_reply reply = {.kind = BERTH_REPLY_UNSENT, .text = "Out of memory: call."};
+        on_reply(r, &reply);
+        return;
+    }
+    send_call(r, &r->params, r->timeout_ms, true, on_reply);
+}
+
+/* --- while it runs --- */
+
+static void on_stop_timer(struct berth_timer *timer)
+{
+    struct worker_running *r =
+        (struct worker_running *)(void *)((char *)timer - offsetof(struct worker_running, timer));
+    struct berth_exec_end end = {.cause = BERTH_END_CANCELLED, .exit_code = -1};
+    if (claim_end(r))
+        tell_end(r, end);
+    drop(r);
+}
+
+static void run_set_timer(struct berth_post *post)
+{
+    struct worker_running *r =
+        (struct worker_running *)(void *)((char *)post -
+                                          offsetof(struct worker_running, timer_post));
+    berth_timer_set(r->engine, &r->timer, AFTER_STOP_MS);
+}
+
+/* The place was asked to end it. Its own answer is waited for a little longer. */
+static void on_stopped(void *ctx, const struct berth_reply *reply)
+{
+    struct worker_running *r = ctx;
+    struct berth_error ignored;
+    (void)reply;
+    pthread_mutex_lock(&r->lock);
+    bool wait = !r->ended;
+    pthread_mutex_unlock(&r->lock);
+    /* The reference goes on to the timer. */
+    if (!wait || berth_engine_post(r->engine, &r->timer_post, &ignored) < 0)
+        drop(r);
+}
+
+static void stop_place(struct worker_running *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->refs++;
+    pthread_mutex_unlock(&r->lock);
+    send_call(r, &r->stop_params, STOP_MS + STOP_OVERHEAD_MS, false, on_stopped);
+}
+
+static void worker_cancel(struct berth_running *running)
+{
+    struct worker_running *r = ours(running);
+    pthread_mutex_lock(&r->lock);
+    bool first = !r->cancelled && !r->ended, sent = r->sent;
+    r->cancelled = true;
+    r->sent = true; /* it will not be, any more */
+    pthread_mutex_unlock(&r->lock);
+    struct berth_exec_end end = {.cause = BERTH_END_CANCELLED, .exit_code = -1};
+    if (first && sent)
+        stop_place(r);
+    else if (first && claim_end(r))
+        tell_end(r, end);
+}
+
+static int worker_write(struct berth_running *running, const void *bytes, size_t len,
+                        struct berth_error *err)
+{
+    struct worker_running *r = ours(running);
+    pthread_mutex_lock(&r->lock);
+    int rc = BERTH_OK;
+    if (r->sent || !r->with_stdin)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "The standard input is closed.");
+    else
+        berth_buf_append(&r->input, bytes, len);
+    if (rc == BERTH_OK)
+        rc = berth_buf_check(&r->input, "The standard input", err);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
+}
+
+static void worker_close_stdin(struct berth_running *running)
+{
+    struct worker_running *r = ours(running);
+    pthread_mutex_lock(&r->lock);
+    bool go = !r->sent;
+    r->sent = true;
+    r->refs += go;
+    pthread_mutex_unlock(&r->lock);
+    if (go)
+        send_execute(r);
+}
+
+static void worker_pause(struct berth_running *running, bool paused)
+{
+    (void)running, (void)paused; /* it comes in one piece */
+}
+
+static void worker_resize(struct berth_running *running, unsigned short rows,
+                          unsigned short columns)
+{
+    (void)running, (void)rows, (void)columns;
+}
+
+static void worker_free(struct berth_running *running)
+{
+    drop(ours(running));
+}
+
+static const struct berth_running_ops running_ops = {.cancel = worker_cancel,
+                                                     .write = worker_write,
+                                                     .close_stdin = worker_close_stdin,
+                                                     .pause = worker_pause,
+                                                     .resize = worker_resize,
+                                                     .free = worker_free};
+
+/* --- starting --- */
+
+static void put_env(struct berth_json_writer *w, const char *const *env)
+{
+    berth_json_open_in(w, "env", '{');
+    for (; *env; env++) {
+        const char *equals = strchr(*env, '=');
+        char name[256];
+        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *env), *env);
+        berth_json_put_bytes(w, name, equals + 1, strlen(equals + 1));
+    }
+    berth_json_close(w, '}');
+}
+
+static void put_words(struct berth_json_writer *w, const char *const *argv)
+{
+    berth_json_put_bytes(w, "command", argv[0], strlen(argv[0]));
+    berth_json_open_in(w, "args", '[');
+    for (argv++; *argv; argv++)
+        berth_json_put_bytes(w, NULL, *argv, strlen(*argv));
+    berth_json_close(w, ']');
+}
+
+/* Of the command that ends the one with that id. */
+static void write_stop(struct berth_buf *params, const struct berth_worker_driver *d,
+                       const struct berth_place_request *who, const struct berth_place *place,
+                       const char *exec_id, int64_t grace_ms)
+{
+    auto_json *config = berth_worker_config(d, who->config_json);
+    char label[80], tenths[24];
+    (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", exec_id);
+    (void)snprintf(tenths, sizeof tenths, "%lld",
+                   (long long)((grace_ms < STOP_MS - 3000 ? grace_ms : STOP_MS - 3000) / 100));
+    const char *const argv[] = {"sh", "-c", stop_script, "sh", label, tenths, NULL};
+    struct berth_json_writer w = {.buf = params};
+    berth_worker_begin(&w, d, who, config);
+    berth_worker_put_lease(&w, place);
+    put_words(&w, argv);
+    berth_json_put_str(&w, "cwd", "/");
+    berth_json_put_int(&w, "timeoutMs", STOP_MS);
+    berth_json_close(&w, '}');
+    params->failed |= !config;
+}
+
+static void write_params(struct worker_running *r, const struct berth_place_request *who,
+                         const struct berth_place *place, const struct berth_command *command)
+{
+    auto_json *config = berth_worker_config(r->driver, who->config_json);
+    int64_t asked =
+        command->timeout_ms ? command->timeout_ms : berth_worker_timeout(config, "timeoutMs");
+    r->timeout_ms = asked ? asked + BERTH_WORKER_OVERHEAD_MS : 0;
+    struct berth_json_writer w = {.buf = &r->params};
+    berth_worker_begin(&w, r->driver, who, config);
+    berth_worker_put_lease(&w, place);
+    put_words(&w, command->argv);
+    if (command->cwd)
+        berth_json_put_bytes(&w, "cwd", command->cwd, strlen(command->cwd));
+    put_env(&w, command->env);
+    if (command->timeout_ms)
+        berth_json_put_int(&w, "timeoutMs", command->timeout_ms);
+    r->params.failed |= !config;
+}
+
+static bool copy_secrets(struct worker_running *r, const struct berth_place_request *who)
+{
+    struct berth_error ignored;
+    r->secrets = calloc((size_t)who->secret_count + 1, sizeof *r->secrets);
+    for (int i = 0; r->secrets && i < who->secret_count; i++) {
+        if (berth_locked_new(who->secrets[i].len, &r->secrets[i], &ignored) < 0)
+            return false;
+        berth_locked_append(&r->secrets[i], who->secrets[i].bytes, who->secrets[i].len);
+        r->secret_count++;
+    }
+    return r->secrets != NULL;
+}
+
+static struct worker_running *new_running(struct berth_worker_driver *d, struct berth_call *call,
+                                          const struct berth_place_request *who,
+                                          const struct berth_place *place,
+                                          const struct berth_command *command,
+                                          const struct berth_exec_handlers *handlers)
+{
+    struct worker_running *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    *r = (struct worker_running){.base = {.ops = &running_ops},
+                                 .driver = d,
+                                 .engine = call->engine,
+                                 .handlers = *handlers,
+                                 .invocation = strdup(command->id),
+                                 .company_id = strdup(who->company_id),
+                                 .params = BERTH_WORKER_PARAMS_INIT,
+                                 .stop_params = BERTH_WORKER_PARAMS_INIT,
+                                 .input = {.max = STDIN_BYTES_MAX, .secret = true},
+                                 .started_at_ms = berth_time_wall_ms(),
+                                 .timer_post = {.run = run_set_timer},
+                                 .timer = {.run = on_stop_timer},
+                                 .refs = 1,
+                                 .with_stdin = command->with_stdin};
+    pthread_mutex_init(&r->lock, NULL);
+    write_params(r, who, place, command);
+    write_stop(&r->stop_params, d, who, place, command->id, command->grace_ms);
+    if (copy_secrets(r, who) && r->invocation && r->company_id && !r->params.failed &&
+        !r->stop_params.failed)
+        return r;
+    drop(r);
+    return NULL;
+}
+
+int berth_worker_exec_start(struct berth_driver *base, struct berth_call *call,
+                            const struct berth_place_request *who, const struct berth_place *place,
+                            const struct berth_command *command,
+                            const struct berth_exec_handlers *handlers, struct berth_running **out,
+                            struct berth_error *err)
+{
+    struct berth_worker_driver *d = (struct berth_worker_driver *)(void *)base;
+    if (command->terminal)
+        return berth_fail(err, BERTH_E_UNSUPPORTED,
+                          "The places of plugin \"%s\" have no terminals: leave out -t.",
+                          d->options.plugin_key);
+    int rc = berth_worker_ready(d, call, err);
+    if (rc < 0)
+        return rc;
+    struct worker_running *r = new_running(d, call, who, place, command, handlers);
+    if (!r)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    *out = &r->base;
+    if (!command->with_stdin)
+        worker_close_stdin(&r->base);
+    return BERTH_OK;
+}
+
+int berth_worker_exec_settle(struct berth_driver *base, struct berth_call *call,
+                             const struct berth_place_request *who, const struct berth_place *place,
+                             const char *exec_id, struct berth_exec_end *end,
+                             struct berth_error *err)
+{
+    struct berth_worker_driver *d = (struct berth_worker_driver *)(void *)base;
+    (void)end; /* no place keeps it */
+    int rc = berth_worker_ready(d, call, err);
+    if (rc < 0)
+        return rc;
+    auto_buf params = BERTH_WORKER_PARAMS_INIT;
+    auto_json *answer = NULL;
+    write_stop(&params, d, who, place, exec_id, 0);
+    struct berth_worker_question question = {.method = "environmentExecute",
+                                             .params = &params,
+                                             .who = who,
+                                             .timeout_ms = STOP_MS + STOP_OVERHEAD_MS};
+    return berth_worker_ask(d, call, &question, &answer, err);
+}

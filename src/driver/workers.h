@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/driver/workers.h - how drivers speak to the workers of plugins. The manager implements it,
+ * and a test can spy on it. */
+#ifndef BERTH_DRIVER_WORKERS_H
+#define BERTH_DRIVER_WORKERS_H
+
+#include <berth/exec.h>
+
+#include "net/rpc.h"
+
+struct berth_locked;
+
+struct berth_worker_call {
+    const char *plugin_id, *method, *params_json;
+    int64_t timeout_ms; /* 0: none was asked for, so the manager's own holds */
+    /* What the worker was told that nobody else may see; lent. */
+    const struct berth_locked *secrets;
+    int secret_count;
+    /* Of an execute: its id, and what its output goes to as long as it is not answered; or NULL. */
+    const char *invocation, *company_id;
+    void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
+    berth_reply_fn *on_reply; /* exactly once; on the engine's thread, or before the call returns */
+    void *ctx;
+};
+
+struct berth_workers {
+    const struct berth_workers_ops *ops; /* an implementation embeds this as its first member */
+};
+
+/* From any thread but the engine's. All texts are borrowed for the call. */
+struct berth_workers_ops {
+    bool (*is_running)(struct berth_workers *w, const char *plugin_id);
+    /* Starts it if nobody has, and waits so long for that at most. NULL: others start them. */
+    void (*want)(struct berth_workers *w, const char *plugin_id, int64_t wait_ms);
+    /* Does the one that runs say that it has the method? NULL: none does. */
+    bool (*supports)(struct berth_workers *w, const char *plugin_id, const char *method);
+    /* Does not wait. */
+    void (*call)(struct berth_workers *w, const struct berth_worker_call *call);
+};
+#endif

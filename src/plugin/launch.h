@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/launch.h - how a program of a plugin is started: with an environment built from
+ * nothing, and confined to its own package and state. */
+#ifndef BERTH_PLUGIN_LAUNCH_H
+#define BERTH_PLUGIN_LAUNCH_H
+
+#include "base/arena.h"
+#include "net/worker.h"
+#include "os/confine.h"
+#include "os/engine.h"
+
+struct berth_launch {
+    struct berth_arena arena;
+    struct berth_process_options options;
+    struct berth_confinement confinement;
+    char confinement_text[BERTH_CONFINE_TEXT_SIZE];
+};
+
+/* Blocks: it looks at files, and makes the directory of the state. NOT_FOUND: the entry is not
+ * there. DENIED: it lies outside of its package, or is a link that leads out of it. UNPROCESSABLE:
+ * node is missing. The caller clears *out, also after a failure. */
+int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
+                         struct berth_launch *out, struct berth_error *err);
+/* The same for another script of ours, as text for node, with one argument. */
+int berth_launch_prepare_script(const char *script, const char *argument,
+                                const struct berth_worker_spec *spec, struct berth_launch *out,
+                                struct berth_error *err);
+void berth_launch_clear(struct berth_launch *launch);
+#endif

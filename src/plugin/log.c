@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/log.c - see log.h. */
+#include "plugin/log.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "crypto/locked.h"
+#include "crypto/mask.h"
+#include "os/fs.h"
+#include "os/pool.h"
+
+#define FILE_BYTES_MAX (4 * 1024 * 1024)
+#define TEXT_BYTES_MAX 10000
+#define WAITING_BYTES_MAX (1024 * 1024)
+#define VALUES_MAX 256
+
+struct berth_worker_log {
+    char *path;
+    struct berth_pool *pool;
+    struct berth_locked values[VALUES_MAX]; /* hidden; the caller's thread alone */
+    int value_count;
+    pthread_mutex_t lock;
+    pthread_cond_t idle;
+    struct berth_buf waiting;
+    size_t dropped; /* lines */
+    bool writing;
+};
+
+int berth_worker_log_open(const char *path, struct berth_pool *pool, struct berth_worker_log **out,
+                          struct berth_error *err)
+{
+    struct berth_worker_log *log = calloc(1, sizeof *log);
+    char *copy = strdup(path);
+    if (!log || !copy) {
+        free(log);
+        free(copy);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.");
+    }
+    log->path = copy;
+    log->pool = pool;
+    log->waiting = (struct berth_buf)BERTH_BUF_INIT(WAITING_BYTES_MAX);
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_cond_init(&log->idle, NULL);
+    *out = log;
+    return BERTH_OK;
+}
+
+void berth_worker_log_close(struct berth_worker_log *log)
+{
+    if (!log)
+        return;
+    pthread_mutex_lock(&log->lock);
+    while (log->writing)
+        pthread_cond_wait(&log->idle, &log->lock);
+    pthread_mutex_unlock(&log->lock);
+    for (int i = 0; i < log->value_count; i++)
+        berth_locked_clear(&log->values[i]);
+    berth_buf_clear(&log->waiting);
+    pthread_cond_destroy(&log->idle);
+    pthread_mutex_destroy(&log->lock);
+    free(log->path);
+    free(log);
+}
+
+/* --- what is hidden --- */
+
+static bool is_known(const struct berth_worker_log *log, const struct berth_locked *value)
+{
+    for (int i = 0; i < log->value_count; i++)
+        if (berth_same_bytes(log->values[i].bytes, log->values[i].len, value->bytes, value->len))
+            return true;
+    return false;
+}
+
+void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
+                           int count)
+{
+    struct berth_error ignored;
+    for (int i = 0; i < count; i++) {
+        if (values[i].len < BERTH_MASKED_BYTES_MIN || is_known(log, &values[i]))
+            continue;
+        if (log->value_count == VALUES_MAX) { /* the oldest goes: its worker was told long ago */
+            berth_locked_clear(&log->values[0]);
+            memmove(log->values, log->values + 1, (VALUES_MAX - 1) * sizeof *log->values);
+            log->value_count--;
+        }
+        struct berth_locked *copy = &log->values[log->value_count];
+        if (berth_locked_new(values[i].len, copy, &ignored) < 0)
+            continue;
+        berth_locked_append(copy, values[i].bytes, values[i].len);
+        log->value_count++;
+    }
+}
+
+static void keep(void *ctx, const char *bytes, size_t len)
+{
+    berth_buf_append(ctx, bytes, len);
+}
+
+char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, size_t len)
+{
+    struct berth_buf out = BERTH_BUF_INIT(len + 1);
+    struct berth_mask *mask;
+    struct berth_error ignored;
+    if (berth_mask_new(log->values, log->value_count, &mask, &ignored) < 0)
+        return NULL;
+    berth_mask_put(mask, text, len, keep, &out);
+    berth_mask_end(mask, keep, &out);
+    berth_mask_free(mask);
+    return berth_buf_take(&out);
+}
+
+/* --- the file --- */
+
+/* Other processes of ours write to it, too: whoever has the lock moves it aside, once. */
+static int open_file(const char *path)
+{
+    for (int tries = 0; tries < 3; tries++) {
+        int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        struct stat held, named;
+        if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &held) < 0)
+            return fd;
+        bool ours = stat(path, &named) == 0 && named.st_ino == held.st_ino;
+        if (ours && held.st_size < FILE_BYTES_MAX)
+            return fd;
+        auto_free char *old = NULL;
+        if (ours && asprintf(&old, "%s.1", path) > 0)
+            (void)rename(path, old);
+        (void)close(fd);
+    }
+    return -1;
+}
+
+static void write_job(void *ctx)
+{
+    struct berth_worker_log *log = ctx;
+    struct berth_error ignored;
+    pthread_mutex_lock(&log->lock);
+    while (log->waiting.len || log->dropped) {
+        auto_buf lines = log->waiting;
+        log->waiting = (struct berth_buf)BERTH_BUF_INIT(WAITING_BYTES_MAX);
+        size_t dropped = log->dropped;
+        log->dropped = 0;
+        pthread_mutex_unlock(&log->lock);
+        auto_close int fd = open_file(log->path);
+        if (fd >= 0) {
+            (void)berth_fs_write_all(fd, lines.data, lines.len, &ignored);
+            if (dropped)
+                (void)dprintf(fd,
+                              "{\"stream\":\"host\",\"level\":\"warn\",\"message\":"
+                              "\"%zu lines were dropped\"}\n",
+                              dropped);
+        }
+        pthread_mutex_lock(&log->lock);
+    }
+    log->writing = false;
+    pthread_cond_broadcast(&log->idle);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void berth_worker_log_write(struct berth_worker_log *log, const char *stream, const char *level,
+                            const char *text, size_t len)
+{
+    auto_free char *clean = berth_worker_log_clean(log, text, len);
+    if (!clean)
+        return;
+    auto_buf line = BERTH_BUF_INIT(8 * TEXT_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &line};
+    size_t kept = len < TEXT_BYTES_MAX ? len : TEXT_BYTES_MAX;
+    clean[kept] = '\0';
+    berth_json_open(&w, '{');
+    berth_json_put_time(&w, "time", berth_time_wall_ms());
+    berth_json_put_str(&w, "stream", stream);
+    berth_json_put_str(&w, "level", level);
+    berth_json_put_bytes(&w, "message", clean, kept);
+    if (kept < len)
+        berth_json_put_int(&w, "cut", (int64_t)(len - kept));
+    berth_json_close(&w, '}');
+    berth_buf_append(&line, "\n", 1);
+    struct berth_error ignored;
+    pthread_mutex_lock(&log->lock);
+    if (line.failed || log->waiting.len + line.len > WAITING_BYTES_MAX)
+        log->dropped++;
+    else
+        berth_buf_append(&log->waiting, line.data, line.len);
+    if (!log->writing)
+        log->writing = berth_pool_submit(log->pool, write_job, log, &ignored) == BERTH_OK;
+    pthread_mutex_unlock(&log->lock);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/manager.c - see manager.h. */
+#include "plugin/manager.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/json.h"
+#include "os/pool.h"
+#include "crypto/locked.h"
+#include "plugin/worker.h"
+
+#define THREADS_MAX 4 /* for what blocks: starting, long messages, logs */
+
+struct berth_manager {
+    struct berth_workers base;
+    struct berth_worker_ground ground;
+    struct berth_worker *first; /* under the lock; they stay until the end */
+    bool closing;
+};
+
+static struct berth_manager *manager_of(struct berth_workers *w)
+{
+    return (struct berth_manager *)(void *)((char *)w - offsetof(struct berth_manager, base));
+}
+
+/* Lock held. NULL: nobody has ever wanted it. */
+static struct berth_worker *find(struct berth_manager *m, const char *plugin_id)
+{
+    struct berth_worker *w = m->first;
+    while (w && strcmp(w->id, plugin_id) != 0)
+        w = w->next;
+    return w;
+}
+
+/* Lock held. NULL: no memory. */
+static struct berth_worker *find_or_make(struct berth_manager *m, const char *plugin_id)
+{
+    struct berth_worker *w = find(m, plugin_id);
+    if (w || m->closing)
+        return w;
+    w = berth_worker_new(&m->ground, plugin_id);
+    if (w) {
+        w->next = m->first;
+        m->first = w;
+    }
+    return w;
+}
+
+static struct berth_worker *look_up(struct berth_manager *m, const char *plugin_id)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    struct berth_worker *w = find(m, plugin_id);
+    pthread_mutex_unlock(&m->ground.lock);
+    return w;
+}
+
+/* --- to the engine's thread --- */
+
+struct order {
+    struct berth_post post;
+    struct berth_worker *worker;
+    void (*run)(struct order *order);
+    bool and_start;
+    char *text;
+};
+
+static void run_order(struct berth_post *post)
+{
+    struct order *order = (struct order *)(void *)post;
+    order->run(order);
+    free(order->text);
+    free(order);
+}
+
+/* `text` is taken over. False: no memory, or no thread. */
+static bool give_order(struct berth_worker *w, void (*run)(struct order *order), bool and_start,
+                       char *text)
+{
+    struct order *order = calloc(1, sizeof *order);
+    struct berth_error ignored;
+    if (order)
+        *order = (struct order){.post = {.run = run_order},
+                                .worker = w,
+                                .run = run,
+                                .and_start = and_start,
+                                .text = text};
+    if (order && berth_engine_post(w->ground->engine, &order->post, &ignored) == BERTH_OK)
+        return true;
+    free(order);
+    free(text);
+    return false;
+}
+
+static void order_start(struct order *order)
+{
+    berth_worker_start(order->worker);
+}
+
+static void order_stop(struct order *order)
+{
+    berth_worker_stop(order->worker, order->and_start);
+}
+
+static void order_config(struct order *order)
+{
+    berth_worker_tell_config(order->worker, order->text);
+}
+
+/* --- struct berth_workers --- */
+
+static bool is_running(struct berth_workers *workers, const char *plugin_id)
+{
+    struct berth_manager *m = manager_of(workers);
+    pthread_mutex_lock(&m->ground.lock);
+    const struct berth_worker *w = find(m, plugin_id);
+    bool running = w && w->state == BERTH_WORKER_RUNNING;
+    pthread_mutex_unlock(&m->ground.lock);
+    return running;
+}
+
+static struct timespec real_deadline(int64_t wait_ms)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += wait_ms / 1000;
+    at.tv_nsec += wait_ms % 1000 * 1000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
+static void want(struct berth_workers *workers, const char *plugin_id, int64_t wait_ms)
+{
+    struct berth_manager *m = manager_of(workers);
+    struct timespec until = real_deadline(wait_ms);
+    pthread_mutex_lock(&m->ground.lock);
+    struct berth_worker *w = find_or_make(m, plugin_id);
+    bool start = w && w->state == BERTH_WORKER_STOPPED;
+    pthread_mutex_unlock(&m->ground.lock);
+    if (!w || (start && !give_order(w, order_start, false, NULL)))
+        return;
+    pthread_mutex_lock(&m->ground.lock);
+    unsigned before = w->attempts;
+    while (w->state != BERTH_WORKER_RUNNING && w->state != BERTH_WORKER_BACKOFF &&
+           w->attempts == before && !m->closing)
+        if (pthread_cond_timedwait(&m->ground.changed, &m->ground.lock, &until) != 0)
+            break;
+    pthread_mutex_unlock(&m->ground.lock);
+}
+
+static bool supports(struct berth_workers *workers, const char *plugin_id, const char *method)
+{
+    struct berth_manager *m = manager_of(workers);
+    bool found = false;
+    pthread_mutex_lock(&m->ground.lock);
+    const struct berth_worker *w = find(m, plugin_id);
+    for (size_t i = 0; w && i < berth_json_count(w->methods); i++) {
+        const char *name = berth_json_str(berth_json_at(w->methods, i));
+        found |= name && strcmp(name, method) == 0;
+    }
+    pthread_mutex_unlock(&m->ground.lock);
+    return found;
+}
+
+/* A call on its way; what is lent with it is copied, in memory that is wiped. */
+struct calling {
+    struct berth_post post;
+    struct berth_worker *worker;
+    struct berth_worker_call call;
+    struct berth_arena arena;
+    struct berth_locked *secrets;
+};
+
+static void free_calling(struct calling *c)
+{
+    for (int i = 0; c->secrets && i < c->call.secret_count; i++)
+        berth_locked_clear(&c->secrets[i]);
+    berth_arena_wipe(&c->arena);
+    free(c);
+}
+
+static void run_call(struct berth_post *post)
+{
+    struct calling *c = (struct calling *)(void *)post;
+    berth_worker_call(c->worker, &c->call);
+    free_calling(c);
+}
+
+static bool copy_secrets(struct calling *c, const struct berth_worker_call *call)
+{
+    struct berth_error ignored;
+    c->call.secret_count = 0;
+    c->secrets =
+        berth_arena_alloc(&c->arena, (size_t)(call->secret_count + 1) * sizeof *c->secrets);
+    for (int i = 0; c->secrets && i < call->secret_count; i++) {
+        if (berth_locked_new(call->secrets[i].len, &c->secrets[i], &ignored) < 0)
+            return false;
+        berth_locked_append(&c->secrets[i], call->secrets[i].bytes, call->secrets[i].len);
+        c->call.secret_count++;
+    }
+    c->call.secrets = c->secrets;
+    return c->secrets != NULL;
+}
+
+static void call(struct berth_workers *workers, const struct berth_worker_call *what)
+{
+    struct berth_manager *m = manager_of(workers);
+    struct berth_worker *w = look_up(m, what->plugin_id);
+    struct calling *c = w ? calloc(1, sizeof *c) : NULL;
+    struct berth_error err;
+    const char *trouble = w ? "Out of memory: call." : "The worker was never started.";
+    if (c) {
+        c->post.run = run_call;
+        c->worker = w;
+        c->call = *what;
+        c->call.plugin_id = w->id;
+        c->call.method = berth_arena_strdup(&c->arena, what->method);
+        c->call.params_json = berth_arena_strdup(&c->arena, what->params_json);
+        c->call.invocation = berth_arena_strdup(&c->arena, what->invocation);
+        c->call.company_id = berth_arena_strdup(&c->arena, what->company_id);
+        if (copy_secrets(c, what) && !c->arena.failed &&
+            berth_engine_post(m->ground.engine, &c->post, &err) == BERTH_OK)
+            return;
+        free_calling(c);
+    }
+    struct berth_reply reply = {
+        .kind = BERTH_REPLY_UNSENT, .code = BERTH_RPC_UNAVAILABLE, .text = trouble};
+    what->on_reply(what->ctx, &reply);
+}
+
+static const struct berth_workers_ops workers_ops = {
+    .is_running = is_running, .want = want, .supports = supports, .call = call};
+
+/* --- struct berth_manager_ops --- */
+
+static int manager_open(struct berth_engine *engine, const struct berth_worker_host *host,
+                        struct berth_manager **out, struct berth_error *err)
+{
+    struct berth_pool *pool = NULL;
+    struct berth_manager *m = calloc(1, sizeof *m);
+    int rc = m ? berth_pool_new(THREADS_MAX, &pool, err)
+               : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workers.");
+    if (rc < 0) {
+        free(m);
+        return rc;
+    }
+    m->base.ops = &workers_ops;
+    m->ground = (struct berth_worker_ground){.engine = engine, .pool = pool, .host = *host};
+    pthread_mutex_init(&m->ground.lock, NULL);
+    pthread_condattr_t clock;
+    (void)pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->ground.changed, &clock);
+    (void)pthread_condattr_destroy(&clock);
+    *out = m;
+    return BERTH_OK;
+}
+
+static struct berth_workers *manager_workers(struct berth_manager *m)
+{
+    return &m->base;
+}
+
+/* Until it is stopped, once. */
+static void await_stop(struct berth_manager *m, const struct berth_worker *w)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    while (w->state != BERTH_WORKER_STOPPED)
+        pthread_cond_wait(&m->ground.changed, &m->ground.lock);
+    pthread_mutex_unlock(&m->ground.lock);
+}
+
+static void manager_stop(struct berth_manager *m, const char *plugin_id)
+{
+    struct berth_worker *w = look_up(m, plugin_id);
+    if (w && give_order(w, order_stop, false, NULL))
+        await_stop(m, w);
+}
+
+static void manager_config_changed(struct berth_manager *m, const char *plugin_id)
+{
+    struct berth_worker *w = look_up(m, plugin_id);
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_worker_spec spec;
+    struct berth_error ignored;
+    if (!w || m->ground.host.describe(m->ground.host.ctx, plugin_id, &arena, &spec, &ignored) < 0)
+        return; /* it will be read at the next start */
+    char *text = strdup(spec.config_json);
+    if (text)
+        (void)give_order(w, order_config, false, text);
+}
+
+static void manager_start(struct berth_manager *m, const char *plugin_id, int64_t wait_ms)
+{
+    want(&m->base, plugin_id, wait_ms);
+}
+
+static int manager_status(struct berth_manager *m, const char *plugin_id, struct berth_arena *arena,
+                          struct berth_worker_status *out, struct berth_error *err)
+{
+    *out = (struct berth_worker_status){.status = berth_worker_states[BERTH_WORKER_STOPPED]};
+    pthread_mutex_lock(&m->ground.lock);
+    const struct berth_worker *w = find(m, plugin_id);
+    if (w)
+        *out = (struct berth_worker_status){
+            .status = berth_worker_states[w->state],
+            .pid = w->pid,
+            .uptime_ms =
+                w->state == BERTH_WORKER_RUNNING ? berth_time_mono_ms() - w->running_since_ms : 0,
+            .crashes = w->crashes,
+            .crashes_in_all = w->crashes_in_all,
+            .pending = w->pending,
+            .last_crash_at_ms = w->last_crash_ms,
+            .next_restart_at_ms = w->next_restart_ms,
+            .methods_json = w->methods ? berth_json_canonical_in(arena, w->methods) : NULL,
+            .confinement = w->confinement[0] ? berth_arena_strdup(arena, w->confinement) : NULL,
+            .last_error = w->error[0] ? berth_arena_strdup(arena, w->error) : NULL};
+    pthread_mutex_unlock(&m->ground.lock);
+    return berth_arena_check(arena, err);
+}
+
+static void manager_close(struct berth_manager *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->ground.lock);
+    m->closing = true;
+    pthread_cond_broadcast(&m->ground.changed);
+    pthread_mutex_unlock(&m->ground.lock);
+    for (struct berth_worker *w = m->first; w; w = w->next)
+        (void)give_order(w, order_stop, false, NULL); /* all at once */
+    for (struct berth_worker *w = m->first, *next; w; w = next) {
+        next = w->next;
+        await_stop(m, w);
+        berth_worker_free(w);
+    }
+    berth_pool_free(m->ground.pool);
+    pthread_cond_destroy(&m->ground.changed);
+    pthread_mutex_destroy(&m->ground.lock);
+    free(m);
+}
+
+const struct berth_manager_ops berth_plugin_manager = {
+    .open = manager_open,
+    .workers = manager_workers,
+    .start = manager_start,
+    .stop = manager_stop,
+    .config_changed = manager_config_changed,
+    .status = manager_status,
+    .close = manager_close,
+};

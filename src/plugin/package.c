@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/package.c - see package.h. */
+#include "plugin/package.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "os/capture.h"
+#include "os/fs.h"
+#include "plugin/launch.h"
+
+#define NPM_MS 120000
+#define MANIFEST_MS 15000
+#define OUTPUT_BYTES_MAX (4 * 1024 * 1024)
+
+/* --- npm --- */
+
+static int64_t sooner(const struct berth_call *call, int64_t within_ms)
+{
+    int64_t at_ms = berth_time_mono_ms() + within_ms;
+    return at_ms < call->deadline_ms ? at_ms : call->deadline_ms;
+}
+
+/* npm is the user's own program, with its settings; it is given what it needs to reach out. */
+static const char *const *npm_env(struct berth_arena *arena)
+{
+    static const char *const named[] = {"PATH",
+                                        "HOME",
+                                        "HTTP_PROXY",
+                                        "HTTPS_PROXY",
+                                        "NO_PROXY",
+                                        "http_proxy",
+                                        "https_proxy",
+                                        "no_proxy",
+                                        "TMPDIR",
+                                        "SSL_CERT_FILE",
+                                        "NODE_EXTRA_CA_CERTS",
+                                        "npm_config_registry",
+                                        "npm_config_userconfig",
+                                        "npm_config_cache",
+                                        "npm_config_globalconfig"};
+    struct berth_list env = {0};
+    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
+        const char *value = getenv(named[i]);
+        if (value)
+            (void)berth_list_add(&env, arena, berth_arena_printf(arena, "%s=%s", named[i], value));
+    }
+    (void)berth_list_add(&env, arena, NULL);
+    return (const char *const *)(void *)env.items;
+}
+
+static int check_name(const char *name, struct berth_error *err)
+{
+    if (!*name)
+        return berth_fail(err, BERTH_E_INVALID, "packageName cannot be empty");
+    const char *bare = name[0] == '@' ? strchr(name, '/') : name;
+    bare = bare && name[0] == '@' ? bare + 1 : bare;
+    bool ok = bare && isalnum((unsigned char)bare[0]) && !strchr(bare, '/');
+    for (const char *c = name; ok && *c; c++)
+        ok = isalnum((unsigned char)*c) || strchr("._-~", *c) || (*c == '@' && c == name) ||
+             (*c == '/' && name[0] == '@');
+    return ok ? BERTH_OK
+              : berth_fail(err, BERTH_E_INVALID, "packageName contains invalid characters");
+}
+
+/* Its last words, for the error. */
+static const char *last_lines(struct berth_capture *c)
+{
+    const char *text = berth_buf_str(&c->streams[BERTH_STDERR]);
+    size_t len = text ? strlen(text) : 0;
+    return len > 600 ? text + len - 600 : len ? text : "it said nothing";
+}
+
+static int package_fetch(const struct berth_call *call, const char *name, const char *version,
+                         const char *into, const char **path, struct berth_error *err)
+{
+    int rc = check_name(name, err);
+    for (const char *c = version; rc == BERTH_OK && c && *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-+^~", *c))
+            rc = berth_fail(err, BERTH_E_INVALID, "The version contains invalid characters.");
+    if (rc < 0)
+        return rc;
+    const char *spec = version ? berth_arena_printf(call->arena, "%s@%s", name, version) : name;
+    const char *const argv[] = {
+        "npm",        "install",   spec,         "--prefix", into, "--save", "--ignore-scripts",
+        "--no-audit", "--no-fund", "--loglevel", "error",    NULL};
+    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
+    c.options.argv = argv;
+    c.options.env = npm_env(call->arena);
+    c.options.cwd = into;
+    c.name = "npm";
+    c.deadline_ms = sooner(call, NPM_MS);
+    c.cancel_fd = call->cancel_fd;
+    *path = berth_arena_printf(call->arena, "%s/node_modules/%s", into, name);
+    rc = berth_arena_check(call->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_capture_run(call->engine, &c, err);
+    if (rc == BERTH_E_NOT_FOUND)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "npm install failed for %s: npm is not there. Install Node.js, or give a "
+                          "directory instead.",
+                          spec);
+    if (rc < 0)
+        return rc;
+    if (c.end.exit_code != 0)
+        return berth_fail(err, BERTH_E_UPSTREAM, "npm install failed for %s: %s", spec,
+                          last_lines(&c));
+    struct stat st;
+    return stat(*path, &st) == 0 && S_ISDIR(st.st_mode)
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_UPSTREAM,
+                            "Package directory not found after installation: %s", *path);
+}
+
+/* --- manifests --- */
+
+/* The file as JSON. *out stays NULL when it is not there. */
+static int read_json(int root, const char *path, struct berth_json **out, struct berth_error *err)
+{
+    struct berth_error why;
+    auto_close int fd = berth_fs_open_beneath(root, path, O_RDONLY | O_NONBLOCK, 0, &why);
+    if (fd < 0 && why.os_errno == ENOENT)
+        return BERTH_OK;
+    if (fd < 0)
+        return berth_fail(err, BERTH_E_INVALID, "%s", why.message);
+    auto_buf text = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
+    int rc = berth_fs_read_all(fd, &text, err);
+    if (rc == BERTH_OK)
+        rc = berth_json_parse(berth_buf_str(&text), text.len, BERTH_JSON_OURS, out, err);
+    return rc < 0 ? berth_wrap(err, "%s", path) : rc;
+}
+
+static bool is_there(int root, const char *path)
+{
+    struct berth_error ignored;
+    auto_close int fd = berth_fs_open_beneath(root, path, O_PATH, 0, &ignored);
+    return fd >= 0;
+}
+
+/* A manifest that is a script says what it is when it is run, which is done in a cage. */
+static int run_manifest(const struct berth_call *call, const char *package, const char *file,
+                        const char *scratch, struct berth_json **out, struct berth_error *err)
+{
+    static const char script[] = "import{pathToFileURL as u}from'node:url';"
+                                 "const m=await import(u(process.argv[1]).href);"
+                                 "process.stdout.write('\\x1e'+JSON.stringify(m.default??m)+'\\n')";
+    const char *path = berth_arena_printf(call->arena, "%s/%s", package, file);
+    struct berth_worker_spec spec = {.package = package, .state = scratch};
+    struct berth_launch launch;
+    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
+    int rc = berth_launch_prepare_script(script, path, &spec, &launch, err);
+    if (rc == BERTH_OK) {
+        c.options = launch.options;
+        c.name = "node";
+        c.deadline_ms = sooner(call, MANIFEST_MS);
+        c.cancel_fd = call->cancel_fd;
+        rc = berth_capture_run(call->engine, &c, err);
+    }
+    berth_launch_clear(&launch);
+    if (rc == BERTH_E_CANCELLED || rc == BERTH_E_UNPROCESSABLE)
+        return rc;
+    const char *said = berth_buf_str(&c.streams[BERTH_STDOUT]);
+    const char *mark = said ? strrchr(said, '\x1e') : NULL;
+    struct berth_error why = {0};
+    if (rc == BERTH_OK && c.end.exit_code == 0 && mark &&
+        berth_json_parse(mark + 1, strlen(mark + 1), BERTH_JSON_OURS, out, &why) == BERTH_OK)
+        return BERTH_OK;
+    char first[600];
+    (void)snprintf(first, sizeof first, "%.599s",
+                   rc < 0           ? err->message
+                   : why.message[0] ? why.message
+                                    : last_lines(&c));
+    return berth_fail(err, BERTH_E_INVALID, "Failed to load manifest module at %s: %s", path,
+                      first);
+}
+
+static bool is_json(const char *file)
+{
+    size_t len = strlen(file);
+    return len > 5 && strcmp(file + len - 5, ".json") == 0;
+}
+
+/* Which file it is, or NULL. */
+static const char *manifest_file(int root, const struct berth_json *package_json)
+{
+    static const char *const usual[] = {"dist/manifest.js", "manifest.js", "manifest.json"};
+    const char *named =
+        berth_json_str(berth_json_get(berth_json_get(package_json, "paperclipPlugin"), "manifest"));
+    if (named && strncmp(named, "./", 2) == 0)
+        named += 2;
+    if (named)
+        return is_there(root, named) ? named : NULL;
+    for (size_t i = package_json ? 0 : 2; i < 3; i++)
+        if (is_there(root, usual[i]))
+            return usual[i];
+    return NULL;
+}
+
+static int package_read(const struct berth_call *call, const char *path, const char *scratch,
+                        struct berth_package *out, struct berth_error *err)
+{
+    char *real = realpath(path, NULL);
+    if (!real)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Local plugin path does not exist: %s", path);
+    out->path = berth_arena_strdup(call->arena, real);
+    free(real);
+    auto_close int root = out->path ? open(out->path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (root < 0)
+        return berth_fail(err, BERTH_E_INVALID, "It is not a directory: %s", path);
+    auto_json *package = NULL;
+    int rc = read_json(root, "package.json", &package, err);
+    if (rc < 0)
+        return rc;
+    if (!package && !is_there(root, "manifest.json"))
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Missing package.json at %s", out->path);
+    const char *name = berth_json_str(berth_json_get(package, "name"));
+    const char *slash = strrchr(out->path, '/');
+    out->name = berth_arena_strdup(call->arena, name ? name : slash ? slash + 1 : out->path);
+    const char *file = manifest_file(root, package);
+    rc = berth_arena_check(call->arena, err);
+    if (rc == BERTH_OK && !file)
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "Package %s at %s does not appear to be a Paperclip plugin (no manifest "
+                        "found).",
+                        out->name, out->path);
+    if (rc < 0)
+        return rc;
+    return is_json(file) ? read_json(root, file, &out->manifest, err)
+                         : run_manifest(call, out->path, file, scratch, &out->manifest, err);
+}
+
+const struct berth_package_ops berth_plugin_packages = {.fetch = package_fetch,
+                                                        .read = package_read};

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/package.h - where plugins come from: a directory, or npm; and their manifests. */
+#ifndef BERTH_PLUGIN_PACKAGE_H
+#define BERTH_PLUGIN_PACKAGE_H
+
+#include "net/worker.h"
+
+extern const struct berth_package_ops berth_plugin_packages;
+#endif

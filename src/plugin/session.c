@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/session.c - see session.h. */
+#include "plugin/session.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+
+#define CLOSE_MS 2000
+
+/* --- on the engine's thread, and waited for --- */
+
+struct errand {
+    struct berth_post post;
+    struct berth_session *session;
+    void (*run)(struct errand *errand);
+    const void *bytes;
+    size_t len;
+    int rc;
+    struct berth_error *err;
+    bool done;
+};
+
+static void run_errand(struct berth_post *post)
+{
+    struct errand *e = (struct errand *)(void *)post;
+    struct berth_session *s = e->session;
+    e->run(e);
+    pthread_mutex_lock(&s->lock);
+    e->done = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int do_errand(struct errand *e, struct berth_error *err)
+{
+    struct berth_session *s = e->session;
+    e->post.run = run_errand;
+    e->err = err;
+    int rc = berth_engine_post(s->engine, &e->post, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&s->lock);
+    while (!e->done)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    return e->rc;
+}
+
+/* --- what it says --- */
+
+static void on_message(void *ctx, const struct berth_message *m)
+{
+    struct berth_session *s = ctx;
+    const struct berth_json *chunk = berth_json_get(m->params, "chunk");
+    if (m->kind == BERTH_MESSAGE_NOTIFICATION) {
+        pthread_mutex_lock(&s->lock);
+        if (strcmp(m->method, "execute.log") == 0 && chunk)
+            (void)berth_json_add(s->streamed, berth_json_copy(chunk));
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    struct berth_buf line = BERTH_BUF_INIT(64 * 1024);
+    if (strcmp(m->method, "config.get") == 0)
+        berth_message_write_result(&line, m->id, "{}");
+    else if (strcmp(m->method, "log") == 0)
+        berth_message_write_result(&line, m->id, NULL);
+    else
+        berth_message_write_error(&line, m->id, BERTH_RPC_NO_METHOD,
+                                  "Host does not handle this method");
+    berth_rpc_send(s->rpc, &line);
+}
+
+static void on_noise(void *ctx, const char *line, size_t len, const char *why)
+{
+    struct berth_session *s = ctx;
+    bool refusal = strstr(why, "null/undefined id") != NULL;
+    pthread_mutex_lock(&s->lock);
+    s->refusals += refusal;
+    if (!refusal && s->noise++ == 0)
+        (void)snprintf(s->odd, sizeof s->odd, "%s: %.*s", why, (int)(len < 100 ? len : 100), line);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_stderr(void *ctx, const char *bytes, size_t len)
+{
+    struct berth_session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    size_t have = strlen(s->said), max = sizeof s->said - 1;
+    size_t kept = len < max ? len : max, old = have + kept > max ? max - kept : have;
+    memmove(s->said, s->said + have - old, old);
+    memcpy(s->said + old, bytes + len - kept, kept);
+    s->said[old + kept] = '\0';
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf *text)
+{
+    struct berth_session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->ended = true;
+    s->end = *end;
+    berth_buf_printf(text, "it ended (code %d, signal %d)%s%.300s", end->exit_code, end->signal,
+                     s->said[0] ? ": " : "", s->said);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- beginning and end --- */
+
+static void run_start(struct errand *e)
+{
+    struct berth_session *s = e->session;
+    struct berth_rpc_handlers handlers = {.on_message = on_message,
+                                          .on_noise = on_noise,
+                                          .on_stderr = on_stderr,
+                                          .on_end = on_end,
+                                          .ctx = s};
+    e->rc = berth_rpc_start(s->engine, s->pool, &s->launch.options, &handlers, &s->rpc, e->err);
+}
+
+int berth_session_open(struct berth_engine *engine, const struct berth_worker_spec *spec,
+                       struct berth_session **out, struct berth_error *err)
+{
+    struct berth_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: worker.");
+    s->engine = engine;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_t clock;
+    (void)pthread_condattr_init(&clock);
+    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &clock);
+    (void)pthread_condattr_destroy(&clock);
+    s->streamed = berth_json_new_array();
+    struct errand errand = {.session = s, .run = run_start};
+    int rc = berth_launch_prepare("check", spec, &s->launch, err);
+    if (rc == BERTH_OK)
+        rc = berth_pool_new(2, &s->pool, err);
+    if (rc == BERTH_OK)
+        rc = do_errand(&errand, err);
+    if (rc < 0) {
+        s->ended = true;
+        berth_session_close(s);
+        return rc;
+    }
+    *out = s;
+    return BERTH_OK;
+}
+
+static void run_free(struct errand *e)
+{
+    berth_rpc_free(e->session->rpc);
+    e->session->rpc = NULL;
+}
+
+void berth_session_close(struct berth_session *s)
+{
+    struct berth_error ignored;
+    if (!s)
+        return;
+    if (s->rpc) {
+        berth_session_hang_up(s);
+        if (!berth_session_wait_end(s, CLOSE_MS))
+            berth_session_kill(s);
+        (void)berth_session_wait_end(s, INT32_MAX);
+        struct errand errand = {.session = s, .run = run_free};
+        (void)do_errand(&errand, &ignored);
+    }
+    berth_pool_free(s->pool);
+    berth_launch_clear(&s->launch);
+    berth_json_free(s->streamed);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* --- asking --- */
+
+struct berth_session_question {
+    struct berth_post post;
+    struct berth_session *session;
+    struct berth_rpc_request request;
+    char *method, *params, *invocation;
+    struct berth_session_reply reply;
+    bool answered;
+};
+
+static void on_reply(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_session_question *q = ctx;
+    struct berth_session *s = q->session;
+    pthread_mutex_lock(&s->lock);
+    q->reply.kind = reply->kind;
+    q->reply.code = reply->code;
+    if (reply->result)
+        q->reply.result = berth_json_copy(reply->result);
+    (void)snprintf(q->reply.text, sizeof q->reply.text, "%s", reply->text ? reply->text : "");
+    q->answered = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void run_ask(struct berth_post *post)
+{
+    struct berth_session_question *q = (struct berth_session_question *)(void *)post;
+    berth_rpc_call(q->session->rpc, &q->request);
+}
+
+struct berth_session_question *berth_session_begin(struct berth_session *s, const char *method,
+                                                   const char *params_json,
+                                                   const char *invocation_json, int64_t timeout_ms)
+{
+    struct berth_session_question *q = calloc(1, sizeof *q);
+    struct berth_error ignored;
+    if (!q)
+        abort(); /* a suite that cannot remember its questions has nothing to say */
+    q->session = s;
+    q->method = strdup(method);
+    q->params = strdup(params_json);
+    q->invocation = invocation_json ? strdup(invocation_json) : NULL;
+    q->request = (struct berth_rpc_request){.method = q->method,
+                                            .params_json = q->params,
+                                            .invocation_json = q->invocation,
+                                            .timeout_ms = timeout_ms,
+                                            .on_reply = on_reply,
+                                            .ctx = q};
+    q->post.run = run_ask;
+    if (berth_engine_post(s->engine, &q->post, &ignored) < 0)
+        abort();
+    return q;
+}
+
+struct berth_session_reply berth_session_await(struct berth_session_question *q)
+{
+    struct berth_session *s = q->session;
+    pthread_mutex_lock(&s->lock);
+    while (!q->answered)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    struct berth_session_reply reply = q->reply;
+    free(q->method);
+    free(q->params);
+    free(q->invocation);
+    free(q);
+    return reply;
+}
+
+struct berth_session_reply berth_session_ask(struct berth_session *s, const char *method,
+                                             const char *params_json, int64_t timeout_ms)
+{
+    return berth_session_await(berth_session_begin(s, method, params_json, NULL, timeout_ms));
+}
+
+void berth_session_reply_clear(struct berth_session_reply *reply)
+{
+    berth_json_free(reply->result);
+    reply->result = NULL;
+}
+
+/* --- other things that happen to workers --- */
+
+static void run_write(struct errand *e)
+{
+    struct berth_buf lines = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
+    berth_buf_append(&lines, e->bytes, e->len);
+    berth_rpc_send(e->session->rpc, &lines);
+}
+
+void berth_session_write(struct berth_session *s, const char *bytes, size_t len)
+{
+    struct errand errand = {.session = s, .run = run_write, .bytes = bytes, .len = len};
+    struct berth_error ignored;
+    (void)do_errand(&errand, &ignored);
+}
+
+static void run_hang_up(struct errand *e)
+{
+    berth_process_close_stdin(berth_rpc_process(e->session->rpc));
+}
+
+void berth_session_hang_up(struct berth_session *s)
+{
+    struct errand errand = {.session = s, .run = run_hang_up};
+    struct berth_error ignored;
+    (void)do_errand(&errand, &ignored);
+}
+
+static void run_kill(struct errand *e)
+{
+    int pid = berth_process_pid(berth_rpc_process(e->session->rpc));
+    if (!e->session->ended)
+        (void)kill(-pid, SIGKILL);
+}
+
+void berth_session_kill(struct berth_session *s)
+{
+    struct errand errand = {.session = s, .run = run_kill};
+    struct berth_error ignored;
+    (void)do_errand(&errand, &ignored);
+}
+
+bool berth_session_wait_end(struct berth_session *s, int64_t wait_ms)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += wait_ms % 1000 * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&s->lock);
+    while (!s->ended)
+        if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0)
+            break;
+    bool ended = s->ended;
+    pthread_mutex_unlock(&s->lock);
+    return ended;
+}

@@ -1,0 +1,725 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/plugin/worker.c - see worker.h. */
+#include "plugin/worker.h"
+
+#include <assert.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/auto.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "net/lines.h"
+#include "os/pool.h"
+
+#define INITIALIZE_MS 15000
+#define CALL_MS 30000 /* when nobody says otherwise */
+#define DRAIN_MS 10000
+#define DRAIN_STEP_MS 20
+#define SHUTDOWN_MS 10000
+#define EXIT_MS 500 /* after its answer to shutdown */
+#define RESTART_MS 1000
+#define RESTART_MAX_MS 300000
+#define STEADY_MS 60000 /* of health, and its crashes are forgotten */
+#define HEALTH_MS 60000
+#define HEALTH_MISSES_MAX 3
+#define STDERR_LINE_BYTES_MAX (64 * 1024)
+#define CHUNK_BYTES_MAX 1000000 /* of streamed output, in one message */
+
+const char *const berth_worker_states[] = {"stopped",  "starting", "running",
+                                           "stopping", "crashed",  "backoff"};
+
+struct berth_stream_watch {
+    struct berth_stream_watch *next;
+    char *invocation;
+    void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
+    berth_reply_fn *on_reply;
+    void *ctx;
+    struct berth_worker *worker;
+};
+
+static struct berth_worker *worker_of(struct berth_timer *timer, size_t offset)
+{
+    return (struct berth_worker *)(void *)((char *)timer - offset);
+}
+
+static void set_state(struct berth_worker *w, enum berth_worker_state state)
+{
+    pthread_mutex_lock(&w->ground->lock);
+    w->state = state;
+    w->pid = w->rpc ? berth_process_pid(berth_rpc_process(w->rpc)) : 0;
+    pthread_cond_broadcast(&w->ground->changed);
+    pthread_mutex_unlock(&w->ground->lock);
+}
+
+static void report(struct berth_worker *w, enum berth_log_level level, const char *event,
+                   const char *text)
+{
+    auto_free char *clean = w->log ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
+    w->ground->host.report(w->ground->host.ctx, w->id, level, event, clean ? clean : text);
+    if (w->log)
+        berth_worker_log_write(w->log, "host", level >= BERTH_LOG_WARN ? "warn" : "info", text,
+                               strlen(text));
+}
+
+/* --- what it says --- */
+
+static void take_errors(struct berth_worker *w)
+{
+    static const char too_long[] = "(a line that was too long)";
+    char *whole;
+    size_t len, dropped;
+    while (berth_lines_next(&w->errors, &whole, &len, &dropped)) {
+        const char *line = dropped ? too_long : whole;
+        len = dropped ? strlen(too_long) : len;
+        berth_worker_log_write(w->log, "stderr", "warn", line, len);
+        if (w->excerpt.len + len + 1 > 2 * BERTH_WORKER_EXCERPT_BYTES_MAX) {
+            size_t from = w->excerpt.len - (w->excerpt.len < BERTH_WORKER_EXCERPT_BYTES_MAX
+                                                ? w->excerpt.len
+                                                : BERTH_WORKER_EXCERPT_BYTES_MAX);
+            memmove(w->excerpt.data, w->excerpt.data + from, w->excerpt.len - from);
+            berth_buf_truncate(&w->excerpt, w->excerpt.len - from);
+        }
+        size_t kept = len < BERTH_WORKER_EXCERPT_BYTES_MAX ? len : BERTH_WORKER_EXCERPT_BYTES_MAX;
+        berth_buf_append(&w->excerpt, line + len - kept, kept);
+        berth_buf_append(&w->excerpt, "\n", 1);
+    }
+}
+
+static void on_stderr(void *ctx, const char *bytes, size_t len)
+{
+    struct berth_worker *w = ctx;
+    berth_lines_put(&w->errors, bytes, len);
+    take_errors(w);
+}
+
+static void on_noise(void *ctx, const char *line, size_t len, const char *why)
+{
+    struct berth_worker *w = ctx;
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s: %.*s", why, (int)(len < 200 ? len : 200), line);
+    berth_worker_log_write(w->log, "stdout", "warn", text, strlen(text));
+}
+
+static void take_log(struct berth_worker *w, const struct berth_json *params)
+{
+    const struct berth_json *message = berth_json_get(params, "message");
+    const char *level = berth_json_str(berth_json_get(params, "level"));
+    const char *text = berth_json_str(message);
+    static const char *const levels[] = {"info", "warn", "error", "debug"};
+    int known = 0;
+    for (int i = 0; i < 4; i++)
+        if (level && strcmp(level, levels[i]) == 0)
+            known = i;
+    berth_worker_log_write(w->log, "log", levels[known], text ? text : "",
+                           text ? berth_json_str_len(message) : 0);
+}
+
+static void take_output(struct berth_worker *w, const struct berth_message *m)
+{
+    const struct berth_json *chunk = berth_json_get(m->params, "chunk");
+    const char *stream = berth_json_str(berth_json_get(m->params, "stream"));
+    if (!m->invocation || !stream || !berth_json_is(chunk, BERTH_JSON_STRING))
+        return;
+    for (struct berth_stream_watch *watch = w->watches; watch; watch = watch->next)
+        if (strcmp(watch->invocation, m->invocation) == 0) {
+            watch->on_output(watch->ctx,
+                             strcmp(stream, "stderr") == 0 ? BERTH_STDERR : BERTH_STDOUT,
+                             berth_json_str(chunk), berth_json_str_len(chunk));
+            return;
+        }
+}
+
+/* What published providers ask for; all else is refused at once, so that nobody waits. */
+static void answer(struct berth_worker *w, const struct berth_message *m)
+{
+    static const char *const accepted[] = {"log", "metrics.write", "telemetry.track",
+                                           "activity.log", NULL};
+    struct berth_buf line = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
+    bool taken = false;
+    for (int i = 0; accepted[i]; i++)
+        taken |= strcmp(m->method, accepted[i]) == 0;
+    if (strcmp(m->method, "log") == 0)
+        take_log(w, m->params);
+    if (strcmp(m->method, "config.get") == 0) {
+        berth_message_write_result(&line, m->id, w->config_json ? w->config_json : "{}");
+    } else if (taken) {
+        berth_message_write_result(&line, m->id, NULL);
+    } else {
+        char text[256];
+        (void)snprintf(text, sizeof text, "Host does not handle method \"%.200s\"", m->method);
+        berth_utf8_mend(text);
+        berth_message_write_error(&line, m->id, BERTH_RPC_NO_METHOD, text);
+    }
+    berth_rpc_send(w->rpc, &line);
+}
+
+static void on_message(void *ctx, const struct berth_message *m)
+{
+    struct berth_worker *w = ctx;
+    if (m->kind == BERTH_MESSAGE_REQUEST)
+        answer(w, m);
+    else if (strcmp(m->method, "log") == 0)
+        take_log(w, m->params);
+    else if (strcmp(m->method, "execute.log") == 0)
+        take_output(w, m);
+}
+
+/* --- health --- */
+
+static void on_health_timer(struct berth_timer *timer);
+
+static void kill_process(struct berth_worker *w)
+{
+    int pid = berth_process_pid(berth_rpc_process(w->rpc));
+    (void)kill(-pid, SIGKILL); /* it is a zombie of ours at worst, so the number is its own */
+}
+
+static void on_health(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_worker *w = ctx;
+    if (w->state != BERTH_WORKER_RUNNING)
+        return;
+    bool silent = reply->kind == BERTH_REPLY_TIMEOUT && berth_rpc_heard(w->rpc) == w->heard;
+    w->missed = silent ? w->missed + 1 : 0;
+    if (w->missed >= HEALTH_MISSES_MAX) {
+        report(w, BERTH_LOG_WARN, "plugin worker hangs", "It did not answer health; it is killed.");
+        kill_process(w);
+        return;
+    }
+    berth_timer_set(w->ground->engine, &w->health, HEALTH_MS);
+}
+
+static void on_health_timer(struct berth_timer *timer)
+{
+    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, health));
+    struct berth_rpc_request request = {.method = "health",
+                                        .params_json = "{}",
+                                        .timeout_ms = CALL_MS,
+                                        .on_reply = on_health,
+                                        .ctx = w};
+    if (w->state != BERTH_WORKER_RUNNING)
+        return;
+    w->heard = berth_rpc_heard(w->rpc);
+    berth_rpc_call(w->rpc, &request);
+}
+
+static void on_steady(struct berth_timer *timer)
+{
+    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, steady));
+    pthread_mutex_lock(&w->ground->lock);
+    w->crashes = 0;
+    pthread_mutex_unlock(&w->ground->lock);
+}
+
+/* --- the end --- */
+
+static void clear_timers(struct berth_worker *w)
+{
+    struct berth_engine *engine = w->ground->engine;
+    berth_timer_clear(engine, &w->restart);
+    berth_timer_clear(engine, &w->steady);
+    berth_timer_clear(engine, &w->health);
+    berth_timer_clear(engine, &w->stopping);
+}
+
+/* Between three quarters and five quarters of 1 s, 2 s, 4 s ... 5 min. */
+static int64_t restart_after_ms(int crashes)
+{
+    uint32_t random = 0;
+    (void)getrandom(&random, sizeof random, 0);
+    double jitter = 0.75 + 0.5 * ((double)random / UINT32_MAX);
+    double wait = RESTART_MS * pow(2, crashes < 16 ? crashes - 1 : 15) * jitter;
+    return wait < RESTART_MAX_MS ? llround(wait) : RESTART_MAX_MS;
+}
+
+static void set_error(struct berth_worker *w, const char *text)
+{
+    auto_free char *clean = w->log ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
+    pthread_mutex_lock(&w->ground->lock);
+    (void)snprintf(w->error, sizeof w->error, "%s", clean ? clean : text);
+    berth_utf8_mend(w->error);
+    pthread_mutex_unlock(&w->ground->lock);
+}
+
+/* It is gone, or did not come up: it will be tried again, however often that fails. */
+static void crash(struct berth_worker *w, const char *text)
+{
+    clear_timers(w);
+    set_error(w, text);
+    pthread_mutex_lock(&w->ground->lock);
+    w->crashes++;
+    w->crashes_in_all++;
+    w->last_crash_ms = berth_time_wall_ms();
+    int64_t wait_ms = restart_after_ms(w->crashes);
+    w->next_restart_ms = w->last_crash_ms + wait_ms;
+    w->attempts++;
+    pthread_mutex_unlock(&w->ground->lock);
+    report(w, BERTH_LOG_WARN, "plugin worker crashed", text);
+    set_state(w, BERTH_WORKER_CRASHED);
+    berth_timer_set(w->ground->engine, &w->restart, wait_ms);
+    set_state(w, BERTH_WORKER_BACKOFF);
+}
+
+static void stopped(struct berth_worker *w)
+{
+    clear_timers(w);
+    w->stop_wanted = w->shutdown_sent = false;
+    pthread_mutex_lock(&w->ground->lock);
+    w->attempts++;
+    w->next_restart_ms = 0;
+    pthread_mutex_unlock(&w->ground->lock);
+    set_state(w, BERTH_WORKER_STOPPED);
+    if (w->restart_wanted) {
+        w->restart_wanted = false;
+        berth_worker_start(w);
+    }
+}
+
+struct reaping {
+    struct berth_post post;
+    struct berth_rpc *rpc;
+};
+
+static void run_reap(struct berth_post *post)
+{
+    struct reaping *r = (struct reaping *)(void *)post;
+    berth_rpc_free(r->rpc);
+    free(r);
+}
+
+/* Calls are still to be told of the end: it is freed afterwards. */
+static void free_later(struct berth_worker *w)
+{
+    struct reaping *r = calloc(1, sizeof *r);
+    struct berth_error ignored;
+    if (!r)
+        return; /* it stays until the process ends */
+    *r = (struct reaping){.post = {.run = run_reap}, .rpc = w->rpc};
+    (void)berth_engine_post(w->ground->engine, &r->post, &ignored);
+}
+
+static const char *signal_name(int number, char out[16])
+{
+    const char *name = number ? sigabbrev_np(number) : NULL;
+    (void)snprintf(out, 16, "%s%s", name ? "SIG" : "", name ? name : "null");
+    return out;
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf *text)
+{
+    struct berth_worker *w = ctx;
+    char code[16], name[16];
+    if (w->errors.buf.len > w->errors.taken)
+        on_stderr(w, "\n", 1); /* what was left without an end of line */
+    (void)snprintf(code, sizeof code, "%d", end->exit_code);
+    berth_buf_printf(text, "Worker process exited (code=%s, signal=%s)",
+                     end->exit_code < 0 ? "null" : code, signal_name(end->signal, name));
+    while (w->excerpt.len && strchr("\n \t", w->excerpt.data[w->excerpt.len - 1]))
+        berth_buf_truncate(&w->excerpt, w->excerpt.len - 1);
+    if (w->excerpt.len) {
+        size_t kept = w->excerpt.len < BERTH_WORKER_EXCERPT_BYTES_MAX
+                          ? w->excerpt.len
+                          : BERTH_WORKER_EXCERPT_BYTES_MAX;
+        auto_free char *clean =
+            berth_worker_log_clean(w->log, w->excerpt.data + w->excerpt.len - kept, kept);
+        berth_buf_printf(text, "\n\nWorker stderr:\n%s", clean ? clean : "");
+    }
+    free_later(w);
+    w->rpc = NULL;
+    pthread_mutex_lock(&w->ground->lock);
+    w->pending = 0;
+    pthread_mutex_unlock(&w->ground->lock);
+    const char *words = berth_buf_str(text);
+    if (w->stop_wanted)
+        stopped(w);
+    else
+        crash(w, words ? words : "Worker process exited");
+}
+
+/* --- starting --- */
+
+/* From the pool to the engine's thread. */
+struct launching {
+    struct berth_post post;
+    struct berth_worker *worker;
+    struct berth_arena arena; /* of the spec */
+    struct berth_worker_spec spec;
+    struct berth_launch launch;
+    bool prepared;
+    int rc;
+    struct berth_error err;
+};
+
+static void free_launching(struct launching *l)
+{
+    if (l->prepared)
+        berth_launch_clear(&l->launch);
+    berth_arena_clear(&l->arena);
+    free(l);
+}
+
+static void fail_start(struct berth_worker *w, const char *why)
+{
+    char text[BERTH_WORKER_ERROR_SIZE];
+    (void)snprintf(text, sizeof text, "Worker initialize failed for \"%s\": %.800s", w->id, why);
+    if (w->rpc) { /* its end is the crash, or the stop */
+        set_error(w, text);
+        kill_process(w);
+    } else if (w->stop_wanted) {
+        stopped(w);
+    } else {
+        crash(w, text);
+    }
+}
+
+static bool is_truthy(const struct berth_json *value)
+{
+    switch (berth_json_type(value)) {
+    case BERTH_JSON_NULL:
+        return false;
+    case BERTH_JSON_BOOL:
+        return berth_json_true(value);
+    case BERTH_JSON_INT:
+    case BERTH_JSON_REAL:
+        return berth_json_number(value) != 0;
+    case BERTH_JSON_STRING:
+        return berth_json_str_len(value) > 0;
+    default:
+        return true;
+    }
+}
+
+static void on_initialized(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_worker *w = ctx;
+    if (reply->kind != BERTH_REPLY_RESULT) {
+        if (w->rpc)
+            fail_start(w, reply->text);
+        return;
+    }
+    if (!is_truthy(berth_json_get(reply->result, "ok"))) {
+        fail_start(w, "Worker initialize returned ok=false");
+        return;
+    }
+    const struct berth_json *methods = berth_json_get(reply->result, "supportedMethods");
+    pthread_mutex_lock(&w->ground->lock);
+    berth_json_free(w->methods);
+    w->methods = berth_json_is(methods, BERTH_JSON_ARRAY) ? berth_json_copy(methods)
+                                                          : berth_json_new_array();
+    w->running_since_ms = berth_time_mono_ms();
+    w->next_restart_ms = 0;
+    w->attempts++;
+    w->error[0] = '\0';
+    pthread_mutex_unlock(&w->ground->lock);
+    if (w->stop_wanted)
+        return; /* it is on its way */
+    w->missed = 0;
+    berth_timer_set(w->ground->engine, &w->steady, STEADY_MS);
+    berth_timer_set(w->ground->engine, &w->health, HEALTH_MS);
+    set_state(w, BERTH_WORKER_RUNNING);
+    report(w, BERTH_LOG_INFO, "plugin worker runs", "ready");
+}
+
+static void send_initialize(struct berth_worker *w, const struct berth_worker_spec *spec)
+{
+    auto_buf params = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
+    params.secret = true;
+    struct berth_json_writer p = {.buf = &params};
+    berth_json_open(&p, '{');
+    berth_json_put_raw(&p, "manifest", spec->manifest_json);
+    berth_json_put_raw(&p, "config", spec->config_json);
+    berth_json_open_in(&p, "instanceInfo", '{');
+    berth_json_put_str(&p, "instanceId", "default");
+    berth_json_put_str(&p, "hostVersion", w->ground->host.version);
+    berth_json_close(&p, '}');
+    berth_json_put_int(&p, "apiVersion", 1);
+    berth_json_put_str(&p, "databaseNamespace", NULL);
+    berth_json_close(&p, '}');
+    struct berth_rpc_request request = {.method = "initialize",
+                                        .params_json = berth_buf_str(&params),
+                                        .timeout_ms = INITIALIZE_MS,
+                                        .on_reply = on_initialized,
+                                        .ctx = w};
+    berth_rpc_call(w->rpc, &request);
+}
+
+static int open_log(struct berth_worker *w, const char *path, struct berth_error *err)
+{
+    if (w->log)
+        return BERTH_OK;
+    return berth_worker_log_open(path, w->ground->pool, &w->log, err);
+}
+
+static void run_launch(struct berth_post *post)
+{
+    struct launching *l = (struct launching *)(void *)post;
+    struct berth_worker *w = l->worker;
+    struct berth_rpc_handlers handlers = {.on_message = on_message,
+                                          .on_noise = on_noise,
+                                          .on_stderr = on_stderr,
+                                          .on_end = on_end,
+                                          .ctx = w};
+    berth_buf_truncate(&w->excerpt, 0);
+    int rc = l->rc;
+    if (rc == BERTH_OK && w->stop_wanted)
+        rc = berth_fail(&l->err, BERTH_E_CANCELLED, "It was stopped.");
+    if (rc == BERTH_OK)
+        rc = open_log(w, l->spec.log, &l->err);
+    if (rc == BERTH_OK)
+        rc = berth_rpc_start(w->ground->engine, w->ground->pool, &l->launch.options, &handlers,
+                             &w->rpc, &l->err);
+    if (rc == BERTH_OK) {
+        free(w->config_json);
+        w->config_json = strdup(l->spec.config_json);
+        pthread_mutex_lock(&w->ground->lock);
+        memcpy(w->confinement, l->launch.confinement_text, sizeof w->confinement);
+        pthread_mutex_unlock(&w->ground->lock);
+        set_state(w, w->state); /* with its number */
+        send_initialize(w, &l->spec);
+    } else {
+        char text[BERTH_WORKER_ERROR_SIZE];
+        (void)snprintf(text, sizeof text, "Worker process failed to start: %.900s", l->err.message);
+        fail_start(w, text);
+    }
+    free_launching(l);
+}
+
+/* On the pool: reads the store and looks at files. */
+static void launch_job(void *ctx)
+{
+    struct launching *l = ctx;
+    const struct berth_worker_host *host = &l->worker->ground->host;
+    struct berth_error ignored;
+    l->rc = host->describe(host->ctx, l->worker->id, &l->arena, &l->spec, &l->err);
+    if (l->rc == BERTH_OK) {
+        l->prepared = true;
+        l->rc = berth_launch_prepare(l->worker->id, &l->spec, &l->launch, &l->err);
+    }
+    (void)berth_engine_post(l->worker->ground->engine, &l->post, &ignored); /* its thread runs */
+}
+
+void berth_worker_start(struct berth_worker *w)
+{
+    assert(berth_engine_is_here(w->ground->engine));
+    struct berth_error err;
+    if (w->state == BERTH_WORKER_STARTING || w->state == BERTH_WORKER_RUNNING)
+        return;
+    if (w->state == BERTH_WORKER_STOPPING) {
+        w->restart_wanted = true;
+        return;
+    }
+    clear_timers(w);
+    set_state(w, BERTH_WORKER_STARTING);
+    struct launching *l = calloc(1, sizeof *l);
+    if (l) {
+        l->post.run = run_launch;
+        l->worker = w;
+    }
+    if (!l || berth_pool_submit(w->ground->pool, launch_job, l, &err) < 0) {
+        free(l);
+        fail_start(w, "There is no thread or memory to start it with.");
+    }
+}
+
+static void on_restart_timer(struct berth_timer *timer)
+{
+    berth_worker_start(worker_of(timer, offsetof(struct berth_worker, restart)));
+}
+
+/* --- stopping --- */
+
+static void on_shutdown(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_worker *w = ctx;
+    (void)reply; /* whatever it is: it has been asked */
+    if (!w->rpc)
+        return;
+    berth_process_close_stdin(berth_rpc_process(w->rpc));
+    berth_timer_set(w->ground->engine, &w->stopping, EXIT_MS);
+}
+
+/* What is next: its calls come home, it is asked to end, it is told, it is killed. */
+static void on_stop_timer(struct berth_timer *timer)
+{
+    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, stopping));
+    struct berth_rpc_request request = {.method = "shutdown",
+                                        .params_json = "{}",
+                                        .timeout_ms = SHUTDOWN_MS,
+                                        .on_reply = on_shutdown,
+                                        .ctx = w};
+    if (!w->rpc)
+        return;
+    if (w->shutdown_sent) {
+        berth_process_cancel(berth_rpc_process(w->rpc)); /* SIGTERM, its grace, SIGKILL */
+    } else if (berth_rpc_pending(w->rpc) && berth_time_mono_ms() < w->stop_by_ms) {
+        berth_timer_set(w->ground->engine, &w->stopping, DRAIN_STEP_MS);
+    } else {
+        w->shutdown_sent = true;
+        berth_rpc_call(w->rpc, &request);
+    }
+}
+
+void berth_worker_stop(struct berth_worker *w, bool and_start)
+{
+    assert(berth_engine_is_here(w->ground->engine));
+    w->restart_wanted = and_start;
+    if (w->state == BERTH_WORKER_STOPPED || w->state == BERTH_WORKER_BACKOFF) {
+        stopped(w);
+        return;
+    }
+    if (w->stop_wanted)
+        return;
+    w->stop_wanted = true;
+    if (w->state == BERTH_WORKER_STARTING && !w->rpc)
+        return; /* the launch sees it */
+    clear_timers(w);
+    set_state(w, BERTH_WORKER_STOPPING);
+    w->stop_by_ms = berth_time_mono_ms() + DRAIN_MS;
+    on_stop_timer(&w->stopping);
+}
+
+/* --- calls --- */
+
+static void drop_watch(struct berth_stream_watch *watch)
+{
+    struct berth_stream_watch **at = &watch->worker->watches;
+    while (*at != watch)
+        at = &(*at)->next;
+    *at = watch->next;
+    free(watch->invocation);
+    free(watch);
+}
+
+static void count_call(struct berth_worker *w, int change)
+{
+    pthread_mutex_lock(&w->ground->lock);
+    w->pending += change;
+    pthread_mutex_unlock(&w->ground->lock);
+}
+
+static void on_watched_reply(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_stream_watch *watch = ctx;
+    count_call(watch->worker, watch->worker->rpc ? -1 : 0); /* its end has counted them all */
+    watch->on_reply(watch->ctx, reply);
+    drop_watch(watch);
+}
+
+static void refuse(const struct berth_worker_call *call, const char *status)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "Cannot call \"%.80s\" \xe2\x80\x94 worker for \"%.40s\" is %s", call->method,
+                   call->plugin_id, status);
+    struct berth_reply reply = {
+        .kind = BERTH_REPLY_UNSENT, .code = BERTH_RPC_UNAVAILABLE, .text = text};
+    call->on_reply(call->ctx, &reply);
+}
+
+static char *invocation_json(const struct berth_worker_call *call)
+{
+    struct berth_buf buf = BERTH_BUF_INIT(1024);
+    struct berth_json_writer p = {.buf = &buf};
+    berth_json_open(&p, '{');
+    berth_json_put_str(&p, "id", call->invocation);
+    berth_json_open_in(&p, "scope", '{');
+    berth_json_put_str(&p, "companyId", call->company_id);
+    berth_json_close(&p, '}');
+    berth_json_close(&p, '}');
+    return berth_buf_take(&buf);
+}
+
+void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *call)
+{
+    struct berth_stream_watch *watch = calloc(1, sizeof *watch);
+    char *invocation = strdup(call->invocation ? call->invocation : "");
+    auto_free char *envelope = call->invocation ? invocation_json(call) : NULL;
+    if (w->state != BERTH_WORKER_RUNNING || !watch || !invocation) {
+        refuse(call, w->state != BERTH_WORKER_RUNNING ? berth_worker_states[w->state]
+                                                      : "short of memory");
+        free(invocation);
+        free(watch);
+        return;
+    }
+    berth_worker_log_hide(w->log, call->secrets, call->secret_count);
+    *watch = (struct berth_stream_watch){.next = w->watches,
+                                         .invocation = invocation,
+                                         .on_output = call->on_output,
+                                         .on_reply = call->on_reply,
+                                         .ctx = call->ctx,
+                                         .worker = w};
+    w->watches = watch;
+    bool execute = strcmp(call->method, "environmentExecute") == 0;
+    struct berth_rpc_request request = {.method = call->method,
+                                        .params_json = call->params_json,
+                                        .invocation_json = envelope,
+                                        /* A command may take as long as it takes. */
+                                        .timeout_ms = call->timeout_ms ? call->timeout_ms
+                                                      : execute        ? 0
+                                                                       : CALL_MS,
+                                        .on_reply = on_watched_reply,
+                                        .ctx = watch};
+    count_call(w, 1);
+    berth_rpc_call(w->rpc, &request);
+}
+
+/* --- config --- */
+
+static void on_config_told(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_worker *w = ctx;
+    if (reply->kind == BERTH_REPLY_ERROR &&
+        (reply->code == BERTH_RPC_NO_METHOD || reply->code == BERTH_RPC_NOT_IMPLEMENTED))
+        berth_worker_stop(w, true); /* it reads its config at its start only */
+}
+
+void berth_worker_tell_config(struct berth_worker *w, const char *config_json)
+{
+    if (w->state != BERTH_WORKER_RUNNING)
+        return; /* every start reads it anew */
+    free(w->config_json);
+    w->config_json = strdup(config_json);
+    auto_free char *params = NULL;
+    if (asprintf(&params, "{\"config\":%s}", config_json) < 0)
+        return;
+    struct berth_rpc_request request = {.method = "configChanged",
+                                        .params_json = params,
+                                        .timeout_ms = CALL_MS,
+                                        .on_reply = on_config_told,
+                                        .ctx = w};
+    berth_rpc_call(w->rpc, &request);
+}
+
+/* --- all of it --- */
+
+struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const char *plugin_id)
+{
+    struct berth_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->ground = ground;
+    (void)snprintf(w->id, sizeof w->id, "%s", plugin_id);
+    w->restart.run = on_restart_timer;
+    w->steady.run = on_steady;
+    w->health.run = on_health_timer;
+    w->stopping.run = on_stop_timer;
+    w->excerpt = (struct berth_buf)BERTH_BUF_INIT(4 * BERTH_WORKER_EXCERPT_BYTES_MAX);
+    berth_lines_init(&w->errors, STDERR_LINE_BYTES_MAX);
+    return w;
+}
+
+void berth_worker_free(struct berth_worker *w)
+{
+    berth_worker_log_close(w->log);
+    berth_lines_clear(&w->errors);
+    berth_buf_clear(&w->excerpt);
+    berth_json_free(w->methods);
+    free(w->config_json);
+    free(w);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * workers/fake/main.c - the provider for tests and first steps: its sandboxes are directories, and
+ * its commands run on this machine. A place is found again by the label in it, also by another
+ * process. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/time.h"
+#include "berth_plugin.h"
+#include "os/capture.h"
+#include "os/fs.h"
+
+#define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+#define TIMEOUT_MS_DEFAULT 300000
+#define OUTPUT_BYTES_MAX (48 * 1024 * 1024)
+#define LABEL_FILE "berth-label"
+
+static struct berth_engine *engine;
+static char root[1024]; /* where the sandboxes are */
+
+/* --- config --- */
+
+struct config {
+    char image_text[256];
+    const char *image;
+    int64_t timeout_ms;
+    bool reuse;
+};
+
+static void read_config(const struct berth_json *object, struct config *out)
+{
+    out->image =
+        berth_plugin_text(object, "image", "fake:latest", out->image_text, sizeof out->image_text);
+    out->timeout_ms = berth_plugin_int(object, "timeoutMs", TIMEOUT_MS_DEFAULT);
+    out->reuse = berth_plugin_bool(object, "reuseLease", false);
+}
+
+static void put_config(struct berth_json_writer *w, const struct config *c)
+{
+    berth_json_put_str(w, "image", c->image);
+    berth_json_put_int(w, "timeoutMs", c->timeout_ms);
+    berth_json_put_bool(w, "reuseLease", c->reuse);
+}
+
+static int fake_validate(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                         struct berth_error *err)
+{
+    (void)err;
+    struct config c;
+    read_config(call->config, &c);
+    bool ok = c.timeout_ms >= 1 && c.timeout_ms <= 86400000;
+    berth_json_put_bool(answer, "ok", ok);
+    if (!ok) {
+        berth_json_open_in(answer, "errors", '[');
+        berth_json_put_str(answer, NULL, "timeoutMs must be between 1 and 86400000.");
+        berth_json_close(answer, ']');
+        return BERTH_OK;
+    }
+    berth_json_open_in(answer, "normalizedConfig", '{');
+    put_config(answer, &c);
+    berth_json_close(answer, '}');
+    return BERTH_OK;
+}
+
+static int fake_probe(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                      struct berth_error *err)
+{
+    (void)err;
+    struct config c;
+    char summary[400];
+    read_config(call->config, &c);
+    (void)snprintf(summary, sizeof summary, "Fake sandbox provider is ready for image %s.",
+                   c.image);
+    berth_json_put_bool(answer, "ok", true);
+    berth_json_put_str(answer, "summary", summary);
+    berth_json_open_in(answer, "metadata", '{');
+    berth_json_put_str(answer, "provider", "fake-plugin");
+    put_config(answer, &c);
+    berth_json_close(answer, '}');
+    return BERTH_OK;
+}
+
+static int fake_health(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                       struct berth_error *err)
+{
+    (void)call, (void)err;
+    berth_json_put_str(answer, "status", "ok");
+    berth_json_put_str(answer, "message", "Fake sandbox provider plugin healthy");
+    return BERTH_OK;
+}
+
+/* --- places --- */
+
+/* "fake-plugin://ENVIRONMENT", or ".../RUN/LABEL": its directory has the same name, with dashes. */
+static int path_of(const char *place_id, const char *inner, char *out, size_t size,
+                   struct berth_error *err)
+{
+    static const char scheme[] = "fake-plugin://";
+    const char *name = place_id + strlen(scheme);
+    if (strncmp(place_id, scheme, strlen(scheme)) != 0 || !*name || strstr(name, ".."))
+        return berth_fail(err, BERTH_E_INVALID, "Not a place of this provider: %s", place_id);
+    int len = snprintf(out, size, "%s/paperclip-fake-sandbox-%s%s", root, name, inner);
+    for (char *c = out + strlen(root) + 1; *c && c < out + len - strlen(inner); c++)
+        if (*c == '/')
+            *c = '-';
+    return len < (int)size ? BERTH_OK : berth_fail(err, BERTH_E_INVALID, "The id is too long.");
+}
+
+static void put_lease(struct berth_json_writer *w, const char *place_id, const struct config *c,
+                      const char *path, bool resumed)
+{
+    char cwd[2048];
+    (void)snprintf(cwd, sizeof cwd, "%s/workspace", path);
+    berth_json_put_str(w, "providerLeaseId", place_id);
+    berth_json_open_in(w, "metadata", '{');
+    berth_json_put_str(w, "provider", "fake-plugin");
+    berth_json_put_str(w, "image", c->image);
+    berth_json_put_bool(w, "reuseLease", c->reuse);
+    berth_json_put_str(w, "remoteCwd", cwd);
+    berth_json_put_str(w, "fakeRootDir", path);
+    berth_json_put_bool(w, "resumedLease", resumed);
+    berth_json_close(w, '}');
+}
+
+/* The label says whose it is, and by which id it is known. */
+static int write_label(const char *path, const char *lease_id, const char *environment_id,
+                       const char *place_id, struct berth_error *err)
+{
+    char file[2048], text[1024];
+    (void)snprintf(file, sizeof file, "%s/" LABEL_FILE, path);
+    int len = snprintf(text, sizeof text, "%s\n%s\n%s\n", lease_id, environment_id, place_id);
+    auto_close int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot write %s", file);
+    return berth_fs_write_all(fd, text, (size_t)len, err);
+}
+
+/* A place is there with its label or not at all, whenever we are killed: it is made under another
+ * name, and ends under one. */
+static int make_place(const char *path, const char *lease_id, const char *environment_id,
+                      const char *place_id, struct berth_error *err)
+{
+    char making[1600], workspace[1700];
+    struct berth_error ignored;
+    (void)snprintf(making, sizeof making, "%s/making-%d-%.200s", root, (int)getpid(), lease_id);
+    (void)snprintf(workspace, sizeof workspace, "%s/workspace", making);
+    int rc = berth_fs_mkdirs(workspace, 0700, err);
+    if (rc == BERTH_OK)
+        rc = write_label(making, lease_id, environment_id, place_id, err);
+    if (rc == BERTH_OK && rename(making, path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+        rc = berth_fail_errno(err, "Cannot make %s", path);
+    (void)berth_fs_remove_tree(making, &ignored); /* when the place was there already */
+    return rc;
+}
+
+static int end_place(const char *path, struct berth_error *err)
+{
+    char ending[1600];
+    struct berth_id unique = berth_id_new();
+    (void)snprintf(ending, sizeof ending, "%s/ending-%s", root, unique.text);
+    if (rename(path, ending) < 0)
+        return errno == ENOENT ? BERTH_OK : berth_fail_errno(err, "Cannot remove %s", path);
+    return berth_fs_remove_tree(ending, err);
+}
+
+/* What those before us left half made or half removed. */
+static void tidy(void)
+{
+    DIR *dir = opendir(root);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[1600];
+        int pid = 0;
+        struct berth_error ignored;
+        bool dead =
+            strncmp(entry->d_name, "ending-", 7) == 0 ||
+            (sscanf(entry->d_name, "making-%d-", &pid) == 1 && kill(pid, 0) < 0 && errno == ESRCH);
+        (void)snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
+        if (dead)
+            (void)berth_fs_remove_tree(path, &ignored);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+static int fake_acquire(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                        struct berth_error *err)
+{
+    struct config c;
+    struct berth_id fresh = berth_id_new();
+    char place_id[400], path[1600];
+    const char *label = *call->lease_id ? call->lease_id : fresh.text;
+    read_config(call->config, &c);
+    if (c.reuse)
+        (void)snprintf(place_id, sizeof place_id, "fake-plugin://%.100s", call->environment_id);
+    else
+        (void)snprintf(place_id, sizeof place_id, "fake-plugin://%.100s/%.100s", call->run_id,
+                       label);
+    int rc = path_of(place_id, "", path, sizeof path, err);
+    if (rc == BERTH_OK)
+        rc = make_place(path, label, call->environment_id, place_id, err);
+    if (rc == BERTH_OK)
+        put_lease(answer, place_id, &c, path, false);
+    return rc;
+}
+
+static int fake_resume(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                       struct berth_error *err)
+{
+    struct config c;
+    struct stat st;
+    char path[1600];
+    read_config(call->config, &c);
+    if (path_of(call->provider_lease_id, "", path, sizeof path, err) == BERTH_OK &&
+        stat(path, &st) == 0) {
+        put_lease(answer, call->provider_lease_id, &c, path, true);
+        return BERTH_OK;
+    }
+    berth_json_put_str(answer, "providerLeaseId", NULL);
+    berth_json_open_in(answer, "metadata", '{');
+    berth_json_put_bool(answer, "expired", true);
+    berth_json_close(answer, '}');
+    return BERTH_OK;
+}
+
+static int fake_destroy(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                        struct berth_error *err)
+{
+    (void)answer;
+    char path[1600];
+    if (!*call->provider_lease_id ||
+        path_of(call->provider_lease_id, "", path, sizeof path, err) < 0)
+        return BERTH_OK; /* unknown to us */
+    return end_place(path, err);
+}
+
+static int fake_release(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                        struct berth_error *err)
+{
+    struct config c;
+    read_config(call->config, &c);
+    return c.reuse ? BERTH_OK : fake_destroy(call, answer, err);
+}
+
+static bool read_label(const char *name, char lines[3][300])
+{
+    char file[2048];
+    struct berth_error ignored;
+    auto_buf text = BERTH_BUF_INIT(1024);
+    (void)snprintf(file, sizeof file, "%s/%s/" LABEL_FILE, root, name);
+    auto_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || berth_fs_read_all(fd, &text, &ignored) < 0)
+        return false;
+    const char *at = berth_buf_str(&text);
+    for (int i = 0; i < 3; i++) {
+        size_t len = strcspn(at, "\n");
+        if (!at[len] || len >= 300)
+            return false;
+        (void)snprintf(lines[i], 300, "%.*s", (int)len, at);
+        at += len + 1;
+    }
+    return true;
+}
+
+static int fake_find(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                     struct berth_error *err)
+{
+    DIR *dir = opendir(root);
+    if (!dir)
+        return errno == ENOENT ? BERTH_OK : berth_fail_errno(err, "Cannot read %s", root);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        char lines[3][300];
+        if (read_label(entry->d_name, lines) && strcmp(lines[1], call->environment_id) == 0)
+            berth_plugin_put_found(answer, lines[0], lines[2]);
+    }
+    (void)closedir(dir);
+    return BERTH_OK;
+}
+
+static int fake_realize(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                        struct berth_error *err)
+{
+    char text[2048], workspace[1700];
+    const struct berth_json *wish = berth_json_get(call->params, "workspace");
+    const char *cwd = berth_plugin_text(call->metadata, "remoteCwd", NULL, text, sizeof text);
+    if (!cwd)
+        cwd = berth_plugin_text(wish, "remotePath", NULL, text, sizeof text);
+    if (!cwd && path_of(call->provider_lease_id, "/workspace", workspace, sizeof workspace, err) ==
+                    BERTH_OK)
+        cwd = workspace;
+    if (!cwd)
+        return berth_fail(err, BERTH_E_INVALID, "There is no place to work in.");
+    int rc = berth_fs_mkdirs(cwd, 0700, err);
+    if (rc < 0)
+        return rc;
+    berth_json_put_str(answer, "cwd", cwd);
+    berth_json_open_in(answer, "metadata", '{');
+    berth_json_put_str(answer, "provider", "fake-plugin");
+    berth_json_put_str(answer, "remoteCwd", cwd);
+    berth_json_close(answer, '}');
+    return BERTH_OK;
+}
+
+/* --- commands --- */
+
+static const char *const *read_argv(struct berth_arena *arena, const struct berth_json *params)
+{
+    struct berth_list argv = {0};
+    const struct berth_json *args = berth_json_get(params, "args");
+    (void)berth_list_add(&argv, arena,
+                         (char *)(uintptr_t)berth_json_str(berth_json_get(params, "command")));
+    for (size_t i = 0; i < berth_json_count(args); i++) {
+        const char *arg = berth_json_str(berth_json_at(args, i));
+        (void)berth_list_add(&argv, arena, (char *)(uintptr_t)(arg ? arg : ""));
+    }
+    (void)berth_list_add(&argv, arena, NULL);
+    return (const char *const *)(void *)argv.items;
+}
+
+static const char *const *read_env(struct berth_arena *arena, const struct berth_json *params)
+{
+    struct berth_list env = {0};
+    const struct berth_json *given = berth_json_get(params, "env");
+    if (!berth_json_get(given, "PATH"))
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t) "PATH=" PATH_DEFAULT);
+    berth_json_each (given, iter) {
+        const char *value = berth_json_str(berth_json_iter_value(iter));
+        if (value)
+            (void)berth_list_add(
+                &env, arena, berth_arena_printf(arena, "%s=%s", berth_json_iter_key(iter), value));
+    }
+    (void)berth_list_add(&env, arena, NULL);
+    return (const char *const *)(void *)env.items;
+}
+
+static void put_end(struct berth_json_writer *w, const struct berth_capture *c, bool timed_out)
+{
+    char signal_text[16];
+    const char *name = c->end.signal ? sigabbrev_np(c->end.signal) : NULL;
+    (void)snprintf(signal_text, sizeof signal_text, "SIG%s", name ? name : "");
+    if (c->end.exit_code >= 0 && !timed_out)
+        berth_json_put_int(w, "exitCode", c->end.exit_code);
+    else
+        berth_json_put_str(w, "exitCode", NULL);
+    berth_json_put_str(w, "signal", name ? signal_text : NULL);
+    berth_json_put_bool(w, "timedOut", timed_out);
+    berth_json_put_bytes(w, "stdout", berth_buf_str(&c->streams[0]), c->streams[0].len);
+    berth_json_put_bytes(w, "stderr", berth_buf_str(&c->streams[1]), c->streams[1].len);
+}
+
+static void put_command_line(struct berth_json_writer *w, struct berth_arena *arena,
+                             const char *const *argv, int64_t started_ms)
+{
+    const char *line = argv[0];
+    for (int i = 1; argv[i]; i++)
+        line = berth_arena_printf(arena, "%s %s", line ? line : "", argv[i]);
+    berth_json_open_in(w, "metadata", '{');
+    berth_json_put_time(w, "startedAt", started_ms);
+    berth_json_put_str(w, "commandLine", line);
+    berth_json_close(w, '}');
+}
+
+static int fake_execute(const struct berth_plugin_call *call, struct berth_json_writer *answer,
+                        struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct config config;
+    read_config(call->config, &config);
+    if (!*call->provider_lease_id) {
+        berth_json_put_int(answer, "exitCode", 1);
+        berth_json_put_bool(answer, "timedOut", false);
+        berth_json_put_str(answer, "stdout", "");
+        berth_json_put_str(answer, "stderr", "No provider lease ID available for execution.");
+        return BERTH_OK;
+    }
+    const char *const *argv = read_argv(&arena, call->params);
+    const struct berth_json *input = berth_json_get(call->params, "stdin");
+    int64_t timeout_ms = berth_plugin_int(call->params, "timeoutMs", config.timeout_ms);
+    int64_t started_ms = berth_time_wall_ms();
+    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
+    c.options.argv = argv;
+    c.options.env = read_env(&arena, call->params);
+    c.options.cwd = berth_json_str(berth_json_get(call->params, "cwd"));
+    c.grace_ms = 250;
+    c.name = argv && argv[0] ? argv[0] : "the command";
+    c.deadline_ms = berth_time_mono_ms() + timeout_ms;
+    c.input = berth_json_str(input);
+    c.input_len = berth_json_str_len(input);
+    int rc = berth_arena_check(&arena, err);
+    if (rc == BERTH_OK && !argv[0])
+        rc = berth_fail(err, BERTH_E_INVALID, "There is no command to run.");
+    if (rc == BERTH_OK)
+        rc = berth_capture_run(engine, &c, err);
+    if (rc == BERTH_E_NOT_FOUND || rc == BERTH_E_DENIED)
+        return berth_fail(err, rc, "spawn %s %s", argv[0],
+                          rc == BERTH_E_DENIED ? "EACCES" : "ENOENT");
+    if (rc < 0 && rc != BERTH_E_TIMEOUT)
+        return rc;
+    put_end(answer, &c, rc == BERTH_E_TIMEOUT);
+    put_command_line(answer, &arena, argv, started_ms);
+    return BERTH_OK;
+}
+
+/* --- its life --- */
+
+static int fake_setup(const struct berth_json *config, struct berth_error *err)
+{
+    (void)config;
+    const char *state = getenv("BERTH_PLUGIN_STATE"), *temporary = getenv("TMPDIR");
+    (void)snprintf(root, sizeof root, "%.1000s", state ? state : temporary ? temporary : "/tmp");
+    tidy();
+    return berth_engine_new(&engine, err);
+}
+
+static void fake_shutdown(void)
+{
+    berth_engine_free(engine); /* with all commands that still run */
+    engine = NULL;
+}
+
+int main(void)
+{
+    static const struct berth_plugin fake = {
+        .name = "Fake sandbox provider plugin",
+        .setup = fake_setup,
+        .shutdown = fake_shutdown,
+        .health = fake_health,
+        .validate_config = fake_validate,
+        .probe = fake_probe,
+        .acquire = fake_acquire,
+        .resume = fake_resume,
+        .release = fake_release,
+        .destroy = fake_destroy,
+        .realize = fake_realize,
+        .execute = fake_execute,
+        .find = fake_find,
+    };
+    return berth_plugin_main(&fake);
+}
