@@ -11,8 +11,10 @@ static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
 static _Atomic int query_nth;
 static _Atomic bool *traced; /* set before `armed` says so */
+static void (*watcher)(enum berth_failpoint point);
 
 #define TRACING (BERTH_FP_COUNT + 1)
+#define WATCHING (BERTH_FP_COUNT + 2)
 
 static const char *const names[] = {
 #define X(name) #name,
@@ -44,6 +46,8 @@ void berth_failpoint_pass(enum berth_failpoint point)
     int now = atomic_load_explicit(&armed, memory_order_acquire);
     if (now == TRACING)
         traced[point] = true;
+    if (now == WATCHING)
+        watcher(point);
     if (now != (int)point)
         return;
     if (atomic_fetch_sub(&skips, 1) > 0)
@@ -55,6 +59,12 @@ void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT])
 {
     traced = seen;
     atomic_store(&armed, TRACING);
+}
+
+void berth_failpoint_watch(void (*fn)(enum berth_failpoint point))
+{
+    watcher = fn;
+    atomic_store(&armed, WATCHING);
 }
 
 void berth_failpoint_arm_query(int nth)

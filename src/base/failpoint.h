@@ -41,6 +41,8 @@
     X(perform_before_release)                                                                      \
     X(ssh_after_key)                                                                               \
     X(ssh_after_session)                                                                           \
+    X(worker_before_call)                                                                          \
+    X(worker_after_call)                                                                           \
     X(probe_after_intent)                                                                          \
     X(probe_after_place)                                                                           \
     X(probe_failed_after_place)                                                                    \
@@ -73,6 +75,9 @@ void berth_failpoint_arm(enum berth_failpoint point, int skip);
 void berth_failpoint_pass(enum berth_failpoint point);
 /* From now on, instead, every point that is passed is noted. */
 void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT]);
+
+/* From now on, instead, `fn` is called at every point; from any thread. */
+void berth_failpoint_watch(void (*fn)(enum berth_failpoint point));
 
 #define BERTH_FAILPOINT(name) berth_failpoint_pass(BERTH_FP_##name)
 

@@ -97,7 +97,7 @@ static void put_point(struct berth_buf *out, int point)
 static size_t take_escape(struct berth_buf *out, const char *p, const char *end)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    if (end - p < 2)
+    if (end - p < 2 || p[0] != '\\')
         return 0;
     const char *name = p[1] ? strchr(names, p[1]) : NULL;
     if (name) {

@@ -103,7 +103,7 @@ int cli_plugin_check(struct cli *cli, int argc, char **argv)
     const char *file = NULL;
     struct berth_list only = {0};
     const struct cli_option options[] = {
-        {.name = "--config", .text = &file}, {.name = "--only", .texts = &only}, {0}};
+        {.name = "config", .text = &file}, {.name = "only", .texts = &only}, {0}};
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     auto_json *config = NULL;

@@ -84,7 +84,7 @@ static int install(struct cli *cli, int argc, char **argv)
     struct berth_plugin_install request = BERTH_PLUGIN_INSTALL_INIT;
     const char *file = NULL;
     const struct cli_option options[] = {
-        {.name = "--version", .text = &request.version}, {.name = "--config", .text = &file}, {0}};
+        {.name = "version", .text = &request.version}, {.name = "config", .text = &file}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status == CLI_OK)
         status = read_config(cli, file, &request.config_json);
@@ -185,7 +185,7 @@ static int disable(struct cli *cli, int argc, char **argv)
 {
     struct berth_plugin *p;
     const char *reason = NULL;
-    const struct cli_option options[] = {{.name = "--reason", .text = &reason}, {0}};
+    const struct cli_option options[] = {{.name = "reason", .text = &reason}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;
@@ -212,7 +212,7 @@ static int upgrade(struct cli *cli, int argc, char **argv)
 {
     struct berth_plugin *p;
     const char *version = NULL;
-    const struct cli_option options[] = {{.name = "--version", .text = &version}, {0}};
+    const struct cli_option options[] = {{.name = "version", .text = &version}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;

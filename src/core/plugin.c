@@ -349,11 +349,11 @@ struct arrival {
     bool stored;
 };
 
+/* Else it is the name of a package, which may have a slash only behind a scope: "@scope/name". */
 static bool is_path(const char *source)
 {
-    return strchr(source, '/') != NULL && source[0] != '@' ? true
-           : source[0] == '@'                              ? false
-                              : strcmp(source, ".") == 0 || strcmp(source, "..") == 0;
+    return source[0] != '@' &&
+           (strchr(source, '/') || strcmp(source, ".") == 0 || strcmp(source, "..") == 0);
 }
 
 static void drop_directory(struct berth *b, const char *path)
@@ -410,40 +410,52 @@ static int read_package(struct arrival *a, struct berth_error *err)
     return rc < 0 ? rc : check_versions(a->manifest, err);
 }
 
-/* Each key stands for one plugin: which one made a place must never be a question. */
+/* Does another plugin declare the provider? */
+static bool declares(const struct berth_plugin *other, const char *provider)
+{
+    auto_json *json = NULL;
+    struct berth_error ignored;
+    if (berth_json_parse(other->manifest_json, strlen(other->manifest_json), BERTH_JSON_OURS, &json,
+                         &ignored) < 0)
+        return false;
+    const struct berth_json *drivers = berth_json_get(json, "environmentDrivers");
+    for (size_t i = 0; i < berth_json_count(drivers); i++) {
+        const struct berth_json *d = berth_json_at(drivers, i);
+        const char *key = berth_json_str(berth_json_get(d, "driverKey"));
+        const char *kind = berth_json_str(berth_json_get(d, "kind"));
+        if (key && kind && strcmp(kind, "sandbox_provider") == 0 && strcmp(key, provider) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Each provider stands for one plugin: which one made a place must never be a question. */
+static int check_provider(const struct arrival *a, const struct berth_list *others,
+                          const char *provider, struct berth_error *err)
+{
+    const struct berth_route *taken = berth_registry_find(a->b->registry, "sandbox", provider);
+    if (taken && !taken->plugin)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Sandbox provider \"%s\" is built in; plugin %s cannot declare it.",
+                          provider, a->manifest->id);
+    for (int i = 0; i < others->count; i++) {
+        const struct berth_plugin *other = others->items[i];
+        if (strcmp(other->plugin_key, a->manifest->id) != 0 && declares(other, provider))
+            return berth_fail(err, BERTH_E_CONFLICT,
+                              "Sandbox provider \"%s\" is declared by plugin %s already.", provider,
+                              other->plugin_key);
+    }
+    return BERTH_OK;
+}
+
 static int check_keys(struct berth_db *db, const struct arrival *a, struct berth_error *err)
 {
-    struct berth_list list;
-    int rc = berth_plugin_select(db, a->arena, &list, err);
+    struct berth_list others;
+    int rc = berth_plugin_select(db, a->arena, &others, err);
     for (int i = 0; rc == BERTH_OK && i < a->manifest->drivers.count; i++) {
         const struct berth_manifest_driver *d = a->manifest->drivers.items[i];
-        bool provider = d->kind && strcmp(d->kind, "sandbox_provider") == 0;
-        const struct berth_route *taken =
-            provider ? berth_registry_find(a->b->registry, "sandbox", d->key) : NULL;
-        if (taken && !taken->plugin)
-            return berth_fail(err, BERTH_E_CONFLICT,
-                              "Sandbox provider \"%s\" is built in; plugin %s cannot declare it.",
-                              d->key, a->manifest->id);
-        for (int k = 0; provider && k < list.count; k++) {
-            const struct berth_plugin *other = list.items[k];
-            auto_json *json = NULL;
-            struct berth_error ignored;
-            if (strcmp(other->plugin_key, a->manifest->id) == 0 ||
-                berth_json_parse(other->manifest_json, strlen(other->manifest_json),
-                                 BERTH_JSON_OURS, &json, &ignored) < 0)
-                continue;
-            const struct berth_json *drivers = berth_json_get(json, "environmentDrivers");
-            for (size_t n = 0; n < berth_json_count(drivers); n++) {
-                const struct berth_json *theirs = berth_json_at(drivers, n);
-                const char *key = berth_json_str(berth_json_get(theirs, "driverKey"));
-                const char *kind = berth_json_str(berth_json_get(theirs, "kind"));
-                if (key && kind && strcmp(kind, "sandbox_provider") == 0 &&
-                    strcmp(key, d->key) == 0)
-                    return berth_fail(err, BERTH_E_CONFLICT,
-                                      "Sandbox provider \"%s\" is declared by plugin %s already.",
-                                      d->key, other->plugin_key);
-            }
-        }
+        if (d->kind && strcmp(d->kind, "sandbox_provider") == 0)
+            rc = check_provider(a, &others, d->key, err);
     }
     return rc;
 }

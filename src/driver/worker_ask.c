@@ -15,6 +15,7 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/failpoint.h"
 #include "base/limits.h"
 #include "base/time.h"
 
@@ -225,9 +226,11 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
                                      .secret_count = who ? who->secret_count : 0,
                                      .on_reply = on_reply,
                                      .ctx = a};
+    BERTH_FAILPOINT(worker_before_call);
     workers->ops->call(workers, &what);
     question->unsent = false;
     rc = await(call, a, err);
+    BERTH_FAILPOINT(worker_after_call);
     pthread_mutex_lock(&a->lock);
     if (rc == BERTH_OK) {
         question->unsent = a->kind == BERTH_REPLY_UNSENT;

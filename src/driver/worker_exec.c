@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/failpoint.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "crypto/locked.h"
@@ -173,6 +174,7 @@ static void stop_place(struct worker_running *r);
 static void on_reply(void *ctx, const struct berth_reply *reply)
 {
     struct worker_running *r = ctx;
+    BERTH_FAILPOINT(worker_after_call);
     pthread_mutex_lock(&r->lock);
     bool cancelled = r->cancelled;
     pthread_mutex_unlock(&r->lock);
@@ -236,6 +238,7 @@ static void send_execute(struct worker_running *r)
         on_reply(r, &reply);
         return;
     }
+    BERTH_FAILPOINT(worker_before_call);
     send_call(r, &r->params, r->timeout_ms, true, on_reply);
 }
 

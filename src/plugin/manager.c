@@ -139,7 +139,7 @@ static void want(struct berth_workers *workers, const char *plugin_id, int64_t w
     struct timespec until = real_deadline(wait_ms);
     pthread_mutex_lock(&m->ground.lock);
     struct berth_worker *w = find_or_make(m, plugin_id);
-    bool start = w && w->state == BERTH_WORKER_STOPPED;
+    bool start = w && w->state == BERTH_WORKER_STOPPED && !m->closing;
     pthread_mutex_unlock(&m->ground.lock);
     if (!w || (start && !give_order(w, order_start, false, NULL)))
         return;
@@ -265,11 +265,19 @@ static struct berth_workers *manager_workers(struct berth_manager *m)
     return &m->base;
 }
 
-/* Until it is stopped, once. */
-static void await_stop(struct berth_manager *m, const struct berth_worker *w)
+static unsigned count_stops(struct berth_manager *m, const struct berth_worker *w)
 {
     pthread_mutex_lock(&m->ground.lock);
-    while (w->state != BERTH_WORKER_STOPPED)
+    unsigned stops = w->stops;
+    pthread_mutex_unlock(&m->ground.lock);
+    return stops;
+}
+
+/* Until it has been stopped once more; somebody may have started it again by then. */
+static void await_stop(struct berth_manager *m, const struct berth_worker *w, unsigned before)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    while (w->stops == before)
         pthread_cond_wait(&m->ground.changed, &m->ground.lock);
     pthread_mutex_unlock(&m->ground.lock);
 }
@@ -277,8 +285,9 @@ static void await_stop(struct berth_manager *m, const struct berth_worker *w)
 static void manager_stop(struct berth_manager *m, const char *plugin_id)
 {
     struct berth_worker *w = look_up(m, plugin_id);
+    unsigned before = w ? count_stops(m, w) : 0;
     if (w && give_order(w, order_stop, false, NULL))
-        await_stop(m, w);
+        await_stop(m, w, before);
 }
 
 static void manager_config_changed(struct berth_manager *m, const char *plugin_id)
@@ -323,6 +332,15 @@ static int manager_status(struct berth_manager *m, const char *plugin_id, struct
     return berth_arena_check(arena, err);
 }
 
+/* Nobody starts one any more. */
+static void await_end(struct berth_manager *m, const struct berth_worker *w)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    while (w->state != BERTH_WORKER_STOPPED)
+        pthread_cond_wait(&m->ground.changed, &m->ground.lock);
+    pthread_mutex_unlock(&m->ground.lock);
+}
+
 static void manager_close(struct berth_manager *m)
 {
     if (!m)
@@ -335,7 +353,7 @@ static void manager_close(struct berth_manager *m)
         (void)give_order(w, order_stop, false, NULL); /* all at once */
     for (struct berth_worker *w = m->first, *next; w; w = next) {
         next = w->next;
-        await_stop(m, w);
+        await_end(m, w);
         berth_worker_free(w);
     }
     berth_pool_free(m->ground.pool);

@@ -272,6 +272,7 @@ static void stopped(struct berth_worker *w)
     w->stop_wanted = w->shutdown_sent = false;
     pthread_mutex_lock(&w->ground->lock);
     w->attempts++;
+    w->stops++;
     w->next_restart_ms = 0;
     pthread_mutex_unlock(&w->ground->lock);
     set_state(w, BERTH_WORKER_STOPPED);
@@ -335,11 +336,17 @@ static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf
     pthread_mutex_lock(&w->ground->lock);
     w->pending = 0;
     pthread_mutex_unlock(&w->ground->lock);
+    char why[BERTH_WORKER_ERROR_SIZE];
     const char *words = berth_buf_str(text);
+    (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1,
+                   w->failed ? w->error
+                   : words   ? words
+                             : "Worker process exited");
+    w->failed = false;
     if (w->stop_wanted)
         stopped(w);
     else
-        crash(w, words ? words : "Worker process exited");
+        crash(w, why);
 }
 
 /* --- starting --- */
@@ -370,6 +377,7 @@ static void fail_start(struct berth_worker *w, const char *why)
     (void)snprintf(text, sizeof text, "Worker initialize failed for \"%s\": %.800s", w->id, why);
     if (w->rpc) { /* its end is the crash, or the stop */
         set_error(w, text);
+        w->failed = true;
         kill_process(w);
     } else if (w->stop_wanted) {
         stopped(w);

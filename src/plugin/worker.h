@@ -45,6 +45,7 @@ struct berth_worker {
     /* Under the lock: */
     enum berth_worker_state state;
     unsigned attempts;          /* starts that came to an end, well or not */
+    unsigned stops;             /* times that it was stopped */
     struct berth_json *methods; /* what it says it has */
     int pid, crashes, crashes_in_all, pending;
     int64_t running_since_ms, last_crash_ms, next_restart_ms; /* monotonic, wall, wall */
@@ -60,6 +61,7 @@ struct berth_worker {
     int missed;     /* health calls without an answer to them or anything else, in a row */
     uint64_t heard; /* messages of it when the last one was sent */
     bool stop_wanted, restart_wanted, shutdown_sent;
+    bool failed;        /* its start has: `error` says why, and its end says no more */
     int64_t stop_by_ms; /* calls in flight have until then */
     char *config_json;
     struct berth_stream_watch *watches;
