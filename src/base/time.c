@@ -30,6 +30,17 @@ int64_t berth_time_mono_ms(void)
     return clock_ms(CLOCK_BOOTTIME) + atomic_load(&mono_shift_ms);
 }
 
+struct timespec berth_time_until(int64_t wait_ms)
+{
+    struct timespec at;
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += wait_ms / 1000;
+    at.tv_nsec += wait_ms % 1000 * 1000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms)
 {
     atomic_fetch_add(&wall_shift_ms, wall_ms);

@@ -6,12 +6,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <berth/error.h>
 
 int64_t berth_time_wall_ms(void); /* since 1970; for what is stored and shown */
 int64_t
 berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; for deadlines */
+
+/* So many milliseconds from now, by CLOCK_MONOTONIC as it is: for waiting on a condition. */
+struct timespec berth_time_until(int64_t wait_ms);
 
 /* For tests: moves each clock by so much, for the whole process, and wakes who waits for one. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);

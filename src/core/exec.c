@@ -21,7 +21,6 @@
 #include "core/ledger.h"
 #include "core/lease.h"
 #include "core/node.h"
-#include "core/plugin.h"
 #include "core/record.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
@@ -455,23 +454,6 @@ static int open_log(struct berth_exec *x, uint64_t limit, struct berth_error *er
     return rc < 0 ? rc : berth_framelog_create(x->log_path, limit, &x->log, err);
 }
 
-static int find_lease(struct berth *b, struct berth_arena *arena, const char *id,
-                      struct berth_lease **l, const struct berth_route **route,
-                      struct berth_error *err)
-{
-    int rc = berth_lease_get(b, arena, id, l, err);
-    if (rc == BERTH_OK && (*l)->status != BERTH_LEASE_ACTIVE)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", (*l)->id,
-                        berth_lease_statuses.names[(*l)->status]);
-    if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_wall_ms())
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", (*l)->id);
-    if (rc == BERTH_OK)
-        rc = berth_ledger_route(b, *l, route, err);
-    if (rc == BERTH_OK)
-        rc = berth_node_may_act(b->node, err);
-    return rc;
-}
-
 static void keep(void *ctx, const char *bytes, size_t len)
 {
     berth_buf_append(ctx, bytes, len);
@@ -537,8 +519,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
                                     .grace_ms = r->grace_ms};
     auto_use use = {0};
     auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
-    berth_plugins_refresh(x->b);
-    int rc = find_lease(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
+    int rc = berth_lease_begin_use(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
     if (rc == BERTH_OK)
         rc = build_env(x, &names, r, &command.env, err);
     if (rc == BERTH_OK)

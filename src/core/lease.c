@@ -515,10 +515,9 @@ static int tx_touch(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_lease_touch(db, look->id, berth_time_wall_ms(), err);
 }
 
-/* An active lease, and the way to its place. */
-static int begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                     struct berth_lease **l, const struct berth_route **route,
-                     struct berth_error *err)
+int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                          struct berth_lease **l, const struct berth_route **route,
+                          struct berth_error *err)
 {
     berth_plugins_refresh(b);
     int rc = berth_lease_get(b, arena, lease_id, l, err);
@@ -538,7 +537,7 @@ int berth_lease_resume(struct berth *b, struct berth_arena *arena, const char *l
     struct berth_lease *l;
     const struct berth_route *route;
     auto_use use = {0};
-    int rc = begin_use(b, arena, lease_id, &l, &route, err);
+    int rc = berth_lease_begin_use(b, arena, lease_id, &l, &route, err);
     if (rc == BERTH_OK && !l->provider_lease_id)
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
                         "Plugin environment lease \"%s\" does not have a provider lease id to "
@@ -569,7 +568,7 @@ int berth_lease_realize(struct berth *b, struct berth_arena *arena, const char *
     struct berth_lease *l;
     const struct berth_route *route;
     auto_use use = {0};
-    int rc = begin_use(b, arena, lease_id, &l, &route, err);
+    int rc = berth_lease_begin_use(b, arena, lease_id, &l, &route, err);
     if (rc == BERTH_OK)
         rc = berth_ledger_use(b, arena, l, &use, err);
     if (rc < 0)

@@ -140,6 +140,10 @@ static int start(const struct berth_spawn *what, const char *file, pid_t *pid)
 
 /* --- those that are confined --- */
 
+#ifdef __SANITIZE_THREAD__ /* it takes clone for a fork, although nothing is copied */
+int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
+#define clone __clone
+#endif
 #define CHILD_STACK_BYTES (64 * 1024)
 #define UNSANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
 
@@ -167,42 +171,63 @@ UNSANITIZED static bool give_up_rights(const struct berth_confinement *c)
     return c->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) == 0;
 }
 
-/* False after a failure, which errno tells. */
-UNSANITIZED static bool arrange_child(const struct birth *birth)
+/* As the kernel has it. */
+struct kernel_action {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    unsigned long mask;
+};
+
+/* What becomes 0, 1 and 2, first above all of them. */
+UNSANITIZED static bool arrange_fds(const int given[3])
 {
-    const struct berth_spawn *what = birth->what;
     int fds[3];
-    for (int i = 0; i < 3; i++) { /* above all that they are to become */
-        int fd = what->fds[i] >= 0 ? what->fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC);
-        fds[i] = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    for (int i = 0; i < 3; i++) {
+        int fd = given[i] >= 0
+                     ? given[i]
+                     : (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+        fds[i] = fd < 0 ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
         if (fds[i] < 0)
             return false;
     }
     for (int i = 0; i < 3; i++)
-        if (dup2(fds[i], i) < 0)
+        if (syscall(SYS_dup3, fds[i], i, 0) < 0)
             return false;
-    struct sigaction fresh = {.sa_handler = SIG_DFL};
+    return true;
+}
+
+/* False after a failure, which errno tells. Nothing but system calls, and by their numbers: what
+ * the library, or a sanitizer in its place, notes down beside them would be its parent's. */
+UNSANITIZED static bool arrange_child(const struct birth *birth)
+{
+    const struct berth_spawn *what = birth->what;
+    const struct kernel_action fresh = {0};
+    const unsigned long none = 0;
+    if (!arrange_fds(what->fds))
+        return false;
     for (int i = 1; i < NSIG; i++)
-        (void)sigaction(i, &fresh, NULL);
-    sigset_t none;
-    (void)sigemptyset(&none);
-    if (setsid() < 0 || (what->cwd && chdir(what->cwd) < 0) || !give_up_rights(what->confinement))
+        (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
+    if (syscall(SYS_setsid) < 0 || (what->cwd && syscall(SYS_chdir, what->cwd) < 0) ||
+        !give_up_rights(what->confinement))
         return false;
     /* After the change of user, which would take it back. */
     if (what->confinement->dies_first &&
-        (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != birth->parent))
+        (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+         syscall(SYS_getppid) != birth->parent))
         return false;
-    return syscall(SYS_close_range, 3U, ~0U, 0) == 0 && sigprocmask(SIG_SETMASK, &none, NULL) == 0;
+    return syscall(SYS_close_range, 3U, ~0U, 0) == 0 &&
+           syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
 }
 
 UNSANITIZED static int child_main(void *ctx)
 {
     struct birth *birth = ctx;
     if (arrange_child(birth))
-        (void)execve(birth->file, (char *const *)(uintptr_t)birth->what->argv,
-                     (char *const *)(uintptr_t)birth->what->env);
+        (void)syscall(SYS_execve, birth->file, birth->what->argv, birth->what->env);
     birth->number = errno ? errno : ECHILD;
-    _exit(127);
+    (void)syscall(SYS_exit, 127);
+    return 127;
 }
 
 static int start_confined(const struct berth_spawn *what, const char *file, pid_t *pid)

@@ -122,21 +122,10 @@ static bool is_running(struct berth_workers *workers, const char *plugin_id)
     return running;
 }
 
-static struct timespec real_deadline(int64_t wait_ms)
-{
-    struct timespec at;
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += wait_ms / 1000;
-    at.tv_nsec += wait_ms % 1000 * 1000000;
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
-    return at;
-}
-
 static void want(struct berth_workers *workers, const char *plugin_id, int64_t wait_ms)
 {
     struct berth_manager *m = manager_of(workers);
-    struct timespec until = real_deadline(wait_ms);
+    struct timespec until = berth_time_until(wait_ms);
     pthread_mutex_lock(&m->ground.lock);
     struct berth_worker *w = find_or_make(m, plugin_id);
     bool start = w && w->state == BERTH_WORKER_STOPPED && !m->closing;

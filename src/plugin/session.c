@@ -307,12 +307,7 @@ void berth_session_kill(struct berth_session *s)
 
 bool berth_session_wait_end(struct berth_session *s, int64_t wait_ms)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += wait_ms % 1000 * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec until = berth_time_until(wait_ms);
     pthread_mutex_lock(&s->lock);
     while (!s->ended)
         if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0)
