@@ -20,6 +20,7 @@ bench: build
 	@tools/setup check
 	@tests/with-postgres build/bench/bench-lease
 	@echo; tests/with-sshd build/bench/bench-exec
+	@echo; build/bench/bench-rpc build/workers/fake bench
 
 fuzz:
 	@tools/fuzz

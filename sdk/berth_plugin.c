@@ -75,7 +75,9 @@ void berth_plugin_output(const struct berth_plugin_call *call, const char *strea
 {
     const char *id = berth_json_str(berth_json_get(call->invocation, "id"));
     for (size_t at = 0; id && at < len;) {
-        size_t part = len - at < CHUNK_BYTES_MAX ? len - at : CHUNK_BYTES_MAX;
+        size_t part = len - at;
+        if (part > CHUNK_BYTES_MAX) /* whole characters */
+            part = berth_utf8_whole(bytes + at, CHUNK_BYTES_MAX);
         struct berth_buf text = BERTH_BUF_INIT(CHUNK_BYTES_MAX + 1);
         berth_buf_append(&text, bytes + at, part);
         auto_buf params = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);

@@ -7,6 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool resize(struct berth_buf *buf, size_t cap)
+{
+    char *data = buf->secret ? malloc(cap) : realloc(buf->data, cap);
+    if (!data) {
+        buf->failed = true;
+        return false;
+    }
+    if (buf->secret && buf->data) {
+        memcpy(data, buf->data, buf->len + 1);
+        explicit_bzero(buf->data, buf->cap);
+        free(buf->data);
+    }
+    if (!buf->data)
+        *data = '\0';
+    buf->data = data;
+    buf->cap = cap;
+    return true;
+}
+
 /* Makes room for `more` bytes and the NUL. */
 static bool reserve(struct berth_buf *buf, size_t more)
 {
@@ -22,19 +41,13 @@ static bool reserve(struct berth_buf *buf, size_t more)
     size_t cap = buf->cap ? buf->cap : 512;
     while (cap < need)
         cap *= 2;
-    char *data = buf->secret ? malloc(cap) : realloc(buf->data, cap);
-    if (!data) {
-        buf->failed = true;
-        return false;
-    }
-    if (buf->secret && buf->data) {
-        memcpy(data, buf->data, buf->len + 1);
-        explicit_bzero(buf->data, buf->cap);
-        free(buf->data);
-    }
-    buf->data = data;
-    buf->cap = cap;
-    return true;
+    return resize(buf, cap);
+}
+
+void berth_buf_reserve(struct berth_buf *buf, size_t more)
+{
+    if (!buf->failed && more <= buf->max - buf->len && buf->len + more + 1 > buf->cap)
+        (void)resize(buf, buf->len + more + 1);
 }
 
 void berth_buf_append(struct berth_buf *buf, const void *bytes, size_t len)

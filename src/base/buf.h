@@ -25,6 +25,8 @@ struct berth_buf {
 void berth_buf_append(struct berth_buf *buf, const void *bytes, size_t len);
 void berth_buf_puts(struct berth_buf *buf, const char *text);
 void berth_buf_printf(struct berth_buf *buf, const char *fmt, ...) BERTH_PRINTF(2, 3);
+/* Room for so many more bytes, and not much beyond: for what is known to be long. */
+void berth_buf_reserve(struct berth_buf *buf, size_t more);
 void berth_buf_truncate(struct berth_buf *buf, size_t len);
 
 /* OK, or TOO_LARGE / NO_MEMORY naming `what`. */

@@ -26,10 +26,12 @@ static struct berth_json *ours(json_t *value)
     return (struct berth_json *)value;
 }
 
-/* Containers nested deeper than the limit are refused before the parser recurses into them. */
+/* Containers nested deeper than the limit are refused before the parser recurses into them, and
+ * more values than anybody has a use for, each of which takes far more memory than its text. */
 static bool too_deep(const char *text, size_t len)
 {
     int depth = 0;
+    size_t values = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
@@ -41,7 +43,10 @@ static bool too_deep(const char *text, size_t len)
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
-            if (++depth > BERTH_JSON_DEPTH_MAX)
+            if (++depth > BERTH_JSON_DEPTH_MAX || ++values > BERTH_JSON_VALUES_MAX)
+                return true;
+        } else if (c == ',') {
+            if (++values > BERTH_JSON_VALUES_MAX)
                 return true;
         } else if (c == ']' || c == '}') {
             depth--;
@@ -143,8 +148,9 @@ int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
     if (len > (size_t)max)
         return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is longer than %d bytes.", max);
     if (too_deep(text, len))
-        return berth_fail(err, BERTH_E_TOO_LARGE, "JSON is nested deeper than %d levels.",
-                          BERTH_JSON_DEPTH_MAX);
+        return berth_fail(err, BERTH_E_TOO_LARGE,
+                          "JSON is nested deeper than %d levels, or has more than %d values.",
+                          BERTH_JSON_DEPTH_MAX, BERTH_JSON_VALUES_MAX);
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
     auto_free char *mended = NULL;
     if (mode != BERTH_JSON_OURS)
@@ -162,6 +168,8 @@ int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
     bool is_long = mode == BERTH_JSON_FRAME && len > BERTH_MESSAGE_BYTES_SMALL;
     json_t *value =
         is_long ? berth_json_load_long(text, len, flags, &at) : json_loadb(text, len, flags, &at);
+    if (!value && mode == BERTH_JSON_FRAME && json_error_code(&at) == json_error_numeric_overflow)
+        value = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, &at);
     if (!value && mode == BERTH_JSON_FRAME && json_error_code(&at) == json_error_invalid_utf8)
         value = load_mended(text, len, flags, &at);
     if (!value && json_error_code(&at) == json_error_out_of_memory)

@@ -26,8 +26,10 @@ struct longs {
 /* The quote that ends the literal which begins at `p`, or NULL. */
 static const char *end_of(const char *p, const char *end)
 {
+    const char *quote = NULL;
     while (p < end) {
-        const char *quote = memchr(p, '"', (size_t)(end - p));
+        if (!quote || quote < p) /* each is looked for once, however many escapes are before it */
+            quote = memchr(p, '"', (size_t)(end - p));
         if (!quote)
             return NULL;
         const char *slash = memchr(p, '\\', (size_t)(quote - p));

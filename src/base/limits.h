@@ -6,10 +6,15 @@
 #define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024)     /* one document */
 #define BERTH_MESSAGE_BYTES_MAX (128 * 1024 * 1024) /* one message of a worker */
 #define BERTH_MESSAGE_BYTES_SMALL (64 * 1024)       /* a longer one is not read on the loop */
+#define BERTH_ANSWERS_QUEUED_MAX                                                                   \
+    (16 * 1024 * 1024)              /* the same, of answers to its own questions                   \
+                                     */
+#define BERTH_MESSAGE_OVERHEAD 1024 /* what one takes besides its bytes */
 #define BERTH_MESSAGES_QUEUED_MAX                                                                  \
-    (256 * 1024 * 1024)         /* bytes that wait for a worker to read them                       \
-                                 */
-#define BERTH_JSON_DEPTH_MAX 64 /* nested containers */
+    (256 * 1024 * 1024)              /* bytes that wait for a worker to read them                  \
+                                      */
+#define BERTH_JSON_VALUES_MAX 500000 /* in one document */
+#define BERTH_JSON_DEPTH_MAX 64      /* nested containers */
 
 #define BERTH_NAME_BYTES_MAX 200              /* an environment's or company's name */
 #define BERTH_DESCRIPTION_BYTES_MAX 4096      /* free text beside it */

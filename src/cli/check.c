@@ -107,9 +107,8 @@ int cli_plugin_check(struct cli *cli, int argc, char **argv)
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     auto_json *config = NULL;
-    int status = file ? cli_read_object(cli, file, &config) : CLI_OK;
-    if (status != CLI_OK)
-        return status;
+    if (file && cli_read_object(cli, file, &config) < 0)
+        return cli_fail(cli);
     (void)berth_list_add(&only, &cli->arena, NULL);
     const char *temporary = getenv("TMPDIR");
     char *scratch = berth_arena_printf(&cli->arena, "%s/berth-check.XXXXXX",
@@ -127,9 +126,9 @@ int cli_plugin_check(struct cli *cli, int argc, char **argv)
         (void)berth_fail_errno(&cli->err, "Cannot make %s", scratch);
         return cli_fail(cli);
     }
-    status = berth_engine_new(&engine, &cli->err) == BERTH_OK
-                 ? run(cli, &card, engine, argv[0], scratch, &request)
-                 : cli_fail(cli);
+    int status = berth_engine_new(&engine, &cli->err) == BERTH_OK
+                     ? run(cli, &card, engine, argv[0], scratch, &request)
+                     : cli_fail(cli);
     berth_engine_free(engine);
     struct berth_error ignored;
     (void)berth_fs_remove_tree(scratch, &ignored);

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -72,11 +74,28 @@ static int read_config(struct cli *cli, const char *file, const char **out)
     *out = NULL;
     if (!file)
         return CLI_OK;
-    int status = cli_read_object(cli, file, &config);
-    if (status != CLI_OK)
-        return status;
+    if (cli_read_object(cli, file, &config) < 0)
+        return cli_fail(cli);
     *out = berth_json_canonical_in(&cli->arena, config);
     return *out ? CLI_OK : cli_fail(cli);
+}
+
+static int cancel_fd = -1;
+
+static void on_signal(int number)
+{
+    (void)number;
+    (void)eventfd_write(cancel_fd, 1);
+}
+
+/* Ctrl-C ends what was begun, and what npm made is removed. */
+static int cancel_by_signal(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    return cancel_fd;
 }
 
 static int install(struct cli *cli, int argc, char **argv)
@@ -91,6 +110,7 @@ static int install(struct cli *cli, int argc, char **argv)
     if (status != CLI_OK)
         return status;
     struct berth_plugin *p;
+    request.cancel_fd = cancel_by_signal();
     request.source = argv[0];
     request.actor = &cli->actor;
     if (berth_plugin_install(cli->b, &cli->arena, &request, &p, &cli->err) < 0)
@@ -142,14 +162,14 @@ static void shown_people(struct cli *cli, struct berth_buf *buf, const void *ite
 }
 
 /* A worker belongs to the process that started it, so this starts one and looks at it. */
-static int show_worker(struct cli *cli, const char *name)
+static int show_worker(struct cli *cli, const char *name, bool must)
 {
     struct shown s = {0};
     struct berth_plugin *p;
     if (berth_plugin_get(cli->b, &cli->arena, name, &p, &cli->err) < 0)
         return cli_fail(cli);
     s.plugin = p;
-    int rc = p->status == BERTH_PLUGIN_READY
+    int rc = p->status == BERTH_PLUGIN_READY || must
                  ? berth_plugin_restart(cli->b, &cli->arena, p->id, &s.worker, &cli->err)
                  : berth_plugin_worker(cli->b, &cli->arena, p->id, &s.worker, &cli->err);
     if (rc < 0)
@@ -162,12 +182,13 @@ static int show_worker(struct cli *cli, const char *name)
 static int show(struct cli *cli, int argc, char **argv)
 {
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
-    return status == CLI_OK ? show_worker(cli, argv[0]) : status;
+    return status == CLI_OK ? show_worker(cli, argv[0], false) : status;
 }
 
 static int restart(struct cli *cli, int argc, char **argv)
 {
-    return show(cli, argc, argv);
+    int status = cli_start(cli, argc, argv, NULL, 1, 1);
+    return status == CLI_OK ? show_worker(cli, argv[0], true) : status;
 }
 
 static int enable(struct cli *cli, int argc, char **argv)

@@ -14,6 +14,7 @@
 #include "core/plugin.h"
 #include "core/reuse.h"
 #include "core/sweep.h"
+#include "store/plugin.h"
 #include "store/run.h"
 #include "store/store.h"
 
@@ -189,6 +190,17 @@ static int activate_at_once(struct berth_db *db, struct acquisition *a, struct b
     return rc;
 }
 
+/* What we know of plugins may be a second old: the row decides, and stays until the commit. */
+static int check_plugin(struct berth_db *db, const struct acquisition *a, struct berth_error *err)
+{
+    struct berth_plugin *plugin;
+    int rc = berth_plugin_load(db, a->arena, a->route->plugin->id, BERTH_LOCK_SHARE, &plugin, err);
+    if (rc < 0)
+        return rc;
+    a->route->plugin->status = plugin ? (int)plugin->status : BERTH_PLUGIN_UNINSTALLED;
+    return berth_route_check(a->route, err);
+}
+
 /* The environment as it stays until the commit, and the driver that serves it. */
 static int find_route(struct berth_db *db, struct acquisition *a, struct berth_error *err)
 {
@@ -200,6 +212,8 @@ static int find_route(struct berth_db *db, struct acquisition *a, struct berth_e
         rc = berth_registry_route(a->b->registry,
                                   berth_environment_drivers.names[a->environment->driver],
                                   a->environment->config_json, &a->route, err);
+    if (rc == BERTH_OK && a->route->plugin)
+        rc = check_plugin(db, a, err);
     if (rc == BERTH_OK && berth_route_wants_sole(a->route))
         rc = berth_environment_take_turns(db, a->environment_id, err);
     return rc;

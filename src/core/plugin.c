@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "core/activity.h"
+#include "core/find.h"
 #include "core/manifest.h"
 #include "net/worker.h"
 #include "os/fs.h"
@@ -48,6 +48,13 @@ static const char *directory(const struct berth *b, struct berth_arena *arena, c
     return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
 }
 
+/* Passable for the users that workers run as, when we can choose one; what is in it is not theirs.
+ */
+static int make_passable(const char *path, struct berth_error *err)
+{
+    return berth_fs_mkdirs(path, geteuid() == 0 ? 0711 : 0700, err);
+}
+
 static const char *log_file(const struct berth *b, struct berth_arena *arena, const char *id,
                             struct berth_error *err)
 {
@@ -70,7 +77,7 @@ struct look {
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    return berth_plugin_load(db, look->arena, look->name, &look->plugin, err);
+    return berth_plugin_load(db, look->arena, look->name, BERTH_LOCK_NONE, &look->plugin, err);
 }
 
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -84,11 +91,29 @@ static int not_found(const char *name, struct berth_error *err)
     return berth_fail(err, BERTH_E_NOT_FOUND, "Plugin not found: %.200s", name);
 }
 
+/* The one whose id begins so. */
+static int find_by_prefix(struct berth *b, struct look *look, struct berth_error *err)
+{
+    int rc = berth_store_read(b->store, tx_list, look, err);
+    for (int i = 0; rc == BERTH_OK && i < look->list.count; i++) {
+        struct berth_plugin *p = look->list.items[i];
+        if (strncasecmp(p->id, look->name, strlen(look->name)) != 0)
+            continue;
+        if (look->plugin)
+            return berth_fail(err, BERTH_E_CONFLICT,
+                              "Several plugins begin with %s: write more of it.", look->name);
+        look->plugin = p;
+    }
+    return rc;
+}
+
 int berth_plugin_get(struct berth *b, struct berth_arena *arena, const char *name,
                      struct berth_plugin **out, struct berth_error *err)
 {
     struct look look = {.arena = arena, .name = name};
     int rc = berth_store_read(b->store, tx_get, &look, err);
+    if (rc == BERTH_OK && !look.plugin && berth_is_prefix(name))
+        rc = find_by_prefix(b, &look, err);
     if (rc == BERTH_OK && !look.plugin)
         rc = not_found(name, err);
     if (rc == BERTH_OK)
@@ -142,6 +167,9 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
     auto_json *json = NULL;
     struct berth_issues issues = {.arena = arena}, warnings = {.arena = arena};
     int rc = berth_plugin_get(plugins->b, arena, plugin_id, &p, err);
+    if (rc == BERTH_OK && p->status != BERTH_PLUGIN_READY)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin %s is %s: only one that is ready runs.",
+                        p->plugin_key, berth_plugin_status_name(p->status));
     if (rc == BERTH_OK)
         rc = berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &json,
                               err);
@@ -159,9 +187,11 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
         .config_json = p->config_json,
         .state = directory(plugins->b, arena, "plugin-state", p->id, err),
         .log = log_file(plugins->b, arena, p->id, err)};
-    if (!out->state || !out->log)
+    const char *states = directory(plugins->b, arena, "plugin-state", NULL, err);
+    if (!out->state || !out->log || !states)
         return err->code;
-    return berth_arena_check(arena, err);
+    rc = make_passable(states, err);
+    return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
 static void report(void *ctx, const char *plugin_id, enum berth_log_level level, const char *event,
@@ -217,7 +247,7 @@ static int tx_change(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct change *c = ctx;
     bool won;
-    int rc = berth_plugin_load(db, c->arena, c->name, &c->plugin, err);
+    int rc = berth_plugin_load(db, c->arena, c->name, BERTH_LOCK_UPDATE, &c->plugin, err);
     if (rc == BERTH_OK && !c->plugin)
         rc = not_found(c->name, err);
     if (rc == BERTH_OK)
@@ -233,7 +263,12 @@ static int tx_change(struct berth_db *db, void *ctx, struct berth_error *err)
 
 static int change(struct change *c, struct berth_plugin **out, struct berth_error *err)
 {
-    int rc = berth_store_tx(c->b->store, tx_change, c, err);
+    struct berth_plugin *named;
+    int rc = berth_plugin_get(c->b, c->arena, c->name, &named, err);
+    if (rc < 0)
+        return rc;
+    c->name = named->id;
+    rc = berth_store_tx(c->b->store, tx_change, c, err);
     if (rc < 0)
         return rc;
     refresh(c->b->plugins, 0);
@@ -368,7 +403,7 @@ static int fetch(struct arrival *a, const char *name, const char *version, struc
     const char *folder = directory(a->b, a->arena, "plugins", NULL, err);
     if (!folder)
         return err->code;
-    int rc = berth_fs_mkdirs(folder, 0700, err);
+    int rc = make_passable(folder, err);
     char *path = berth_arena_printf(a->arena, "%s/XXXXXX", folder);
     if (rc == BERTH_OK)
         rc = berth_arena_check(a->arena, err);
@@ -377,6 +412,8 @@ static int fetch(struct arrival *a, const char *name, const char *version, struc
     if (!mkdtemp(path))
         return berth_fail_errno(err, "Cannot make a directory in %s", folder);
     a->fetched = path;
+    if (geteuid() == 0)
+        (void)chmod(path, 0755);
     return berth_builtins.packages->fetch(&a->call, name, version, path, &a->package.path, err);
 }
 
@@ -394,10 +431,12 @@ static int check_versions(const struct berth_manifest *m, struct berth_error *er
 
 static int read_package(struct arrival *a, struct berth_error *err)
 {
-    const char *scratch = directory(a->b, a->arena, "plugin-state", "manifest", err);
+    struct berth_id unique = berth_id_new();
+    const char *scratch = directory(a->b, a->arena, "plugin-state", unique.text, err);
     if (!scratch)
         return err->code;
     int rc = berth_builtins.packages->read(&a->call, a->package.path, scratch, &a->package, err);
+    drop_directory(a->b, scratch);
     auto_json *json = a->package.manifest;
     struct berth_issues issues = {.arena = a->arena}, warnings = {.arena = a->arena};
     if (rc == BERTH_OK)
@@ -407,7 +446,11 @@ static int read_package(struct arrival *a, struct berth_error *err)
         berth_log_line(&a->b->log, BERTH_LOG_WARN, "plugin manifest", "path", w->path, "detail",
                        w->message, NULL);
     }
-    return rc < 0 ? rc : check_versions(a->manifest, err);
+    if (rc == BERTH_OK)
+        rc = check_versions(a->manifest, err);
+    return rc < 0 ? rc
+                  : berth_builtins.packages->check(&a->call, a->package.path, a->manifest->id,
+                                                   a->manifest->worker, err);
 }
 
 /* Does another plugin declare the provider? */
@@ -464,7 +507,9 @@ static int tx_install(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct arrival *a = ctx;
     struct berth_plugin *there;
-    int rc = berth_plugin_load(db, a->arena, a->manifest->id, &there, err);
+    int rc = berth_plugin_take_turns(db, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_load(db, a->arena, a->manifest->id, BERTH_LOCK_NONE, &there, err);
     if (rc == BERTH_OK && there)
         rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin already installed: %s", a->manifest->id);
     if (rc == BERTH_OK)
@@ -478,10 +523,16 @@ static int bring(struct arrival *a, const char *source, const char *version,
                  struct berth_error *err)
 {
     int rc = BERTH_OK;
+    struct stat st;
     if (is_path(source) && version)
         rc = berth_fail(err, BERTH_E_INVALID, "A directory has no version to choose.");
     else if (is_path(source))
         a->package.path = source;
+    else if (!version && stat(source, &st) == 0 && S_ISDIR(st.st_mode))
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "There is a directory \"%s\" here: write ./%s for it, or say which "
+                        "--version of the package is meant.",
+                        source, source);
     else
         rc = fetch(a, source, version, err);
     if (rc == BERTH_OK)
@@ -567,6 +618,16 @@ static bool wants_more(const char *before_json, const char *after_json)
     return false;
 }
 
+static int check_id(const struct berth_plugin *brought, const struct berth_plugin *p,
+                    struct berth_error *err)
+{
+    if (strcmp(brought->plugin_key, p->plugin_key) == 0)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_INVALID,
+                      "Upgrade failed: new manifest ID '%s' does not match existing plugin ID '%s'",
+                      brought->plugin_key, p->plugin_key);
+}
+
 static int decide_upgrade(struct change *c, struct berth_plugin *p, struct berth_error *err)
 {
     const struct berth_plugin *brought = c->package;
@@ -575,11 +636,6 @@ static int decide_upgrade(struct change *c, struct berth_plugin *p, struct berth
                           "Cannot upgrade plugin in status '%s'. Plugin must be in 'ready' or "
                           "'upgrade_pending' status to be upgraded.",
                           berth_plugin_status_name(p->status));
-    if (strcmp(brought->plugin_key, p->plugin_key) != 0)
-        return berth_fail(err, BERTH_E_INVALID,
-                          "Upgrade failed: new manifest ID '%s' does not match existing plugin ID "
-                          "'%s'",
-                          brought->plugin_key, p->plugin_key);
     if (wants_more(p->manifest_json, brought->manifest_json)) {
         p->status = BERTH_PLUGIN_UPGRADE_PENDING;
         p->last_error = "The new version asks for more capabilities: look at it, then enable it.";
@@ -593,12 +649,62 @@ static int decide_upgrade(struct change *c, struct berth_plugin *p, struct berth
 struct upgrade {
     struct change change;
     struct arrival *arrival;
+    const struct berth_plugin *old;
 };
+
+/* Leases that stand by a driver of the plugin, as a sandbox provider and by the driver `plugin`. */
+static int count_driver(struct berth_db *db, const struct berth_plugin *p, const char *key,
+                        bool as_sandbox, bool as_plugin, struct berth_arena *arena, int64_t *out,
+                        struct berth_error *err)
+{
+    const char *name = berth_arena_printf(arena, "plugin:%s:%s", p->plugin_key, key);
+    int64_t sandboxes = 0, others = 0;
+    int rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && as_sandbox)
+        rc = berth_lease_count_of_provider(db, "sandbox", key, &sandboxes, err);
+    if (rc == BERTH_OK && as_plugin)
+        rc = berth_lease_count_of_provider(db, "plugin", name, &others, err);
+    *out = sandboxes + others;
+    return rc;
+}
+
+/* A driver that the new version does not have, or has no more as a sandbox provider, must answer
+ * for nothing. */
+static int check_places(struct berth_db *db, const struct upgrade *u, struct berth_error *err)
+{
+    const struct arrival *a = u->arrival;
+    auto_json *json = NULL;
+    int rc = berth_json_parse(u->old->manifest_json, strlen(u->old->manifest_json), BERTH_JSON_OURS,
+                              &json, err);
+    const struct berth_json *drivers = berth_json_get(json, "environmentDrivers");
+    for (size_t i = 0; rc == BERTH_OK && i < berth_json_count(drivers); i++) {
+        const char *key = berth_json_str(berth_json_get(berth_json_at(drivers, i), "driverKey"));
+        bool sandbox = false, there = false;
+        for (int k = 0; k < a->manifest->drivers.count; k++) {
+            const struct berth_manifest_driver *d = a->manifest->drivers.items[k];
+            bool same = strcmp(d->key, key) == 0;
+            there |= same;
+            sandbox |= same && d->kind && strcmp(d->kind, "sandbox_provider") == 0;
+        }
+        int64_t places = 0;
+        rc = count_driver(db, u->old, key, !sandbox, !there, a->arena, &places, err);
+        if (rc == BERTH_OK && places)
+            rc = berth_fail(err, BERTH_E_CONFLICT,
+                            "The new version of plugin %s has no driver \"%s\" any more, which "
+                            "still answers for %lld leases: release them and sweep first.",
+                            u->old->plugin_key, key, (long long)places);
+    }
+    return rc;
+}
 
 static int tx_upgrade(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct upgrade *u = ctx;
-    int rc = check_keys(db, u->arrival, err);
+    int rc = berth_plugin_take_turns(db, err);
+    if (rc == BERTH_OK)
+        rc = check_keys(db, u->arrival, err);
+    if (rc == BERTH_OK)
+        rc = check_places(db, u, err);
     return rc < 0 ? rc : tx_change(db, &u->change, err);
 }
 
@@ -629,7 +735,10 @@ int berth_plugin_upgrade(struct berth *b, struct berth_arena *arena, const char 
                                    .name = old->id,
                                    .decide = decide_upgrade,
                                    .package = &a.plugin},
-                        .arrival = &a};
+                        .arrival = &a,
+                        .old = old};
+    if (rc == BERTH_OK)
+        rc = check_id(&a.plugin, old, err);
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_upgrade, &u, err);
     if (rc < 0) {
@@ -661,14 +770,9 @@ static int count_places(struct berth_db *db, const struct berth_plugin *p,
     const struct berth_json *drivers = berth_json_get(json, "environmentDrivers");
     for (size_t i = 0; rc == BERTH_OK && i < berth_json_count(drivers); i++) {
         const char *key = berth_json_str(berth_json_get(berth_json_at(drivers, i), "driverKey"));
-        const char *name = berth_arena_printf(arena, "plugin:%s:%s", p->plugin_key, key);
-        int64_t sandboxes = 0, others = 0;
-        rc = berth_arena_check(arena, err);
-        if (rc == BERTH_OK)
-            rc = berth_lease_count_of_provider(db, "sandbox", key, &sandboxes, err);
-        if (rc == BERTH_OK)
-            rc = berth_lease_count_of_provider(db, "plugin", name, &others, err);
-        *out += sandboxes + others;
+        int64_t places = 0;
+        rc = count_driver(db, p, key, true, true, arena, &places, err);
+        *out += places;
     }
     return rc;
 }
@@ -677,7 +781,7 @@ static int tx_remove(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct removal *r = ctx;
     int64_t places = 0;
-    int rc = berth_plugin_load(db, r->arena, r->name, &r->plugin, err);
+    int rc = berth_plugin_load(db, r->arena, r->name, BERTH_LOCK_UPDATE, &r->plugin, err);
     if (rc == BERTH_OK && !r->plugin)
         rc = not_found(r->name, err);
     if (rc == BERTH_OK)
@@ -693,8 +797,12 @@ static int tx_remove(struct berth_db *db, void *ctx, struct berth_error *err)
 int berth_plugin_uninstall(struct berth *b, struct berth_arena *arena, const char *name,
                            struct berth_error *err)
 {
-    struct removal r = {.arena = arena, .name = name};
-    int rc = berth_store_tx(b->store, tx_remove, &r, err);
+    struct berth_plugin *named;
+    int rc = berth_plugin_get(b, arena, name, &named, err);
+    if (rc < 0)
+        return rc;
+    struct removal r = {.arena = arena, .name = named->id};
+    rc = berth_store_tx(b->store, tx_remove, &r, err);
     if (rc < 0)
         return rc;
     struct berth_error ignored;

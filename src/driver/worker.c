@@ -45,10 +45,11 @@ struct matter {
     const struct berth_place *place;         /* or NULL */
     const struct berth_workspace *workspace; /* or NULL */
     bool unsent;
+    bool labelled; /* the worker was told the lease's id, and can be asked by it */
 };
 
 static void put_matter(struct berth_json_writer *w, const struct berth_worker_driver *d,
-                       const struct matter *m)
+                       struct matter *m)
 {
     struct berth_workers *workers = d->options.workers;
     bool acquire = strcmp(m->method, "environmentAcquireLease") == 0;
@@ -56,8 +57,10 @@ static void put_matter(struct berth_json_writer *w, const struct berth_worker_dr
         berth_json_put_str(w, "runId", m->who->run_id ? m->who->run_id : m->who->lease_id);
         if (m->who->workspace_mode)
             berth_json_put_str(w, "workspaceMode", m->who->workspace_mode);
-        if (workers->ops->supports &&
-            workers->ops->supports(workers, d->options.plugin_id, "environmentFindLeases"))
+        m->labelled =
+            workers->ops->supports &&
+            workers->ops->supports(workers, d->options.plugin_id, "environmentFindLeases");
+        if (m->labelled)
             berth_json_put_str(w, "leaseId", m->who->lease_id);
     } else if (m->workspace) {
         berth_worker_put_lease(w, m->place);
@@ -247,9 +250,10 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
 static int read_lease(struct berth_arena *arena, const struct berth_json *answer,
                       struct berth_place *out, struct berth_error *err)
 {
-    const char *id = berth_json_str(berth_json_get(answer, "providerLeaseId"));
+    const struct berth_json *place = berth_json_get(answer, "providerLeaseId");
+    const char *id = berth_json_str(place);
     const char *expires = berth_json_str(berth_json_get(answer, "expiresAt"));
-    if (id && *id)
+    if (id && *id && strlen(id) == berth_json_str_len(place)) /* one with a NUL in it is none */
         out->id = berth_arena_strdup(arena, id);
     out->metadata_json = canonical(arena, berth_json_get(answer, "metadata"));
     if (!expires || !berth_time_parse_iso(expires, &out->expires_at_ms))
@@ -276,8 +280,8 @@ static int worker_acquire(struct berth_driver *base, struct berth_call *call,
     if (rc == BERTH_OK)
         return read_lease(call->arena, answer, out, err);
     /* A worker that says no made nothing, as far as it knows; one that can be asked, is. */
-    out->untouched = m.unsent || rc == BERTH_E_UNSUPPORTED ||
-                     (rc == BERTH_E_UPSTREAM && !worker_can_find(base, call));
+    out->untouched =
+        m.unsent || rc == BERTH_E_UNSUPPORTED || (rc == BERTH_E_UPSTREAM && !m.labelled);
     return rc;
 }
 

@@ -197,6 +197,10 @@ static int code_of(const struct answer *a)
     case BERTH_REPLY_TIMEOUT:
         return BERTH_E_TIMEOUT;
     case BERTH_REPLY_ERROR:
+        if (a->code == BERTH_RPC_UNAVAILABLE) /* it did not come to it, or not to its end */
+            return BERTH_E_UNAVAILABLE;
+        if (a->code == BERTH_RPC_TIMEOUT)
+            return BERTH_E_TIMEOUT;
         return a->code == BERTH_RPC_NO_METHOD || a->code == BERTH_RPC_NOT_IMPLEMENTED
                    ? BERTH_E_UNSUPPORTED
                    : BERTH_E_UPSTREAM;

@@ -20,7 +20,8 @@
 
 #define STDIN_BYTES_MAX (64 * 1024 * 1024)
 #define STOP_MS 15000      /* for the command that ends another */
-#define AFTER_STOP_MS 5000 /* then its end is not waited for any more */
+#define AFTER_STOP_MS 1000 /* then the place is asked again */
+#define STOPS_MAX 5        /* and its end is not waited for any more */
 #define STOP_OVERHEAD_MS BERTH_WORKER_OVERHEAD_MS
 
 /* Ends what carries $1 in its environment: TERM, up to $2 tenths of a second, KILL. POSIX sh and
@@ -47,6 +48,7 @@ struct worker_running {
     struct berth_buf params, stop_params; /* the first is complete but for stdin */
     int64_t started_at_ms;
 
+    int stops;            /* times that the place was asked; the engine's thread alone */
     uint64_t streamed[2]; /* bytes that came before the answer; the engine's thread alone */
     struct berth_post timer_post;
     struct berth_timer timer;
@@ -135,9 +137,9 @@ static struct berth_exec_end read_end(const struct berth_json *result, bool canc
     const struct berth_json *code = berth_json_get(result, "exitCode");
     struct berth_exec_end end = {
         .cause = BERTH_END_EXITED,
-        .exit_code = berth_json_is(code, BERTH_JSON_INT) && berth_json_int(code) >= 0
-                         ? (int)(berth_json_int(code) & 0xff)
-                         : -1,
+        .exit_code = !berth_json_is(code, BERTH_JSON_INT) || berth_json_int(code) < 0 ? -1
+                     : berth_json_int(code) > 255                                     ? 255
+                                                  : (int)berth_json_int(code),
         .signal = signal_number(berth_json_str(berth_json_get(result, "signal")))};
     if (end.signal)
         end.exit_code = -1;
@@ -244,11 +246,18 @@ static void send_execute(struct worker_running *r)
 
 /* --- while it runs --- */
 
+static void stop_again(struct worker_running *r);
+
+/* It may not have begun when the place was asked: so it is asked again, and then no more. */
 static void on_stop_timer(struct berth_timer *timer)
 {
     struct worker_running *r =
         (struct worker_running *)(void *)((char *)timer - offsetof(struct worker_running, timer));
     struct berth_exec_end end = {.cause = BERTH_END_CANCELLED, .exit_code = -1};
+    if (++r->stops < STOPS_MAX) {
+        stop_again(r);
+        return; /* with the reference */
+    }
     if (claim_end(r))
         tell_end(r, end);
     drop(r);
@@ -259,7 +268,13 @@ static void run_set_timer(struct berth_post *post)
     struct worker_running *r =
         (struct worker_running *)(void *)((char *)post -
                                           offsetof(struct worker_running, timer_post));
-    berth_timer_set(r->engine, &r->timer, AFTER_STOP_MS);
+    pthread_mutex_lock(&r->lock);
+    bool wait = !r->ended;
+    pthread_mutex_unlock(&r->lock);
+    if (wait)
+        berth_timer_set(r->engine, &r->timer, AFTER_STOP_MS);
+    else
+        drop(r);
 }
 
 /* The place was asked to end it. Its own answer is waited for a little longer. */
@@ -268,12 +283,14 @@ static void on_stopped(void *ctx, const struct berth_reply *reply)
     struct worker_running *r = ctx;
     struct berth_error ignored;
     (void)reply;
-    pthread_mutex_lock(&r->lock);
-    bool wait = !r->ended;
-    pthread_mutex_unlock(&r->lock);
-    /* The reference goes on to the timer. */
-    if (!wait || berth_engine_post(r->engine, &r->timer_post, &ignored) < 0)
+    if (berth_engine_post(r->engine, &r->timer_post, &ignored) < 0) /* the reference goes with it */
         drop(r);
+}
+
+/* The reference is the caller's own, and goes on. */
+static void stop_again(struct worker_running *r)
+{
+    send_call(r, &r->stop_params, STOP_MS + STOP_OVERHEAD_MS, false, on_stopped);
 }
 
 static void stop_place(struct worker_running *r)
@@ -281,7 +298,7 @@ static void stop_place(struct worker_running *r)
     pthread_mutex_lock(&r->lock);
     r->refs++;
     pthread_mutex_unlock(&r->lock);
-    send_call(r, &r->stop_params, STOP_MS + STOP_OVERHEAD_MS, false, on_stopped);
+    stop_again(r);
 }
 
 static void worker_cancel(struct berth_running *running)
@@ -373,6 +390,19 @@ static void put_words(struct berth_json_writer *w, const char *const *argv)
     berth_json_close(w, ']');
 }
 
+/* Where nobody says otherwise, it runs where the provider said that one works. */
+static void put_cwd(struct berth_json_writer *w, const struct berth_place *place, const char *cwd)
+{
+    auto_json *metadata = NULL;
+    struct berth_error ignored;
+    const char *words = place->metadata_json;
+    if (!cwd && words &&
+        berth_json_parse(words, strlen(words), BERTH_JSON_FOREIGN, &metadata, &ignored) == BERTH_OK)
+        cwd = berth_json_str(berth_json_get(metadata, "remoteCwd"));
+    if (cwd)
+        berth_json_put_bytes(w, "cwd", cwd, strlen(cwd));
+}
+
 /* Of the command that ends the one with that id. */
 static void write_stop(struct berth_buf *params, const struct berth_worker_driver *d,
                        const struct berth_place_request *who, const struct berth_place *place,
@@ -405,8 +435,7 @@ static void write_params(struct worker_running *r, const struct berth_place_requ
     berth_worker_begin(&w, r->driver, who, config);
     berth_worker_put_lease(&w, place);
     put_words(&w, command->argv);
-    if (command->cwd)
-        berth_json_put_bytes(&w, "cwd", command->cwd, strlen(command->cwd));
+    put_cwd(&w, place, command->cwd);
     put_env(&w, command->env);
     if (command->timeout_ms)
         berth_json_put_int(&w, "timeoutMs", command->timeout_ms);

@@ -7,6 +7,7 @@
 #include "base/auto.h"
 
 #define QUOTED_MAX 200
+#define ENVELOPE_BYTES 512 /* about what stands around params */
 
 /* --- reading --- */
 
@@ -116,6 +117,8 @@ static struct berth_json_writer open_message(struct berth_buf *out)
 void berth_message_write(struct berth_buf *out, const struct berth_message_request *request)
 {
     size_t from = out->len;
+    if (request->params_json)
+        berth_buf_reserve(out, strlen(request->params_json) + ENVELOPE_BYTES);
     struct berth_json_writer w = open_message(out);
     if (request->id)
         berth_json_put_int(&w, "id", request->id);

@@ -13,6 +13,7 @@
 
 #define BUCKETS 64
 #define WRITE_BYTES (256 * 1024)
+#define HEAD_BYTES 200 /* of a line that cannot be read */
 
 /* A call of ours. */
 struct call {
@@ -43,6 +44,7 @@ struct berth_rpc {
     uint64_t heard;
     struct outgoing *head, **tail;
     size_t queued;
+    bool deaf; /* it has closed its stdin */
     bool ended;
     struct berth_exec_end end; /* how */
 
@@ -56,7 +58,15 @@ struct berth_rpc {
     struct berth_post read_post;
 };
 
+/* What lines cost while they wait. */
+static size_t weight(const struct berth_buf *lines)
+{
+    return lines->len + BERTH_MESSAGE_OVERHEAD;
+}
+
 /* --- calls --- */
+
+static void enqueue(struct berth_rpc *rpc, struct berth_buf *lines);
 
 static struct call **find(struct berth_rpc *rpc, int64_t id)
 {
@@ -108,7 +118,7 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
                                           .params_json = request->params_json,
                                           .invocation_json = request->invocation_json};
     berth_message_write(&lines, &words);
-    bool full = rpc->queued + lines.len > BERTH_MESSAGES_QUEUED_MAX;
+    bool full = rpc->deaf || rpc->queued + weight(&lines) > BERTH_MESSAGES_QUEUED_MAX;
     if (!call || !method || lines.failed || full || rpc->ended) {
         answer_unsent(request, rpc->ended       ? "The worker has ended."
                                : full           ? "The worker does not read what it is sent."
@@ -130,7 +140,7 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
     call->next = *bucket;
     *bucket = call;
     rpc->pending++;
-    berth_rpc_send(rpc, &lines);
+    enqueue(rpc, &lines);
     if (request->timeout_ms > 0)
         berth_timer_set(rpc->engine, &call->timer, request->timeout_ms);
 }
@@ -158,7 +168,7 @@ static void drop_head(struct berth_rpc *rpc)
     rpc->head = o->next;
     if (!rpc->head)
         rpc->tail = &rpc->head;
-    rpc->queued -= o->lines.len;
+    rpc->queued -= weight(&o->lines);
     berth_buf_clear(&o->lines);
     free(o);
 }
@@ -173,16 +183,17 @@ static void pump(struct berth_rpc *rpc)
         int rc = berth_process_write(rpc->process, o->lines.data + o->sent, len, &ignored);
         if (rc == BERTH_E_UNAVAILABLE)
             return;
+        rpc->deaf |= rc == BERTH_E_CONFLICT;
         o->sent = rc < 0 ? o->lines.len : o->sent + len; /* nobody reads: its end will be told */
         if (o->sent == o->lines.len)
             drop_head(rpc);
     }
 }
 
-void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines)
+static void enqueue(struct berth_rpc *rpc, struct berth_buf *lines)
 {
     struct outgoing *o = calloc(1, sizeof *o);
-    bool full = rpc->queued + lines->len > BERTH_MESSAGES_QUEUED_MAX;
+    bool full = rpc->queued + weight(lines) > BERTH_MESSAGES_QUEUED_MAX;
     if (!o || lines->failed || rpc->ended || full) {
         berth_buf_clear(lines);
         free(o);
@@ -190,10 +201,18 @@ void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines)
     }
     o->lines = *lines;
     *lines = (struct berth_buf)BERTH_BUF_INIT(lines->max);
-    rpc->queued += o->lines.len;
+    rpc->queued += weight(&o->lines);
     *rpc->tail = o;
     rpc->tail = &o->next;
     pump(rpc);
+}
+
+void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines)
+{
+    if (rpc->queued > BERTH_ANSWERS_QUEUED_MAX)
+        berth_buf_clear(lines); /* who asks and does not read hears nothing */
+    else
+        enqueue(rpc, lines);
 }
 
 static void on_stdin_room(void *ctx)
@@ -205,8 +224,11 @@ static void on_stdin_room(void *ctx)
 
 static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
 {
-    struct call **at =
-        berth_json_is(m->id, BERTH_JSON_INT) ? find(rpc, berth_json_int(m->id)) : NULL;
+    bool number = berth_json_is(m->id, BERTH_JSON_INT) || berth_json_is(m->id, BERTH_JSON_REAL);
+    double id = number ? berth_json_number(m->id) : 0;
+    struct call **at = id >= 1 && id <= (double)rpc->last_id && id == (double)(int64_t)id
+                           ? find(rpc, (int64_t)id)
+                           : NULL;
     if (!at || !*at) {
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len,
                                m->id ? "received response for unknown request id"
@@ -231,14 +253,34 @@ static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
     answer(at, &reply);
 }
 
+/* A line that cannot be read may be an answer that somebody waits for: if it says to whom, they
+ * need not wait any longer. What was done is not known. */
+static void answer_unreadable(struct berth_rpc *rpc)
+{
+    char head[HEAD_BYTES + 1];
+    size_t len = rpc->len < HEAD_BYTES ? rpc->len : HEAD_BYTES;
+    memcpy(head, rpc->line, len);
+    head[len] = '\0';
+    const char *at = strstr(head, "\"id\":");
+    bool answers = at && strstr(head, "\"jsonrpc\":\"2.0\"") && !strstr(head, "\"method\"");
+    struct call **call = answers ? find(rpc, strtoll(at + 5, NULL, 10)) : NULL;
+    struct berth_reply reply = {.kind = BERTH_REPLY_ERROR,
+                                .code = BERTH_RPC_UNAVAILABLE,
+                                .text = "The answer of the worker cannot be read."};
+    if (call && *call)
+        answer(call, &reply);
+}
+
 /* What was read of rpc->line. */
 static void dispatch(struct berth_rpc *rpc)
 {
     struct berth_message *m = &rpc->message;
     rpc->heard += rpc->trouble_code == BERTH_OK;
-    if (rpc->trouble_code < 0)
+    if (rpc->trouble_code < 0) {
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len, rpc->trouble.message);
-    else if (m->kind == BERTH_MESSAGE_RESPONSE)
+        if (strncmp(rpc->trouble.message, "Invalid JSON", 12) == 0)
+            answer_unreadable(rpc);
+    } else if (m->kind == BERTH_MESSAGE_RESPONSE)
         take_response(rpc, m);
     else if (m->kind == BERTH_MESSAGE_UNKNOWN)
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len,

@@ -39,6 +39,9 @@ struct berth_package_ops {
     /* By npm, without scripts, into the directory, which is there and empty. */
     int (*fetch)(const struct berth_call *call, const char *name, const char *version,
                  const char *into, const char **path, struct berth_error *err);
+    /* Is the worker there, in its package, and one that can be run? */
+    int (*check)(const struct berth_call *call, const char *path, const char *plugin_key,
+                 const char *worker, struct berth_error *err);
     /* `scratch`: a directory for the program that reads a manifest which is a script. */
     int (*read)(const struct berth_call *call, const char *path, const char *scratch,
                 struct berth_package *out, struct berth_error *err);

@@ -83,10 +83,11 @@ static bool is_reachable(const char *path)
     struct stat st;
     if (snprintf(copy, sizeof copy, "%s/", path) >= (int)sizeof copy)
         return false;
-    for (char *slash; (slash = strrchr(copy, '/')); *slash = '\0')
-        if (stat(slash == copy ? "/" : copy, &st) < 0 ||
-            (S_ISDIR(st.st_mode) && !(st.st_mode & S_IXOTH)))
+    for (char *slash; (slash = strrchr(copy, '/'));) {
+        *slash = '\0';
+        if (stat(*copy ? copy : "/", &st) < 0 || (S_ISDIR(st.st_mode) && !(st.st_mode & S_IXOTH)))
             return false;
+    }
     return true;
 }
 

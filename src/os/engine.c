@@ -554,8 +554,12 @@ static void on_written(uv_write_t *request, int status)
 {
     struct write *w = request->data;
     struct berth_process *p = w->process;
-    if (status < 0 && status != UV_ECANCELED)
-        close_input(p); /* nobody reads any more: not our failure */
+    if (status < 0 && status != UV_ECANCELED) { /* nobody reads any more: not our failure */
+        close_input(p);
+        pthread_mutex_lock(&p->lock);
+        p->input_closed = true;
+        pthread_mutex_unlock(&p->lock);
+    }
     count_written(p, w->len);
     free_write(w);
 }
@@ -637,6 +641,13 @@ void berth_process_cancel(struct berth_process *p)
     pthread_mutex_unlock(&p->lock);
     if (!already)
         post(p->engine, &p->cancel_post);
+}
+
+void berth_process_kill(struct berth_process *p)
+{
+    assert(berth_engine_is_here(p->engine));
+    if (!p->ended && !p->exited)
+        signal_group(p, SIGKILL);
 }
 
 static void run_close_stdin(struct berth_post *post)
@@ -979,8 +990,10 @@ static void stop_thread(struct berth_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     (void)uv_async_send(&engine->wake);
     (void)pthread_join(engine->thread, NULL);
-    for (struct berth_post *left = engine->head, *next; left; left = next) {
-        next = left->next; /* let go of after the last turn of the loop */
+    for (struct berth_post *left; (left = engine->head);) { /* let go of after its last turn */
+        engine->head = left->next;
+        if (!engine->head)
+            engine->tail = &engine->head;
         left->run(left);
     }
     (void)uv_loop_close(&engine->loop);

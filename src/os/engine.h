@@ -82,6 +82,7 @@ void berth_process_free(struct berth_process *p);
 /* These may be called from any thread, at any moment; on a process that has ended they do nothing.
  */
 void berth_process_cancel(struct berth_process *p); /* SIGTERM, the grace, SIGKILL, to the tree */
+void berth_process_kill(struct berth_process *p);   /* at once; only on the engine's thread */
 /* The bytes are copied. UNAVAILABLE: too much is waiting; on_stdin_room says when to try again.
  * CONFLICT: stdin is closed. */
 int berth_process_write(struct berth_process *p, const void *bytes, size_t len,

@@ -3,6 +3,7 @@
 #include "plugin/launch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,11 @@ static const char *const system_paths[] = {
     "/proc",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
-    "/dev",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
     "/run/systemd/resolve",
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -62,7 +67,7 @@ static const char *value_or(const char *name, const char *otherwise)
     return value && *value ? value : otherwise;
 }
 
-/* Each plugin has its own. */
+/* One that hardly another plugin has. */
 static uid_t uid_of(const char *plugin_id)
 {
     unsigned hash = 5381;
@@ -107,48 +112,70 @@ static char *parent_of(struct berth_arena *arena, const char *path)
     return slash && slash > path ? berth_arena_copy(arena, path, (size_t)(slash - path)) : NULL;
 }
 
-/* Node looks for packages in the node_modules of every directory above. */
+/* Node looks for packages in the node_modules of every directory above. A link there could lead
+ * anywhere, and the package's own is in the package. */
 static void add_modules(struct berth_launch *l, struct berth_list *readable, const char *package)
 {
-    for (const char *at = package; at; at = parent_of(&l->arena, at))
-        add(l, readable, berth_arena_printf(&l->arena, "%s/node_modules", at));
+    struct stat st;
+    for (const char *at = parent_of(&l->arena, package); at; at = parent_of(&l->arena, at)) {
+        const char *path = berth_arena_printf(&l->arena, "%s/node_modules", at);
+        if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            add(l, readable, path);
+    }
 }
 
-/* Where an interpreter was unpacked: its bin/ and what is beside that. */
-static void add_interpreter(struct berth_launch *l, struct berth_list *readable, const char *file)
+/* Node itself, wherever it was unpacked, and its libraries; nothing else that is beside it. */
+static void add_node(struct berth_launch *l, struct berth_list *readable, const char *file)
 {
     char real[PATH_MAX];
     const char *bin = realpath(file, real) ? parent_of(&l->arena, real) : NULL;
     const char *above = bin ? parent_of(&l->arena, bin) : NULL;
-    if (above && strcmp(above, "/") != 0)
-        add(l, readable, above);
+    if (bin)
+        add(l, readable, berth_arena_strdup(&l->arena, real));
+    if (above)
+        add(l, readable, berth_arena_printf(&l->arena, "%s/lib", above));
 }
 
-static int make_state(const struct berth_worker_spec *spec, struct berth_error *err)
+/* The directory of the state with its tmp/, its worker's: it may have put anything in their place,
+ * so nothing here follows a link. */
+static int give_state(const char *path, uid_t uid, struct berth_error *err)
 {
-    char temporary[PATH_MAX];
-    if (snprintf(temporary, sizeof temporary, "%s/tmp", spec->state) >= (int)sizeof temporary)
-        return berth_fail(err, BERTH_E_INVALID, "The path of the state is too long: %s",
-                          spec->state);
-    return berth_fs_mkdirs(temporary, 0700, err);
+    auto_close int state = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (state < 0)
+        return berth_fail_errno(err, "Cannot open %s", path);
+    int tries = 0, inner;
+    do {
+        (void)mkdirat(state, "tmp", 0700);
+        inner = openat(state, "tmp", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (inner < 0)
+            (void)unlinkat(state, "tmp", 0);
+    } while (inner < 0 && ++tries < 3);
+    auto_close int temporary = inner;
+    if (temporary < 0)
+        return berth_fail_errno(err, "Cannot make %s/tmp", path);
+    if (uid && (fchown(state, uid, (gid_t)uid) < 0 || fchown(temporary, uid, (gid_t)uid) < 0))
+        return berth_fail_errno(err, "Cannot give %s to its worker", path);
+    return BERTH_OK;
 }
 
 static int confine(struct berth_launch *l, const char *plugin_id,
-                   const struct berth_worker_spec *spec, const char *file, struct berth_error *err)
+                   const struct berth_worker_spec *spec, const char *node, struct berth_error *err)
 {
     struct berth_list readable = {0};
     for (size_t i = 0; i < sizeof system_paths / sizeof system_paths[0]; i++)
         add(l, &readable, system_paths[i]);
     add(l, &readable, spec->package);
-    add_modules(l, &readable, spec->package);
-    add_interpreter(l, &readable, file);
+    if (node) {
+        add_modules(l, &readable, spec->package);
+        add_node(l, &readable, node);
+    }
     add(l, &readable, NULL);
     const char *const writable[] = {spec->state, "/dev/null", "/dev/zero", "/dev/full", NULL};
     int rc = berth_arena_check(&l->arena, err);
     if (rc == BERTH_OK)
-        rc = make_state(spec, err);
+        rc = berth_fs_mkdirs(spec->state, 0700, err);
     /* The directory itself will be its worker's. */
-    const char *const reachable[] = {spec->package, parent_of(&l->arena, spec->state), NULL};
+    const char *const reachable[] = {spec->package, parent_of(&l->arena, spec->state), node, NULL};
     struct berth_confine_request request = {.readable = (const char *const *)(void *)readable.items,
                                             .writable = writable,
                                             .reachable = reachable,
@@ -157,12 +184,8 @@ static int confine(struct berth_launch *l, const char *plugin_id,
         rc = berth_confine_open(&request, &l->confinement, err);
     if (rc < 0)
         return rc;
-    const char *temporary = berth_arena_printf(&l->arena, "%s/tmp", spec->state);
-    uid_t uid = l->confinement.uid ? l->confinement.uid : (uid_t)-1;
-    if (temporary && (chown(spec->state, uid, (gid_t)uid) < 0 || chown(temporary, uid, uid) < 0))
-        return berth_fail_errno(err, "Cannot give %s to its worker", spec->state);
     berth_confine_say(&l->confinement, l->confinement_text);
-    return berth_arena_check(&l->arena, err);
+    return give_state(spec->state, l->confinement.uid, err);
 }
 
 /* --- what is run --- */
@@ -202,12 +225,32 @@ static int find_entry(struct berth_launch *l, const struct berth_worker_spec *sp
         return berth_fail(err, BERTH_E_DENIED,
                           "Worker entrypoint of plugin \"%s\" leads out of its package: %s",
                           spec->plugin_key, entry);
+    if (!is_script(entry) && access(entry, X_OK) < 0)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "Worker entrypoint of plugin \"%s\" is not executable: %s",
+                          spec->plugin_key, entry);
     *out = berth_arena_strdup(&l->arena, entry);
     return berth_arena_check(&l->arena, err);
 }
 
+static void init(struct berth_launch *l)
+{
+    *l = (struct berth_launch){.options = BERTH_PROCESS_OPTIONS_INIT,
+                               .confinement = {.ruleset_fd = -1}};
+}
+
+int berth_launch_check(const struct berth_worker_spec *spec, struct berth_error *err)
+{
+    struct berth_launch l;
+    const char *ignored;
+    init(&l);
+    int rc = find_entry(&l, spec, &ignored, err);
+    berth_launch_clear(&l);
+    return rc;
+}
+
 static int prepare(struct berth_launch *l, const char *plugin_id,
-                   const struct berth_worker_spec *spec, struct berth_list *argv,
+                   const struct berth_worker_spec *spec, const char *node, struct berth_list *argv,
                    struct berth_error *err)
 {
     add(l, argv, NULL);
@@ -217,15 +260,9 @@ static int prepare(struct berth_launch *l, const char *plugin_id,
     l->options.grace_ms = GRACE_MS;
     int rc = berth_arena_check(&l->arena, err);
     if (rc == BERTH_OK)
-        rc = confine(l, plugin_id, spec, l->options.argv[0], err);
+        rc = confine(l, plugin_id, spec, node, err);
     l->options.confinement = &l->confinement;
     return rc;
-}
-
-static void init(struct berth_launch *l)
-{
-    *l = (struct berth_launch){.options = BERTH_PROCESS_OPTIONS_INIT,
-                               .confinement = {.ruleset_fd = -1}};
 }
 
 int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
@@ -233,7 +270,7 @@ int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *
 {
     init(out);
     struct berth_list argv = {0};
-    const char *entry, *node;
+    const char *entry, *node = NULL;
     int rc = find_entry(out, spec, &entry, err);
     if (rc == BERTH_OK && is_script(entry)) {
         rc = find_node(out, &node, err);
@@ -243,7 +280,7 @@ int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *
     if (rc < 0)
         return rc;
     add(out, &argv, entry);
-    return prepare(out, plugin_id, spec, &argv, err);
+    return prepare(out, plugin_id, spec, node, &argv, err);
 }
 
 int berth_launch_prepare_script(const char *script, const char *argument,
@@ -262,7 +299,7 @@ int berth_launch_prepare_script(const char *script, const char *argument,
     add(out, &argv, script);
     add(out, &argv, "--");
     add(out, &argv, argument);
-    return prepare(out, "manifest", spec, &argv, err);
+    return prepare(out, "manifest", spec, node, &argv, err);
 }
 
 void berth_launch_clear(struct berth_launch *launch)

@@ -21,6 +21,8 @@ struct berth_launch {
  * node is missing. The caller clears *out, also after a failure. */
 int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
                          struct berth_launch *out, struct berth_error *err);
+/* Only looks whether the entry is there, and one that may be. */
+int berth_launch_check(const struct berth_worker_spec *spec, struct berth_error *err);
 /* The same for another script of ours, as text for node, with one argument. */
 int berth_launch_prepare_script(const char *script, const char *argument,
                                 const struct berth_worker_spec *spec, struct berth_launch *out,

@@ -30,6 +30,8 @@ struct berth_worker_log {
     struct berth_pool *pool;
     struct berth_locked values[VALUES_MAX]; /* hidden; the caller's thread alone */
     int value_count;
+    struct berth_mask *mask; /* of those; NULL: there are none */
+    bool blind;              /* there was no memory for one */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     struct berth_buf waiting;
@@ -66,6 +68,7 @@ void berth_worker_log_close(struct berth_worker_log *log)
     pthread_mutex_unlock(&log->lock);
     for (int i = 0; i < log->value_count; i++)
         berth_locked_clear(&log->values[i]);
+    berth_mask_free(log->mask);
     berth_buf_clear(&log->waiting);
     pthread_cond_destroy(&log->idle);
     pthread_mutex_destroy(&log->lock);
@@ -83,23 +86,47 @@ static bool is_known(const struct berth_worker_log *log, const struct berth_lock
     return false;
 }
 
+static bool hide_one(struct berth_worker_log *log, const char *bytes, size_t len)
+{
+    struct berth_error ignored;
+    struct berth_locked copy = BERTH_LOCKED_INIT;
+    if (len < BERTH_MASKED_BYTES_MIN || berth_locked_new(len, &copy, &ignored) < 0)
+        return false;
+    berth_locked_append(&copy, bytes, len);
+    if (is_known(log, &copy)) {
+        berth_locked_clear(&copy);
+        return false;
+    }
+    if (log->value_count == VALUES_MAX) { /* the oldest goes: its worker was told long ago */
+        berth_locked_clear(&log->values[0]);
+        memmove(log->values, log->values + 1, (VALUES_MAX - 1) * sizeof *log->values);
+        log->value_count--;
+    }
+    log->values[log->value_count++] = copy;
+    return true;
+}
+
 void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
                            int count)
 {
     struct berth_error ignored;
+    bool more = false;
     for (int i = 0; i < count; i++) {
-        if (values[i].len < BERTH_MASKED_BYTES_MIN || is_known(log, &values[i]))
-            continue;
-        if (log->value_count == VALUES_MAX) { /* the oldest goes: its worker was told long ago */
-            berth_locked_clear(&log->values[0]);
-            memmove(log->values, log->values + 1, (VALUES_MAX - 1) * sizeof *log->values);
-            log->value_count--;
+        const char *bytes = values[i].bytes;
+        more |= hide_one(log, bytes, values[i].len);
+        for (size_t from = 0, to; from < values[i].len; from = to + 1) { /* we write by the line */
+            const char *end = memchr(bytes + from, '\n', values[i].len - from);
+            to = end ? (size_t)(end - bytes) : values[i].len;
+            if (to - from < values[i].len)
+                more |= hide_one(log, bytes + from, to - from);
         }
-        struct berth_locked *copy = &log->values[log->value_count];
-        if (berth_locked_new(values[i].len, copy, &ignored) < 0)
-            continue;
-        berth_locked_append(copy, values[i].bytes, values[i].len);
-        log->value_count++;
+    }
+    if (!more)
+        return;
+    berth_mask_free(log->mask);
+    if (berth_mask_new(log->values, log->value_count, &log->mask, &ignored) < 0) {
+        log->mask = NULL;
+        log->blind = true; /* nothing is written rather than a secret */
     }
 }
 
@@ -111,13 +138,10 @@ static void keep(void *ctx, const char *bytes, size_t len)
 char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, size_t len)
 {
     struct berth_buf out = BERTH_BUF_INIT(len + 1);
-    struct berth_mask *mask;
-    struct berth_error ignored;
-    if (berth_mask_new(log->values, log->value_count, &mask, &ignored) < 0)
+    if (log->blind)
         return NULL;
-    berth_mask_put(mask, text, len, keep, &out);
-    berth_mask_end(mask, keep, &out);
-    berth_mask_free(mask);
+    berth_mask_put(log->mask, text, len, keep, &out);
+    berth_mask_end(log->mask, keep, &out); /* and it is as new */
     return berth_buf_take(&out);
 }
 

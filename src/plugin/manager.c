@@ -19,7 +19,7 @@ struct berth_manager {
     struct berth_workers base;
     struct berth_worker_ground ground;
     struct berth_worker *first; /* under the lock; they stay until the end */
-    bool closing;
+    bool passed;                /* the last order was carried out */
 };
 
 static struct berth_manager *manager_of(struct berth_workers *w)
@@ -40,7 +40,7 @@ static struct berth_worker *find(struct berth_manager *m, const char *plugin_id)
 static struct berth_worker *find_or_make(struct berth_manager *m, const char *plugin_id)
 {
     struct berth_worker *w = find(m, plugin_id);
-    if (w || m->closing)
+    if (w || m->ground.closing)
         return w;
     w = berth_worker_new(&m->ground, plugin_id);
     if (w) {
@@ -128,14 +128,15 @@ static void want(struct berth_workers *workers, const char *plugin_id, int64_t w
     struct timespec until = berth_time_until(wait_ms);
     pthread_mutex_lock(&m->ground.lock);
     struct berth_worker *w = find_or_make(m, plugin_id);
-    bool start = w && w->state == BERTH_WORKER_STOPPED && !m->closing;
+    bool start = w && !m->ground.closing &&
+                 (w->state == BERTH_WORKER_STOPPED || w->state == BERTH_WORKER_STOPPING);
     pthread_mutex_unlock(&m->ground.lock);
     if (!w || (start && !give_order(w, order_start, false, NULL)))
         return;
     pthread_mutex_lock(&m->ground.lock);
     unsigned before = w->attempts;
     while (w->state != BERTH_WORKER_RUNNING && w->state != BERTH_WORKER_BACKOFF &&
-           w->attempts == before && !m->closing)
+           w->attempts == before && !m->ground.closing)
         if (pthread_cond_timedwait(&m->ground.changed, &m->ground.lock, &until) != 0)
             break;
     pthread_mutex_unlock(&m->ground.lock);
@@ -158,6 +159,7 @@ static bool supports(struct berth_workers *workers, const char *plugin_id, const
 /* A call on its way; what is lent with it is copied, in memory that is wiped. */
 struct calling {
     struct berth_post post;
+    struct berth_parked parked;
     struct berth_worker *worker;
     struct berth_worker_call call;
     struct berth_arena arena;
@@ -172,11 +174,19 @@ static void free_calling(struct calling *c)
     free(c);
 }
 
+static void go(struct berth_parked *parked)
+{
+    struct calling *c =
+        (struct calling *)(void *)((char *)parked - offsetof(struct calling, parked));
+    berth_worker_call(c->worker, &c->call);
+    free_calling(c);
+}
+
 static void run_call(struct berth_post *post)
 {
     struct calling *c = (struct calling *)(void *)post;
-    berth_worker_call(c->worker, &c->call);
-    free_calling(c);
+    c->parked.go = go;
+    berth_worker_enter(c->worker, &c->parked);
 }
 
 static bool copy_secrets(struct calling *c, const struct berth_worker_call *call)
@@ -330,19 +340,43 @@ static void await_end(struct berth_manager *m, const struct berth_worker *w)
     pthread_mutex_unlock(&m->ground.lock);
 }
 
+static void order_nothing(struct order *order)
+{
+    struct berth_manager *m =
+        (struct berth_manager *)(void *)((char *)order->worker->ground -
+                                         offsetof(struct berth_manager, ground));
+    pthread_mutex_lock(&m->ground.lock);
+    m->passed = true;
+    pthread_cond_broadcast(&m->ground.changed);
+    pthread_mutex_unlock(&m->ground.lock);
+}
+
+/* What was on its way to a worker when it stopped has arrived afterwards. */
+static void pass_all_orders(struct berth_manager *m)
+{
+    if (!m->first || !give_order(m->first, order_nothing, false, NULL))
+        return;
+    pthread_mutex_lock(&m->ground.lock);
+    while (!m->passed)
+        pthread_cond_wait(&m->ground.changed, &m->ground.lock);
+    pthread_mutex_unlock(&m->ground.lock);
+}
+
 static void manager_close(struct berth_manager *m)
 {
     if (!m)
         return;
     pthread_mutex_lock(&m->ground.lock);
-    m->closing = true;
+    m->ground.closing = true;
     pthread_cond_broadcast(&m->ground.changed);
     pthread_mutex_unlock(&m->ground.lock);
     for (struct berth_worker *w = m->first; w; w = w->next)
         (void)give_order(w, order_stop, false, NULL); /* all at once */
+    for (struct berth_worker *w = m->first; w; w = w->next)
+        await_end(m, w);
+    pass_all_orders(m);
     for (struct berth_worker *w = m->first, *next; w; w = next) {
         next = w->next;
-        await_end(m, w);
         berth_worker_free(w);
     }
     berth_pool_free(m->ground.pool);

@@ -82,6 +82,9 @@ static const char *last_lines(struct berth_capture *c)
     return len > 600 ? text + len - 600 : len ? text : "it said nothing";
 }
 
+/* npm is trusted, but does not go on without us. */
+static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
+
 static int package_fetch(const struct berth_call *call, const char *name, const char *version,
                          const char *into, const char **path, struct berth_error *err)
 {
@@ -99,6 +102,7 @@ static int package_fetch(const struct berth_call *call, const char *name, const 
     c.options.argv = argv;
     c.options.env = npm_env(call->arena);
     c.options.cwd = into;
+    c.options.confinement = &tied;
     c.name = "npm";
     c.deadline_ms = sooner(call, NPM_MS);
     c.cancel_fd = call->cancel_fd;
@@ -135,10 +139,10 @@ static int read_json(int root, const char *path, struct berth_json **out, struct
     if (fd < 0)
         return berth_fail(err, BERTH_E_INVALID, "%s", why.message);
     auto_buf text = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
-    int rc = berth_fs_read_all(fd, &text, err);
+    int rc = berth_fs_read_all(fd, &text, &why);
     if (rc == BERTH_OK)
-        rc = berth_json_parse(berth_buf_str(&text), text.len, BERTH_JSON_OURS, out, err);
-    return rc < 0 ? berth_wrap(err, "%s", path) : rc;
+        rc = berth_json_parse(berth_buf_str(&text), text.len, BERTH_JSON_OURS, out, &why);
+    return rc < 0 ? berth_fail(err, rc, "%s cannot be read: %.900s", path, why.message) : rc;
 }
 
 static bool is_there(int root, const char *path)
@@ -223,7 +227,8 @@ static int package_read(const struct berth_call *call, const char *path, const c
     if (rc < 0)
         return rc;
     if (!package && !is_there(root, "manifest.json"))
-        return berth_fail(err, BERTH_E_NOT_FOUND, "Missing package.json at %s", out->path);
+        return berth_fail(err, BERTH_E_NOT_FOUND,
+                          "Missing package.json at %s (and there is no manifest.json)", out->path);
     const char *name = berth_json_str(berth_json_get(package, "name"));
     const char *slash = strrchr(out->path, '/');
     out->name = berth_arena_strdup(call->arena, name ? name : slash ? slash + 1 : out->path);
@@ -240,5 +245,17 @@ static int package_read(const struct berth_call *call, const char *path, const c
                          : run_manifest(call, out->path, file, scratch, &out->manifest, err);
 }
 
-const struct berth_package_ops berth_plugin_packages = {.fetch = package_fetch,
-                                                        .read = package_read};
+static int package_check(const struct berth_call *call, const char *path, const char *plugin_key,
+                         const char *worker, struct berth_error *err)
+{
+    struct berth_worker_spec spec = {
+        .plugin_key = plugin_key,
+        .package = path,
+        .entry =
+            worker[0] == '/' ? worker : berth_arena_printf(call->arena, "%s/%s", path, worker)};
+    int rc = berth_arena_check(call->arena, err);
+    return rc < 0 ? rc : berth_launch_check(&spec, err);
+}
+
+const struct berth_package_ops berth_plugin_packages = {
+    .fetch = package_fetch, .read = package_read, .check = package_check};

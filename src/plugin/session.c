@@ -2,7 +2,6 @@
  * src/plugin/session.c - see session.h. */
 #include "plugin/session.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,9 +292,7 @@ void berth_session_hang_up(struct berth_session *s)
 
 static void run_kill(struct errand *e)
 {
-    int pid = berth_process_pid(berth_rpc_process(e->session->rpc));
-    if (!e->session->ended)
-        (void)kill(-pid, SIGKILL);
+    berth_process_kill(berth_rpc_process(e->session->rpc));
 }
 
 void berth_session_kill(struct berth_session *s)

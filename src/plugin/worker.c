@@ -25,10 +25,10 @@
 #define EXIT_MS 500 /* after its answer to shutdown */
 #define RESTART_MS 1000
 #define RESTART_MAX_MS 300000
-#define STEADY_MS 60000 /* of health, and its crashes are forgotten */
-#define HEALTH_MS 60000
+#define HEALTH_MS 60000 /* between two looks; one that is well has its crashes forgotten */
 #define HEALTH_MISSES_MAX 3
 #define STDERR_LINE_BYTES_MAX (64 * 1024)
+#define NOISE_BYTES_MAX 4096
 #define CHUNK_BYTES_MAX 1000000 /* of streamed output, in one message */
 
 const char *const berth_worker_states[] = {"stopped",  "starting", "running",
@@ -75,8 +75,10 @@ static void take_errors(struct berth_worker *w)
     char *whole;
     size_t len, dropped;
     while (berth_lines_next(&w->errors, &whole, &len, &dropped)) {
-        const char *line = dropped ? too_long : whole;
-        len = dropped ? strlen(too_long) : len;
+        auto_free char *clean = berth_worker_log_clean(w->log, dropped ? too_long : whole,
+                                                       dropped ? strlen(too_long) : len);
+        const char *line = clean ? clean : "";
+        len = strlen(line);
         berth_worker_log_write(w->log, "stderr", "warn", line, len);
         if (w->excerpt.len + len + 1 > 2 * BERTH_WORKER_EXCERPT_BYTES_MAX) {
             size_t from = w->excerpt.len - (w->excerpt.len < BERTH_WORKER_EXCERPT_BYTES_MAX
@@ -101,8 +103,12 @@ static void on_stderr(void *ctx, const char *bytes, size_t len)
 static void on_noise(void *ctx, const char *line, size_t len, const char *why)
 {
     struct berth_worker *w = ctx;
-    char text[512];
-    (void)snprintf(text, sizeof text, "%s: %.*s", why, (int)(len < 200 ? len : 200), line);
+    char text[1500];
+    size_t looked = len < NOISE_BYTES_MAX ? len : NOISE_BYTES_MAX;
+    /* What is hidden is hidden first, and cut afterwards. */
+    auto_free char *clean = berth_worker_log_clean(w->log, line, looked);
+    bool quoted = strncmp(why, "Invalid JSON", 12) == 0; /* that says the line, too */
+    (void)snprintf(text, sizeof text, "%.*s: %.200s", quoted ? 12 : 300, why, clean ? clean : "");
     berth_worker_log_write(w->log, "stdout", "warn", text, strlen(text));
 }
 
@@ -124,10 +130,11 @@ static void take_output(struct berth_worker *w, const struct berth_message *m)
 {
     const struct berth_json *chunk = berth_json_get(m->params, "chunk");
     const char *stream = berth_json_str(berth_json_get(m->params, "stream"));
-    if (!m->invocation || !stream || !berth_json_is(chunk, BERTH_JSON_STRING))
+    if (!m->invocation || !stream || !berth_json_is(chunk, BERTH_JSON_STRING) ||
+        berth_json_str_len(chunk) > 4 * CHUNK_BYTES_MAX)
         return;
     for (struct berth_stream_watch *watch = w->watches; watch; watch = watch->next)
-        if (strcmp(watch->invocation, m->invocation) == 0) {
+        if (watch->on_output && strcmp(watch->invocation, m->invocation) == 0) {
             watch->on_output(watch->ctx,
                              strcmp(stream, "stderr") == 0 ? BERTH_STDERR : BERTH_STDOUT,
                              berth_json_str(chunk), berth_json_str_len(chunk));
@@ -176,8 +183,7 @@ static void on_health_timer(struct berth_timer *timer);
 
 static void kill_process(struct berth_worker *w)
 {
-    int pid = berth_process_pid(berth_rpc_process(w->rpc));
-    (void)kill(-pid, SIGKILL); /* it is a zombie of ours at worst, so the number is its own */
+    berth_process_kill(berth_rpc_process(w->rpc));
 }
 
 static void on_health(void *ctx, const struct berth_reply *reply)
@@ -185,8 +191,13 @@ static void on_health(void *ctx, const struct berth_reply *reply)
     struct berth_worker *w = ctx;
     if (w->state != BERTH_WORKER_RUNNING)
         return;
-    bool silent = reply->kind == BERTH_REPLY_TIMEOUT && berth_rpc_heard(w->rpc) == w->heard;
-    w->missed = silent ? w->missed + 1 : 0;
+    bool unheard = reply->kind == BERTH_REPLY_TIMEOUT || reply->kind == BERTH_REPLY_UNSENT;
+    w->missed = unheard && berth_rpc_heard(w->rpc) == w->heard ? w->missed + 1 : 0;
+    if (!unheard) { /* a minute of health: what was before is forgotten */
+        pthread_mutex_lock(&w->ground->lock);
+        w->crashes = 0;
+        pthread_mutex_unlock(&w->ground->lock);
+    }
     if (w->missed >= HEALTH_MISSES_MAX) {
         report(w, BERTH_LOG_WARN, "plugin worker hangs", "It did not answer health; it is killed.");
         kill_process(w);
@@ -209,21 +220,12 @@ static void on_health_timer(struct berth_timer *timer)
     berth_rpc_call(w->rpc, &request);
 }
 
-static void on_steady(struct berth_timer *timer)
-{
-    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, steady));
-    pthread_mutex_lock(&w->ground->lock);
-    w->crashes = 0;
-    pthread_mutex_unlock(&w->ground->lock);
-}
-
 /* --- the end --- */
 
 static void clear_timers(struct berth_worker *w)
 {
     struct berth_engine *engine = w->ground->engine;
     berth_timer_clear(engine, &w->restart);
-    berth_timer_clear(engine, &w->steady);
     berth_timer_clear(engine, &w->health);
     berth_timer_clear(engine, &w->stopping);
 }
@@ -261,48 +263,79 @@ static void crash(struct berth_worker *w, const char *text)
     w->attempts++;
     pthread_mutex_unlock(&w->ground->lock);
     report(w, BERTH_LOG_WARN, "plugin worker crashed", text);
-    set_state(w, BERTH_WORKER_CRASHED);
     berth_timer_set(w->ground->engine, &w->restart, wait_ms);
     set_state(w, BERTH_WORKER_BACKOFF);
 }
 
+/* --- calls that wait for it --- */
+
+static void unpark(struct berth_parked *parked)
+{
+    struct berth_parked **at = &parked->worker->parked;
+    while (*at != parked)
+        at = &(*at)->next;
+    *at = parked->next;
+    berth_timer_clear(parked->worker->ground->engine, &parked->timer);
+    parked->go(parked);
+}
+
+static void on_parked_timer(struct berth_timer *timer)
+{
+    unpark((struct berth_parked *)(void *)((char *)timer - offsetof(struct berth_parked, timer)));
+}
+
+static void unpark_all(struct berth_worker *w)
+{
+    while (w->parked)
+        unpark(w->parked);
+}
+
+void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked)
+{
+    bool coming = w->state == BERTH_WORKER_STARTING || w->state == BERTH_WORKER_CRASHED ||
+                  w->state == BERTH_WORKER_BACKOFF;
+    if (!coming || w->stop_wanted) {
+        parked->go(parked);
+        return;
+    }
+    parked->worker = w;
+    parked->timer = (struct berth_timer){.run = on_parked_timer};
+    parked->next = w->parked;
+    w->parked = parked;
+    berth_timer_set(w->ground->engine, &parked->timer, BERTH_WORKER_READY_MS);
+}
+
+/* Its last words here may be the last that anybody hears of it: whoever waits for it frees it. */
 static void stopped(struct berth_worker *w)
 {
+    pthread_mutex_lock(&w->ground->lock);
+    bool again = w->restart_wanted && !w->ground->closing;
+    pthread_mutex_unlock(&w->ground->lock);
     clear_timers(w);
-    w->stop_wanted = w->shutdown_sent = false;
+    w->stop_wanted = w->shutdown_sent = w->restart_wanted = false;
+    if (!again)
+        unpark_all(w);
     pthread_mutex_lock(&w->ground->lock);
     w->attempts++;
     w->stops++;
     w->next_restart_ms = 0;
     pthread_mutex_unlock(&w->ground->lock);
     set_state(w, BERTH_WORKER_STOPPED);
-    if (w->restart_wanted) {
-        w->restart_wanted = false;
+    if (again)
         berth_worker_start(w);
-    }
 }
 
-struct reaping {
-    struct berth_post post;
-    struct berth_rpc *rpc;
-};
-
+/* All calls have been told of the end. */
 static void run_reap(struct berth_post *post)
 {
-    struct reaping *r = (struct reaping *)(void *)post;
-    berth_rpc_free(r->rpc);
-    free(r);
-}
-
-/* Calls are still to be told of the end: it is freed afterwards. */
-static void free_later(struct berth_worker *w)
-{
-    struct reaping *r = calloc(1, sizeof *r);
-    struct berth_error ignored;
-    if (!r)
-        return; /* it stays until the process ends */
-    *r = (struct reaping){.post = {.run = run_reap}, .rpc = w->rpc};
-    (void)berth_engine_post(w->ground->engine, &r->post, &ignored);
+    struct berth_worker *w =
+        (struct berth_worker *)(void *)((char *)post - offsetof(struct berth_worker, reap));
+    berth_rpc_free(w->dead);
+    w->dead = NULL;
+    if (w->stop_wanted)
+        stopped(w);
+    else
+        crash(w, w->why);
 }
 
 static const char *signal_name(int number, char out[16])
@@ -327,26 +360,24 @@ static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf
         size_t kept = w->excerpt.len < BERTH_WORKER_EXCERPT_BYTES_MAX
                           ? w->excerpt.len
                           : BERTH_WORKER_EXCERPT_BYTES_MAX;
-        auto_free char *clean =
-            berth_worker_log_clean(w->log, w->excerpt.data + w->excerpt.len - kept, kept);
-        berth_buf_printf(text, "\n\nWorker stderr:\n%s", clean ? clean : "");
+        berth_buf_printf(text, "\n\nWorker stderr:\n%s",
+                         w->excerpt.data + w->excerpt.len - kept); /* clean since it was read */
     }
-    free_later(w);
+    w->dead = w->rpc;
     w->rpc = NULL;
     pthread_mutex_lock(&w->ground->lock);
     w->pending = 0;
     pthread_mutex_unlock(&w->ground->lock);
-    char why[BERTH_WORKER_ERROR_SIZE];
     const char *words = berth_buf_str(text);
-    (void)snprintf(why, sizeof why, "%.*s", (int)sizeof why - 1,
+    (void)snprintf(w->why, sizeof w->why, "%.*s", (int)sizeof w->why - 1,
                    w->failed ? w->error
                    : words   ? words
                              : "Worker process exited");
     w->failed = false;
-    if (w->stop_wanted)
-        stopped(w);
-    else
-        crash(w, why);
+    clear_timers(w);
+    set_state(w, w->stop_wanted ? BERTH_WORKER_STOPPING : BERTH_WORKER_CRASHED);
+    struct berth_error ignored;
+    (void)berth_engine_post(w->ground->engine, &w->reap, &ignored); /* its thread is this one */
 }
 
 /* --- starting --- */
@@ -428,10 +459,13 @@ static void on_initialized(void *ctx, const struct berth_reply *reply)
     if (w->stop_wanted)
         return; /* it is on its way */
     w->missed = 0;
-    berth_timer_set(w->ground->engine, &w->steady, STEADY_MS);
     berth_timer_set(w->ground->engine, &w->health, HEALTH_MS);
     set_state(w, BERTH_WORKER_RUNNING);
     report(w, BERTH_LOG_INFO, "plugin worker runs", "ready");
+    auto_free char *config = take_ptr(w->next_config);
+    if (config)
+        berth_worker_tell_config(w, config);
+    unpark_all(w);
 }
 
 static void send_initialize(struct berth_worker *w, const struct berth_worker_spec *spec)
@@ -516,12 +550,17 @@ void berth_worker_start(struct berth_worker *w)
 {
     assert(berth_engine_is_here(w->ground->engine));
     struct berth_error err;
-    if (w->state == BERTH_WORKER_STARTING || w->state == BERTH_WORKER_RUNNING)
+    pthread_mutex_lock(&w->ground->lock);
+    bool closing = w->ground->closing;
+    pthread_mutex_unlock(&w->ground->lock);
+    if (closing)
         return;
-    if (w->state == BERTH_WORKER_STOPPING) {
+    if (w->state == BERTH_WORKER_STOPPING || w->stop_wanted) {
         w->restart_wanted = true;
         return;
     }
+    if (w->state == BERTH_WORKER_STARTING || w->state == BERTH_WORKER_RUNNING)
+        return;
     clear_timers(w);
     set_state(w, BERTH_WORKER_STARTING);
     struct launching *l = calloc(1, sizeof *l);
@@ -584,8 +623,8 @@ void berth_worker_stop(struct berth_worker *w, bool and_start)
     if (w->stop_wanted)
         return;
     w->stop_wanted = true;
-    if (w->state == BERTH_WORKER_STARTING && !w->rpc)
-        return; /* the launch sees it */
+    if (!w->rpc)
+        return; /* the launch sees it, or the end that is being told */
     clear_timers(w);
     set_state(w, BERTH_WORKER_STOPPING);
     w->stop_by_ms = berth_time_mono_ms() + DRAIN_MS;
@@ -682,13 +721,17 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
 static void on_config_told(void *ctx, const struct berth_reply *reply)
 {
     struct berth_worker *w = ctx;
-    if (reply->kind == BERTH_REPLY_ERROR &&
+    if (!w->stop_wanted && reply->kind == BERTH_REPLY_ERROR &&
         (reply->code == BERTH_RPC_NO_METHOD || reply->code == BERTH_RPC_NOT_IMPLEMENTED))
         berth_worker_stop(w, true); /* it reads its config at its start only */
 }
 
 void berth_worker_tell_config(struct berth_worker *w, const char *config_json)
 {
+    if (w->state == BERTH_WORKER_STARTING) { /* it may have been read a moment ago */
+        free(w->next_config);
+        w->next_config = strdup(config_json);
+    }
     if (w->state != BERTH_WORKER_RUNNING)
         return; /* every start reads it anew */
     free(w->config_json);
@@ -714,9 +757,9 @@ struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const 
     w->ground = ground;
     (void)snprintf(w->id, sizeof w->id, "%s", plugin_id);
     w->restart.run = on_restart_timer;
-    w->steady.run = on_steady;
     w->health.run = on_health_timer;
     w->stopping.run = on_stop_timer;
+    w->reap.run = run_reap;
     w->excerpt = (struct berth_buf)BERTH_BUF_INIT(4 * BERTH_WORKER_EXCERPT_BYTES_MAX);
     berth_lines_init(&w->errors, STDERR_LINE_BYTES_MAX);
     return w;
@@ -729,5 +772,6 @@ void berth_worker_free(struct berth_worker *w)
     berth_buf_clear(&w->excerpt);
     berth_json_free(w->methods);
     free(w->config_json);
+    free(w->next_config);
     free(w);
 }

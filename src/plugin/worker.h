@@ -29,6 +29,7 @@ struct berth_worker_ground {
     struct berth_pool *pool;
     struct berth_worker_host host;
     pthread_mutex_t lock;   /* of what others look at */
+    bool closing;           /* nobody is started again */
     pthread_cond_t changed; /* the state of one */
 };
 
@@ -36,6 +37,14 @@ struct berth_worker_ground {
 #define BERTH_WORKER_EXCERPT_BYTES_MAX 8000
 
 struct berth_stream_watch; /* an execute whose output is streamed */
+
+/* A call that came while its worker is on its way; embedded by whoever made it. */
+struct berth_parked {
+    struct berth_parked *next;
+    struct berth_worker *worker;
+    struct berth_timer timer;
+    void (*go)(struct berth_parked *parked); /* now, whatever the worker's state is */
+};
 
 struct berth_worker {
     struct berth_worker_ground *ground;
@@ -57,19 +66,25 @@ struct berth_worker {
     struct berth_worker_log *log;
     struct berth_lines errors; /* of stderr */
     struct berth_buf excerpt;  /* the end of what it said there */
-    struct berth_timer restart, steady, health, stopping;
+    struct berth_timer restart, health, stopping;
     int missed;     /* health calls without an answer to them or anything else, in a row */
     uint64_t heard; /* messages of it when the last one was sent */
     bool stop_wanted, restart_wanted, shutdown_sent;
-    bool failed;        /* its start has: `error` says why, and its end says no more */
-    int64_t stop_by_ms; /* calls in flight have until then */
-    char *config_json;
+    bool failed;                     /* its start has: `error` says why, and its end says no more */
+    int64_t stop_by_ms;              /* calls in flight have until then */
+    char *config_json, *next_config; /* the second came during its start */
     struct berth_stream_watch *watches;
+    struct berth_parked *parked;
+    struct berth_post reap;            /* its process has ended, and all calls were told */
+    struct berth_rpc *dead;            /* that one's */
+    char why[BERTH_WORKER_ERROR_SIZE]; /* and how it ended */
 };
 
 /* Under no lock, on the engine's thread, as all below. */
 void berth_worker_start(struct berth_worker *w);
 void berth_worker_stop(struct berth_worker *w, bool and_start);
+/* Goes at once, or when a worker that is being started runs; in a few seconds at the latest. */
+void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked);
 void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *call);
 void berth_worker_tell_config(struct berth_worker *w, const char *config_json);
 

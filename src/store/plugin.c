@@ -86,16 +86,23 @@ int berth_plugin_remove(struct berth_db *db, const char *id, struct berth_error 
 }
 
 int berth_plugin_load(struct berth_db *db, struct berth_arena *arena, const char *name,
-                      struct berth_plugin **out, struct berth_error *err)
+                      enum berth_row_lock lock, struct berth_plugin **out, struct berth_error *err)
 {
+#define BY_NAME "SELECT " COLUMNS " FROM plugins WHERE id = $1 OR plugin_key = $1"
+    static const char *const sql[] = {[BERTH_LOCK_NONE] = BY_NAME,
+                                      [BERTH_LOCK_SHARE] = BY_NAME " {for_share}",
+                                      [BERTH_LOCK_UPDATE] = BY_NAME " {for_update}"};
+#undef BY_NAME
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
-    int rc = berth_db_exec(db,
-                           "SELECT " COLUMNS " FROM plugins WHERE id = $1 OR plugin_key = $1"
-                           " ORDER BY install_order",
-                           on_plugin, &reader, err, berth_text(name));
+    int rc = berth_db_exec(db, sql[lock], on_plugin, &reader, err, berth_text(name));
     *out = list.count ? list.items[0] : NULL;
     return rc;
+}
+
+int berth_plugin_take_turns(struct berth_db *db, struct berth_error *err)
+{
+    return berth_db_run(db, "{migration_lock}", NULL, 0, NULL, NULL, err);
 }
 
 int berth_plugin_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,

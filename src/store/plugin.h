@@ -18,7 +18,9 @@ int berth_plugin_save(struct berth_db *db, struct berth_plugin *plugin, bool *wo
 int berth_plugin_remove(struct berth_db *db, const char *id, struct berth_error *err);
 /* By id or key; NULL: there is none. */
 int berth_plugin_load(struct berth_db *db, struct berth_arena *arena, const char *name,
-                      struct berth_plugin **out, struct berth_error *err);
+                      enum berth_row_lock lock, struct berth_plugin **out, struct berth_error *err);
+/* Until the commit nobody else installs or upgrades one. */
+int berth_plugin_take_turns(struct berth_db *db, struct berth_error *err);
 /* A list of struct berth_plugin in the order in which they were installed. */
 int berth_plugin_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
                         struct berth_error *err);

@@ -19,6 +19,7 @@
 #include "berth_plugin.h"
 #include "os/capture.h"
 #include "os/fs.h"
+#include "os/spawn.h"
 
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 #define TIMEOUT_MS_DEFAULT 300000
@@ -369,6 +370,9 @@ static void put_command_line(struct berth_json_writer *w, struct berth_arena *ar
     berth_json_close(w, '}');
 }
 
+/* A command ends with its worker, also when that is killed. */
+static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
+
 static int fake_execute(const struct berth_plugin_call *call, struct berth_json_writer *answer,
                         struct berth_error *err)
 {
@@ -390,6 +394,7 @@ static int fake_execute(const struct berth_plugin_call *call, struct berth_json_
     c.options.argv = argv;
     c.options.env = read_env(&arena, call->params);
     c.options.cwd = berth_json_str(berth_json_get(call->params, "cwd"));
+    c.options.confinement = &tied;
     c.grace_ms = 250;
     c.name = argv && argv[0] ? argv[0] : "the command";
     c.deadline_ms = berth_time_mono_ms() + timeout_ms;
