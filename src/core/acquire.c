@@ -29,7 +29,8 @@ struct acquisition {
 
     struct berth_environment *environment; /* as the transaction saw it */
     struct berth_lease *lease;
-    const char *parked_id; /* the row whose place was claimed, or NULL */
+    const char *parked_id;            /* the row whose place was claimed, or NULL */
+    const char *parked_metadata_json; /* of that row: its provider's words are in it */
     bool sole;
     bool called; /* the provider was told: a place may exist */
     bool won, in_use;
@@ -169,6 +170,7 @@ static int claim(struct berth_db *db, struct acquisition *a, const struct berth_
         rc = berth_lease_save(db, old, &won, err);
         if (rc == BERTH_OK && won) {
             a->parked_id = old->id;
+            a->parked_metadata_json = old->metadata_json;
             a->lease->provider_lease_id = old->provider_lease_id;
             a->lease->provider_metadata_json = old->provider_metadata_json;
             a->lease->place = BERTH_PLACE_LIVE;
@@ -463,6 +465,7 @@ static int resume_place(struct acquisition *a, struct berth_call *call, bool *re
 {
     *resumed = false;
     struct berth_place parked = berth_ledger_place(a->lease);
+    parked.shown_json = a->parked_metadata_json;
     struct berth_error trouble;
     int rc = berth_driver_resume(a->route, call, &a->use.who, &parked, &a->place, &trouble);
     BERTH_FAILPOINT(resume_after_place);

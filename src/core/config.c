@@ -377,13 +377,13 @@ static int ask_provider(const struct berth_registry *registry, struct form *f,
         return berth_fail(
             err, BERTH_E_UNPROCESSABLE,
             "Sandbox provider config validation requires a running plugin worker manager.");
-    if (!route)
+    struct berth_error unready;
+    if (!route || berth_route_check(route, &unready) < 0)
         return berth_fail(
             err, BERTH_E_UNPROCESSABLE,
             "Sandbox provider \"%s\" is not installed or its plugin worker is not running.",
             provider);
-    int rc = berth_route_check(route, err);
-    return rc < 0 ? rc : ask_route(route, f, err);
+    return ask_route(route, f, err);
 }
 
 static int ask_plugin(const struct berth_registry *registry, struct form *f,

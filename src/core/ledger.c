@@ -307,6 +307,12 @@ static int tell_provider(struct berth *b, struct berth_arena *arena, const struc
              : berth_driver_release(route, &call, &use.who, &place, err);
     if (rc < 0)
         berth_use_mask_error(&use, err);
+    if (rc < 0 && told.config_json != row->config_json) { /* it knows those from before */
+        auto_use captured = {0};
+        struct berth_error ignored;
+        if (berth_ledger_use(b, arena, row, &captured, &ignored) == BERTH_OK)
+            berth_use_mask_error(&captured, err);
+    }
     return rc;
 }
 

@@ -109,6 +109,25 @@ static const char *worker_schema(const struct berth_driver *base)
     return ((const struct berth_worker_driver *)(const void *)base)->schema;
 }
 
+/* How people call it: the provider, or the plugin and its driver. NULL: no memory. */
+static const char *name_of(const struct berth_worker_driver *d, struct berth_arena *arena)
+{
+    const struct berth_worker_driver_options *o = &d->options;
+    return o->sandbox ? o->driver_key
+                      : berth_arena_printf(arena, "%s:%s", o->plugin_key, o->driver_key);
+}
+
+static int not_running(const struct berth_worker_driver *d, struct berth_arena *arena,
+                       struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                      d->options.sandbox
+                          ? "Sandbox provider \"%s\" is not installed or its plugin "
+                            "worker is not running."
+                          : "Plugin environment driver \"%s\" has no running worker.",
+                      name_of(d, arena));
+}
+
 static void take_errors(const struct berth_worker_driver *d, const struct berth_json *answer,
                         struct berth_issues *issues)
 {
@@ -123,7 +142,7 @@ static void take_errors(const struct berth_worker_driver *d, const struct berth_
                          d->options.sandbox
                              ? "Sandbox provider \"%s\" rejected its config."
                              : "Plugin environment driver \"%s\" rejected its config.",
-                         d->options.driver_key);
+                         name_of(d, issues->arena));
 }
 
 /* The answered config in the envelope that the row keeps it in. */
@@ -158,12 +177,7 @@ static int worker_validate(struct berth_driver *base, struct berth_call *call,
     if (!config)
         return no_memory(err);
     if (berth_worker_ready(d, call, err) < 0)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          d->options.sandbox
-                              ? "Sandbox provider \"%s\" is not installed or its plugin worker is "
-                                "not running."
-                              : "Plugin environment driver \"%s\" has no running worker.",
-                          d->options.driver_key);
+        return not_running(d, call->arena, err);
     auto_buf params = BERTH_WORKER_PARAMS_INIT;
     struct berth_json_writer w = {.buf = &params};
     berth_worker_begin(&w, d, NULL, config);
@@ -215,9 +229,12 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
         return no_memory(err);
     struct berth_error why;
     if (berth_worker_ready(d, call, &why) < 0) {
+        (void)not_running(d, call->arena, &why);
         out->ok = false;
         out->summary = berth_arena_strdup(call->arena, why.message);
-        out->details_json = probe_details(d, call->arena, NULL);
+        out->details_json = berth_arena_printf(call->arena, "{\"%s\":\"%s\"}",
+                                               d->options.sandbox ? "provider" : "driverKey",
+                                               d->options.driver_key);
         return berth_arena_check(call->arena, err);
     }
     struct berth_place_request nobody = *who;
@@ -240,7 +257,7 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
                        : berth_arena_printf(call->arena, "%s \"%s\" probe %s.",
                                             d->options.sandbox ? "Sandbox provider"
                                                                : "Plugin environment driver",
-                                            d->options.driver_key, out->ok ? "passed" : "failed");
+                                            name_of(d, call->arena), out->ok ? "passed" : "failed");
     out->details_json = probe_details(d, call->arena, answer);
     return berth_arena_check(call->arena, err);
 }

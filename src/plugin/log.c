@@ -114,9 +114,12 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
     for (int i = 0; i < count; i++) {
         const char *bytes = values[i].bytes;
         more |= hide_one(log, bytes, values[i].len);
-        for (size_t from = 0, to; from < values[i].len; from = to + 1) { /* we write by the line */
-            const char *end = memchr(bytes + from, '\n', values[i].len - from);
-            to = end ? (size_t)(end - bytes) : values[i].len;
+        /* Lines are written one by one, and somebody may have quoted it. */
+        for (size_t from = 0, to; from < values[i].len; from = to + 1) {
+            to = from;
+            while (to < values[i].len && (unsigned char)bytes[to] >= 0x20 && bytes[to] != '"' &&
+                   bytes[to] != '\\')
+                to++;
             if (to - from < values[i].len)
                 more |= hide_one(log, bytes + from, to - from);
         }

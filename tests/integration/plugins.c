@@ -2269,22 +2269,18 @@ int main(void)
         BY_BOTH(disabled_plugin_serves_nobody),
         BY_BOTH(disabled_plugin_of_the_plugin_driver),
         BY_BOTH(unknown_plugins_and_drivers),
-    };
-    /* DEFECTS: what is not so yet. Each line goes up to the others with its fix. */
-    const struct CMUnitTest defects[] = {
-        /* leaseMetadata of a resume lacks the worker's own: claim() in core/acquire.c. */
         BY_BOTH(reuse_resumes_with_the_workers_metadata),
-        /* cleanup_error has the key: tell_provider() in core/ledger.c masks by the config {}. */
         BY_BOTH(X12_release_without_config_is_masked),
-        /* plugin/log.c does not look for a value as it is written in quotes. */
         BY_PROCESS(X12_key_in_quotes_is_masked),
-        /* worker_validate() in driver/worker.c: the answer is masked by nobody. */
-        BY_PROCESS(X12_refusal_of_a_config_is_masked),
-        /* Texts of driver/worker.c and core/config.c. */
         BY_BOTH(saving_for_the_plugin_driver_texts),
         BY_BOTH(probe_of_the_plugin_driver),
         BY_BOTH(probe_of_a_worker_that_is_down_text),
         BY_BOTH(disabled_plugin_when_saving_text),
+    };
+    /* DEFECTS: what is not so yet. Each line goes up to the others with its fix. */
+    const struct CMUnitTest defects[] = {
+        /* worker_validate() in driver/worker.c: the answer is masked by nobody. */
+        BY_PROCESS(X12_refusal_of_a_config_is_masked),
     };
     /* The Python of somebody's home comes first in some paths, and a worker cannot read it there.
      */
