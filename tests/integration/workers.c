@@ -828,7 +828,7 @@ static void line_without_end(struct ground *g)
     assert_errand(&e, BERTH_OK, "RPC call \"environmentProbe\" timed out after 30000ms");
     assert_false(e.probe.ok);
     forget(&e);
-    assert_growth(before, 290);
+    assert_growth(before, 450); /* a buffer that grows is there twice for a moment */
     assert_well(g, PROBE, NULL);
     await_log(g, "a line of 200000000 bytes was dropped");
     await_log(g, "received response for unknown request id");
@@ -1572,8 +1572,8 @@ static void waits_longer_and_never_gives_up(struct ground *g)
     await_crash(g, 15);
     finish(&e);
     assert_errand(&e, BERTH_OK,
-                  "Sandbox provider \"faulty\" is installed via plugin \"test.faulty\", but its "
-                  "worker is not running.");
+                  "Sandbox provider \"faulty\" is not installed or its plugin worker is not "
+                  "running.");
     forget(&e);
     run(g, &e, ACQUIRE, NULL); /* nothing was made, since nobody could be told */
     assert_errand(&e, BERTH_E_UNAVAILABLE, "its worker is not running.");
@@ -1640,7 +1640,7 @@ static void no_failed_start_sticks(struct ground *g)
     assert_non_null(strstr(look(g).error, "Worker entrypoint not found for plugin "
                                           "\"test.faulty\". Checked: "));
     finish(&e);
-    assert_errand(&e, BERTH_OK, "its worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker is not running.");
     forget(&e);
     assert_int_equal(rename(aside, worker), 0);
     bring_back(g);
@@ -1723,7 +1723,7 @@ static void starts_too_slowly(struct ground *g)
     AWAIT(look(g).crashes_in_all == 1 && has_state(g, "backoff"));
     AWAIT(kill(pid, 0) < 0 && errno == ESRCH);
     finish(&e);
-    assert_errand(&e, BERTH_OK, "its worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker is not running.");
     forget(&e);
     bring_back(g);
 }
@@ -2626,7 +2626,7 @@ static void assert_entry_fails(struct ground *g, const char *name, const char *i
     AWAIT(*look_at(g, id).error);
     AWAIT((let_pass(g, SECOND_MS), e.done));
     finish(&e);
-    assert_errand(&e, BERTH_OK, "its worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker is not running.");
     forget(&e);
     struct look l = look_at(g, id);
     if (!strstr(l.error, words))
@@ -2903,5 +2903,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     (void)signal(SIGPIPE, SIG_IGN);
+    /* A python of the user's own is nothing that a worker may read. */
+    (void)setenv("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", 1);
     return cmocka_run_group_tests_name("workers", tests, NULL, NULL);
 }
