@@ -630,13 +630,15 @@ static int find_ssh(bool masters, int *pids, int max)
     return count;
 }
 
-/* The end is not known, and nothing runs on; a new connection tells. */
+/* The end is not known, and nothing runs on; a new connection tells. Where the far end hangs up in two
+ * steps, it may know that a signal of its own ended the command, before its streams were cut. */
 static void assert_lost(struct fixture *f, const struct berth_lease *l, struct berth_exec *x,
                         struct live *live)
 {
     struct berth_exec_end end;
     finish(x, &end);
-    assert_string_equal(berth_end_cause_name(end.cause), "lost");
+    if (end.cause != BERTH_END_SIGNALLED)
+        assert_string_equal(berth_end_cause_name(end.cause), "lost");
     assert_int_equal(end.exit_code, -1);
     assert_non_null(strstr(berth_buf_str(&live->out), "up"));
     clear(live);
