@@ -630,8 +630,9 @@ static int find_ssh(bool masters, int *pids, int max)
     return count;
 }
 
-/* The end is not known, and nothing runs on; a new connection tells. Where the far end hangs up in two
- * steps, it may know that a signal of its own ended the command, before its streams were cut. */
+/* The end is not known, and nothing runs on; a new connection tells. Where the far end hangs up in
+ * two steps, it may know that a signal of its own ended the command, before its streams were cut.
+ */
 static void assert_lost(struct fixture *f, const struct berth_lease *l, struct berth_exec *x,
                         struct live *live)
 {
