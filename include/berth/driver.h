@@ -11,6 +11,7 @@
 
 struct berth_driver;
 struct berth_engine;
+struct berth_place;
 
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
  * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
@@ -29,6 +30,10 @@ struct berth_place_request {
     const struct berth_locked *secrets;             /* those, each by itself */
     int secret_count;
     bool sole; /* acquire: no other lease of this environment is open, parked or owing */
+    /* acquire: takes the place of an answer that came after the call had returned, from any thread,
+     * as long as the driver lives. NULL: nobody does. */
+    void (*on_late)(void *ctx, const char *lease_id, const struct berth_place *place);
+    void *late_ctx;
 };
 
 /* What the ledger keeps of it, and hands back to every later call. */

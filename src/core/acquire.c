@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
+#include "core/late.h"
 #include "core/ledger.h"
 #include "core/lease.h"
 #include "core/node.h"
@@ -529,6 +530,8 @@ static int make_place(struct acquisition *a, struct berth_error *err)
     int rc = berth_ledger_use(a->b, a->arena, a->lease, &a->use, err);
     a->use.who.workspace_mode = a->request->workspace_mode;
     a->use.who.sole = a->sole;
+    a->use.who.on_late = berth_late_put;
+    a->use.who.late_ctx = a->b;
     if (rc == BERTH_OK)
         rc = call_provider(a, err);
     if (rc < 0)

@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/exec.h"
+#include "core/late.h"
 #include "core/node.h"
 #include "core/plugin.h"
 #include "core/record.h"
@@ -239,6 +240,7 @@ void berth_close(struct berth *b)
     berth_exec_end_strays(b); /* the timers for these two have been dropped */
     berth_record_flush(b);
     berth_plugins_close(b->plugins); /* nobody calls their workers any more */
+    berth_late_flush(b);
     berth_registry_free(b->registry);
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);

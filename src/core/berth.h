@@ -19,6 +19,7 @@ struct berth_vault;
 struct berth_engine;
 struct berth_pool;
 struct berth_database;
+struct berth_late;
 struct berth_note;
 struct berth_performance;
 struct berth_plugins;
@@ -58,6 +59,7 @@ struct berth {
     bool sweep_set;            /* one is to come by itself */
     _Atomic bool sweep_missed; /* one should, but there was no memory for it */
     bool closing;              /* none is, any more */
+    struct berth_late *late;   /* that came when there was no thread for them; core/late.c */
     char *company_id;          /* of the company `default` */
     char *store_id;            /* the name that the store goes by in a key file */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */

@@ -33,11 +33,6 @@ static int64_t place_timeout(const struct berth_worker_driver *d, const struct b
     return (a > b ? a : b) + BERTH_WORKER_OVERHEAD_MS;
 }
 
-static const char *canonical(struct berth_arena *arena, const struct berth_json *value)
-{
-    return berth_json_is(value, BERTH_JSON_OBJECT) ? berth_json_canonical_in(arena, value) : NULL;
-}
-
 /* One call about a place: waits for the worker, adds `add`'s members to the params, and asks. */
 struct matter {
     const char *method;
@@ -48,12 +43,16 @@ struct matter {
     bool labelled; /* the worker was told the lease's id, and can be asked by it */
 };
 
+static bool is_acquire(const struct matter *m)
+{
+    return strcmp(m->method, "environmentAcquireLease") == 0;
+}
+
 static void put_matter(struct berth_json_writer *w, const struct berth_worker_driver *d,
                        struct matter *m)
 {
     struct berth_workers *workers = d->options.workers;
-    bool acquire = strcmp(m->method, "environmentAcquireLease") == 0;
-    if (acquire) {
+    if (is_acquire(m)) {
         berth_json_put_str(w, "runId", m->who->run_id ? m->who->run_id : m->who->lease_id);
         if (m->who->workspace_mode)
             berth_json_put_str(w, "workspaceMode", m->who->workspace_mode);
@@ -96,6 +95,7 @@ static int ask_about(struct berth_worker_driver *d, struct berth_call *call, str
     struct berth_worker_question question = {.method = m->method,
                                              .params = &params,
                                              .who = m->who,
+                                             .acquires = is_acquire(m),
                                              .timeout_ms = place_timeout(d, config)};
     rc = berth_worker_ask(d, call, &question, out, err);
     m->unsent = question.unsent;
@@ -204,7 +204,7 @@ static const char *probe_details(const struct berth_worker_driver *d, struct ber
                                  const struct berth_json *answer)
 {
     const struct berth_json *diagnostics = berth_json_get(answer, "diagnostics");
-    const char *metadata = canonical(arena, berth_json_get(answer, "metadata"));
+    const char *metadata = berth_worker_object(arena, berth_json_get(answer, "metadata"));
     auto_buf buf = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     berth_json_open(&w, '{');
@@ -264,20 +264,6 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
 
 /* --- places --- */
 
-static int read_lease(struct berth_arena *arena, const struct berth_json *answer,
-                      struct berth_place *out, struct berth_error *err)
-{
-    const struct berth_json *place = berth_json_get(answer, "providerLeaseId");
-    const char *id = berth_json_str(place);
-    const char *expires = berth_json_str(berth_json_get(answer, "expiresAt"));
-    if (id && *id && strlen(id) == berth_json_str_len(place)) /* one with a NUL in it is none */
-        out->id = berth_arena_strdup(arena, id);
-    out->metadata_json = canonical(arena, berth_json_get(answer, "metadata"));
-    if (!expires || !berth_time_parse_iso(expires, &out->expires_at_ms))
-        out->expires_at_ms = 0;
-    return berth_arena_check(arena, err);
-}
-
 static bool worker_can_find(struct berth_driver *base, struct berth_call *call)
 {
     struct berth_worker_driver *d = ours(base);
@@ -295,7 +281,7 @@ static int worker_acquire(struct berth_driver *base, struct berth_call *call,
     auto_json *answer = NULL;
     int rc = ask_about(ours(base), call, &m, &answer, err);
     if (rc == BERTH_OK)
-        return read_lease(call->arena, answer, out, err);
+        return berth_worker_read_lease(call->arena, answer, out, err);
     /* A worker that says no made nothing, as far as it knows; one that can be asked, is. */
     out->untouched =
         m.unsent || rc == BERTH_E_UNSUPPORTED || (rc == BERTH_E_UPSTREAM && !m.labelled);
@@ -309,7 +295,7 @@ static int worker_resume(struct berth_driver *base, struct berth_call *call,
     struct matter m = {.method = "environmentResumeLease", .who = who, .place = place};
     auto_json *answer = NULL;
     int rc = ask_about(ours(base), call, &m, &answer, err);
-    return rc < 0 ? rc : read_lease(call->arena, answer, out, err);
+    return rc < 0 ? rc : berth_worker_read_lease(call->arena, answer, out, err);
 }
 
 static int worker_realize(struct berth_driver *base, struct berth_call *call,
@@ -331,7 +317,7 @@ static int worker_realize(struct berth_driver *base, struct berth_call *call,
                           "Plugin \"%s\" answered environmentRealizeWorkspace without a cwd.",
                           ours(base)->options.plugin_key);
     out->cwd = berth_arena_strdup(call->arena, cwd);
-    out->metadata_json = canonical(call->arena, berth_json_get(answer, "metadata"));
+    out->metadata_json = berth_worker_object(call->arena, berth_json_get(answer, "metadata"));
     return berth_arena_check(call->arena, err);
 }
 

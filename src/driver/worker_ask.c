@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/auto.h"
 #include "base/failpoint.h"
+#include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
 
@@ -84,6 +85,25 @@ void berth_worker_put_lease(struct berth_json_writer *w, const struct berth_plac
     berth_json_close(w, '}');
 }
 
+const char *berth_worker_object(struct berth_arena *arena, const struct berth_json *value)
+{
+    return berth_json_is(value, BERTH_JSON_OBJECT) ? berth_json_canonical_in(arena, value) : NULL;
+}
+
+int berth_worker_read_lease(struct berth_arena *arena, const struct berth_json *answer,
+                            struct berth_place *out, struct berth_error *err)
+{
+    const struct berth_json *place = berth_json_get(answer, "providerLeaseId");
+    const char *id = berth_json_str(place);
+    const char *expires = berth_json_str(berth_json_get(answer, "expiresAt"));
+    if (id && *id && strlen(id) == berth_json_str_len(place)) /* one with a NUL in it is none */
+        out->id = berth_arena_strdup(arena, id);
+    out->metadata_json = berth_worker_object(arena, berth_json_get(answer, "metadata"));
+    if (!expires || !berth_time_parse_iso(expires, &out->expires_at_ms))
+        out->expires_at_ms = 0;
+    return berth_arena_check(arena, err);
+}
+
 /* --- is it there? --- */
 
 static int not_running(const struct berth_worker_driver *d, struct berth_error *err)
@@ -124,10 +144,15 @@ int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *c
 struct answer {
     pthread_mutex_t lock;
     int refs, fd;
+    bool there, given_up; /* nobody waits any more */
     enum berth_reply_kind kind;
     int64_t code;
     struct berth_json *result;
     char text[1000];
+    /* Of an acquire: */
+    char lease_id[BERTH_ID_SIZE];
+    void (*on_late)(void *ctx, const char *lease_id, const struct berth_place *place);
+    void *late_ctx;
 };
 
 static void drop_answer(struct answer *a)
@@ -143,10 +168,33 @@ static void drop_answer(struct answer *a)
     free(a);
 }
 
+/* A place was made, and whoever wanted it has gone. */
+static void hand_over(const struct answer *a, const struct berth_json *result)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_place place = {0};
+    struct berth_error ignored;
+    if (a->on_late && berth_worker_read_lease(&arena, result, &place, &ignored) == BERTH_OK &&
+        place.id)
+        a->on_late(a->late_ctx, a->lease_id, &place);
+}
+
+static void on_late(void *ctx, const struct berth_reply *reply)
+{
+    struct answer *a = ctx;
+    if (reply->kind == BERTH_REPLY_RESULT)
+        hand_over(a, reply->result);
+    drop_answer(a);
+}
+
 static void on_reply(void *ctx, const struct berth_reply *reply)
 {
     struct answer *a = ctx;
     pthread_mutex_lock(&a->lock);
+    bool late = a->given_up && reply->kind == BERTH_REPLY_RESULT;
+    if (a->on_late && reply->kind == BERTH_REPLY_TIMEOUT)
+        a->refs++; /* for on_late */
+    a->there = true;
     a->kind = reply->kind;
     a->code = reply->code;
     if (reply->result)
@@ -155,10 +203,12 @@ static void on_reply(void *ctx, const struct berth_reply *reply)
         (void)snprintf(a->text, sizeof a->text, "%s", reply->text);
     (void)eventfd_write(a->fd, 1);
     pthread_mutex_unlock(&a->lock);
+    if (late)
+        hand_over(a, reply->result);
     drop_answer(a);
 }
 
-static struct answer *new_answer(void)
+static struct answer *new_answer(const struct berth_worker_question *question)
 {
     struct answer *a = calloc(1, sizeof *a);
     int fd = a ? eventfd(0, EFD_CLOEXEC) : -1;
@@ -168,6 +218,11 @@ static struct answer *new_answer(void)
     }
     a->refs = 2;
     a->fd = fd;
+    if (question->acquires && question->who->on_late) {
+        (void)snprintf(a->lease_id, sizeof a->lease_id, "%s", question->who->lease_id);
+        a->on_late = question->who->on_late;
+        a->late_ctx = question->who->late_ctx;
+    }
     pthread_mutex_init(&a->lock, NULL);
     return a;
 }
@@ -218,7 +273,7 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
     int rc = berth_buf_check(question->params, "Params", err);
     if (rc < 0)
         return rc;
-    struct answer *a = new_answer();
+    struct answer *a = new_answer(question);
     if (!a)
         return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event descriptor.");
     const struct berth_place_request *who = question->who;
@@ -229,6 +284,7 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
                                      .secrets = who ? who->secrets : NULL,
                                      .secret_count = who ? who->secret_count : 0,
                                      .on_reply = on_reply,
+                                     .on_late = a->on_late ? on_late : NULL,
                                      .ctx = a};
     BERTH_FAILPOINT(worker_before_call);
     workers->ops->call(workers, &what);
@@ -246,7 +302,11 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
         if (a->kind == BERTH_REPLY_ERROR)
             (void)berth_wrap(err, "code %lld", (long long)a->code);
     }
+    a->given_up = true;
+    bool missed = rc < 0 && a->there && a->kind == BERTH_REPLY_RESULT; /* it came just now */
     pthread_mutex_unlock(&a->lock);
+    if (missed)
+        hand_over(a, a->result);
     drop_answer(a);
     return rc < 0 ? berth_wrap(err, "plugin %s: %s", d->options.plugin_key, question->method) : rc;
 }

@@ -34,6 +34,11 @@ void berth_worker_begin(struct berth_json_writer *w, const struct berth_worker_d
                         const struct berth_place_request *who, const struct berth_json *config);
 /* The member "lease". */
 void berth_worker_put_lease(struct berth_json_writer *w, const struct berth_place *place);
+/* What an acquire or a resume answered; out->id is NULL when it names no place. */
+int berth_worker_read_lease(struct berth_arena *arena, const struct berth_json *answer,
+                            struct berth_place *out, struct berth_error *err);
+/* An object as text, else NULL. */
+const char *berth_worker_object(struct berth_arena *arena, const struct berth_json *value);
 
 /* Waits for a worker that is starting. UNAVAILABLE: it does not run. */
 int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *call,
@@ -47,6 +52,7 @@ struct berth_worker_question {
     struct berth_buf *params;
     const struct berth_place_request *who; /* or NULL */
     int64_t timeout_ms;                    /* 0: none is asked for */
+    bool acquires;                         /* a late answer goes to who->on_late */
     bool unsent;                           /* answered: the worker has never heard of it */
 };
 int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *call,

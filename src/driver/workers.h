@@ -20,6 +20,7 @@ struct berth_worker_call {
     const char *invocation, *company_id;
     void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
     berth_reply_fn *on_reply; /* exactly once; on the engine's thread, or before the call returns */
+    berth_reply_fn *on_late;  /* or NULL: after a TIMEOUT, once, what came of it all the same */
     void *ctx;
 };
 

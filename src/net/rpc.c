@@ -22,7 +22,7 @@ struct call {
     int64_t id, timeout_ms;
     char *method;
     struct berth_timer timer;
-    berth_reply_fn *on_reply;
+    berth_reply_fn *on_reply, *on_late;
     void *ctx;
 };
 
@@ -103,7 +103,12 @@ static void on_call_timer(struct berth_timer *timer)
                    (long long)call->timeout_ms);
     struct berth_reply reply = {
         .kind = BERTH_REPLY_TIMEOUT, .code = BERTH_RPC_TIMEOUT, .text = text};
-    answer(find(call->rpc, call->id), &reply);
+    if (!call->on_late) {
+        answer(find(call->rpc, call->id), &reply);
+        return;
+    }
+    call->on_reply(call->ctx, &reply); /* it stays: an answer may still come */
+    call->on_reply = call->on_late;
 }
 
 void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request)
@@ -135,6 +140,7 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
                           .method = method,
                           .timer = {.run = on_call_timer},
                           .on_reply = request->on_reply,
+                          .on_late = request->on_late,
                           .ctx = request->ctx};
     struct call **bucket = &rpc->calls[(uint64_t)call->id % BUCKETS];
     call->next = *bucket;

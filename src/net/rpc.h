@@ -51,6 +51,8 @@ struct berth_rpc_request {
     const char *invocation_json; /* or NULL */
     int64_t timeout_ms;          /* 0: none */
     berth_reply_fn *on_reply;    /* exactly once */
+    /* Or NULL: after a TIMEOUT, exactly once, what came of it all the same. */
+    berth_reply_fn *on_late;
     void *ctx;
 };
 void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request);

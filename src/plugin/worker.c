@@ -38,7 +38,7 @@ struct berth_stream_watch {
     struct berth_stream_watch *next;
     char *invocation;
     void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
-    berth_reply_fn *on_reply;
+    berth_reply_fn *on_reply, *on_late;
     void *ctx;
     struct berth_worker *worker;
 };
@@ -650,12 +650,27 @@ static void count_call(struct berth_worker *w, int change)
     pthread_mutex_unlock(&w->ground->lock);
 }
 
+static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
+                      const struct berth_reply *reply)
+{
+    count_call(watch->worker, watch->worker->rpc ? -1 : 0); /* its end has counted them all */
+    tell(watch->ctx, reply);
+    drop_watch(watch);
+}
+
 static void on_watched_reply(void *ctx, const struct berth_reply *reply)
 {
     struct berth_stream_watch *watch = ctx;
-    count_call(watch->worker, watch->worker->rpc ? -1 : 0); /* its end has counted them all */
-    watch->on_reply(watch->ctx, reply);
-    drop_watch(watch);
+    if (reply->kind == BERTH_REPLY_TIMEOUT && watch->on_late)
+        watch->on_reply(watch->ctx, reply);
+    else
+        end_watch(watch, watch->on_reply, reply);
+}
+
+static void on_watched_late(void *ctx, const struct berth_reply *reply)
+{
+    struct berth_stream_watch *watch = ctx;
+    end_watch(watch, watch->on_late, reply);
 }
 
 static void refuse(const struct berth_worker_call *call, const char *status)
@@ -699,6 +714,7 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
                                          .invocation = invocation,
                                          .on_output = call->on_output,
                                          .on_reply = call->on_reply,
+                                         .on_late = call->on_late,
                                          .ctx = call->ctx,
                                          .worker = w};
     w->watches = watch;
@@ -711,6 +727,7 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
                                                       : execute        ? 0
                                                                        : CALL_MS,
                                         .on_reply = on_watched_reply,
+                                        .on_late = call->on_late ? on_watched_late : NULL,
                                         .ctx = watch};
     count_call(w, 1);
     berth_rpc_call(w->rpc, &request);

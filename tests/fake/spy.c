@@ -301,7 +301,7 @@ static void answer(const struct berth_worker_call *call, const struct berth_json
     if (error) {
         reply.code = berth_json_int(berth_json_get(error, "code"));
         reply.text = words ? words : "";
-    } else if (berth_json_get(act, "lost")) {
+    } else if (berth_json_true(berth_json_get(act, "lost"))) {
         reply = (struct berth_reply){
             .kind = BERTH_REPLY_TIMEOUT, .code = BERTH_RPC_TIMEOUT, .text = text};
         (void)snprintf(text, sizeof text, "RPC call \"%s\" timed out", call->method);
@@ -316,6 +316,12 @@ static void answer(const struct berth_worker_call *call, const struct berth_json
         check(reply.result != NULL, "an act without a result");
     }
     call->on_reply(call->ctx, &reply);
+    if (reply.kind != BERTH_REPLY_TIMEOUT || !call->on_late)
+        return;
+    const struct berth_json *late = berth_json_get(act, "result");
+    reply = (struct berth_reply){
+        .kind = late ? BERTH_REPLY_RESULT : BERTH_REPLY_GONE, .result = late, .text = text};
+    call->on_late(call->ctx, &reply);
 }
 
 static void call(struct berth_workers *workers, const struct berth_worker_call *what)

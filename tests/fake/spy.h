@@ -20,7 +20,8 @@ void spy_set_state(struct spy *s, const char *directory);
 
 /* What a method answers from now on: a list of acts, the last of which is repeated. An act is
  *   {"result":ANY} or {"error":{"code":N,"message":TEXT}}
- *   {"lost":true}  nothing ever comes back (the spy says at once that time is up)
+ *   {"lost":true}  nothing ever comes back (the spy says at once that time is up, and a "result"
+ *                  beside it comes late)
  *   {"exit":N}     the process dies without an answer (the spy says that it did)
  * and a process first does what stands beside that: "pauseMs":N, "stderr":TEXT, "dump":true (its
  * params to stderr), "log":TEXT as a notification, "noise":TEXT as a line that is no message,

@@ -1706,6 +1706,56 @@ static void X3_place_that_comes_late_is_found_by_the_sweep(void **state)
     assert_destroyed(s, e, l);
 }
 
+/* An acquire that is not waited for to its end; answers its row. */
+static struct berth_lease *outwait_acquire(struct stage *s, const struct berth_environment *e)
+{
+    struct fixture *f = &s->f;
+    struct berth_lease *l;
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    request.environment_id = e->id;
+    request.run_id = make_run(f)->id;
+    request.timeout_ms = 150;
+    bring_up(s);
+    assert_fails(f, BERTH_E_TIMEOUT, NULL,
+                 berth_lease_acquire(f->b, &f->arena, &request, &l, &f->err));
+    return newest_lease(f, e);
+}
+
+#define LATE "[{'pauseMs':700,'lost':%s,'result':{'providerLeaseId':'box-9'}}]"
+
+/* The worker cannot be asked for it, and need not be: it says so itself in the end. */
+static void X3_place_of_a_late_answer_is_ended(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    struct berth_environment *e = environment(s, R8_STORED);
+    script(s, ACQUIRE, js(s, LATE, s->process ? "null" : "true"));
+    struct berth_lease *l = outwait_acquire(s, e);
+    for (int waited = 0; berth_lease_stands(look_at_lease(f, l)); waited += 5) {
+        assert_true(waited < AWAIT_MS);
+        pause_ms(5);
+    }
+    assert_destroyed(s, e, l);
+    assert_int_equal(sweep(f).owed, 0);
+}
+
+/* The runtime closes before the answer comes, waits for it, and leaves the rest to the next. */
+static void X3_late_answer_at_the_end_is_kept(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    struct berth_environment *e = environment(s, R8_STORED);
+    script(s, ACQUIRE, js(s, LATE, "null"));
+    struct berth_lease *l = outwait_acquire(s, e);
+    reopen_runtime(s);
+    assert_row(f, l, BERTH_LEASE_FAILED, BERTH_PLACE_LIVE, BERTH_CLEANUP_PENDING);
+    assert_int_equal(spy_count(s->spy, DESTROY), 0);
+    assert_int_equal(sweep(f).cleaned, 1);
+    assert_destroyed(s, e, l);
+}
+
 /* The stated limit: nobody can be asked, so the operator is told. */
 static void X3_worker_that_cannot_find(void **state)
 {
@@ -1714,16 +1764,7 @@ static void X3_worker_that_cannot_find(void **state)
     install(s, PROVIDER);
     struct berth_environment *e = environment(s, R8_STORED);
     script(s, ACQUIRE, "[{'lost':true}]");
-    struct berth_run *run = make_run(f);
-    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
-    request.environment_id = e->id;
-    request.run_id = run->id;
-    request.timeout_ms = 150;
-    bring_up(s);
-    struct berth_lease *l;
-    assert_fails(f, BERTH_E_TIMEOUT, NULL,
-                 berth_lease_acquire(f->b, &f->arena, &request, &l, &f->err));
-    l = newest_lease(f, e);
+    struct berth_lease *l = outwait_acquire(s, e);
     assert_said(s, ACQUIRE, 0, 31234, acquire_params(s, e, l, js(s, R8_CONFIG))); /* no label */
     assert_row(f, l, BERTH_LEASE_FAILED, BERTH_PLACE_UNKNOWN, BERTH_CLEANUP_FAILED);
     assert_string_equal(l->cleanup_error,
@@ -2256,6 +2297,8 @@ int main(void)
         BY_BOTH(X3_lost_acquire_is_found_by_the_sweep),
         BY_BOTH(X3_acquire_without_an_owner_is_found_by_the_sweep),
         BY_BOTH(X3_place_that_comes_late_is_found_by_the_sweep),
+        BY_BOTH(X3_place_of_a_late_answer_is_ended),
+        BY_PROCESS(X3_late_answer_at_the_end_is_kept),
         BY_BOTH(X3_worker_that_cannot_find),
         BY_BOTH(X9_worker_metadata_overrides_nothing),
         BY_BOTH(X9_place_of_another_lease_is_not_handed_out),
