@@ -131,6 +131,27 @@ int berth_plugin_list(struct berth *b, struct berth_arena *arena, struct berth_l
     return rc;
 }
 
+/* Workers that run here hear of what other processes did to their rows. */
+static int tell_manager(struct berth_plugins *plugins, struct berth_arena *arena,
+                        const struct berth_list *list, struct berth_error *err)
+{
+    struct berth_worker_row *rows =
+        berth_arena_alloc(arena, (size_t)(list->count + 1) * sizeof *rows);
+    if (!rows)
+        return berth_arena_check(arena, err);
+    for (int i = 0; i < list->count; i++) {
+        const struct berth_plugin *p = list->items[i];
+        rows[i] = (struct berth_worker_row){.plugin_id = p->id,
+                                            .ready = p->status == BERTH_PLUGIN_READY,
+                                            .package = p->package_path,
+                                            .manifest_json = p->manifest_json,
+                                            .config_json = p->config_json,
+                                            .row_version = p->row_version};
+    }
+    berth_builtins.manager->follow(plugins->manager, rows, list->count);
+    return BERTH_OK;
+}
+
 static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
 {
     struct berth *b = plugins->b;
@@ -145,6 +166,8 @@ static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
             plugins->read_at_ms = now_ms;
             rc = berth_registry_set_plugins(b->registry, &list, &err);
         }
+        if (rc == BERTH_OK && plugins->manager)
+            rc = tell_manager(plugins, &arena, &list, &err);
         if (rc < 0)
             berth_log_line(&b->log, BERTH_LOG_WARN, "plugins not read", "error", err.message, NULL);
     }
@@ -185,6 +208,7 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                      : berth_arena_printf(arena, "%s/%s", p->package_path, manifest->worker),
         .manifest_json = p->manifest_json,
         .config_json = p->config_json,
+        .row_version = p->row_version,
         .state = directory(plugins->b, arena, "plugin-state", p->id, err),
         .log = log_file(plugins->b, arena, p->id, err)};
     const char *states = directory(plugins->b, arena, "plugin-state", NULL, err);
@@ -363,11 +387,7 @@ int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const cha
 {
     struct change c = {.b = b, .arena = arena, .name = name, .decide = decide_config};
     int rc = check_config(arena, config_json, &c.config_json, err);
-    if (rc == BERTH_OK)
-        rc = change(&c, out, err);
-    if (rc == BERTH_OK && b->plugins->manager)
-        berth_builtins.manager->config_changed(b->plugins->manager, (*out)->id);
-    return rc;
+    return rc < 0 ? rc : change(&c, out, err);
 }
 
 /* --- packages --- */

@@ -15,8 +15,17 @@ struct berth_worker_spec {
     const char *package; /* the directory that it may read */
     const char *entry;   /* what is run: a program, or a script for node */
     const char *manifest_json, *config_json;
-    const char *state; /* a directory of its own */
-    const char *log;   /* the file that its words go to */
+    const char *state;   /* a directory of its own */
+    const char *log;     /* the file that its words go to */
+    int64_t row_version; /* of what all this was read from */
+};
+
+/* What a plugin's row says now. */
+struct berth_worker_row {
+    const char *plugin_id;
+    bool ready; /* to be used */
+    const char *package, *manifest_json, *config_json;
+    int64_t row_version;
 };
 
 struct berth_worker_host {
@@ -81,8 +90,10 @@ struct berth_manager_ops {
     void (*start)(struct berth_manager *m, const char *plugin_id, int64_t wait_ms);
     /* Ends a worker in good order, and waits for that. Calls in flight have ten seconds. */
     void (*stop)(struct berth_manager *m, const char *plugin_id);
-    /* Tells it its new config, if it runs. */
-    void (*config_changed)(struct berth_manager *m, const char *plugin_id);
+    /* These are all the rows there are, maybe changed by another process. A worker whose row is
+     * not ready or not there ends in good order, as does one that was started from an older one;
+     * when only its config is new, it hears of that. Does not wait. */
+    void (*follow)(struct berth_manager *m, const struct berth_worker_row *rows, int count);
     /* In the arena; one that was never wanted is `stopped`. */
     int (*status)(struct berth_manager *m, const char *plugin_id, struct berth_arena *arena,
                   struct berth_worker_status *out, struct berth_error *err);

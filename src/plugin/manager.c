@@ -63,51 +63,82 @@ static struct berth_worker *look_up(struct berth_manager *m, const char *plugin_
 struct order {
     struct berth_post post;
     struct berth_worker *worker;
-    void (*run)(struct order *order);
-    bool and_start;
-    char *text;
+    void (*run)(struct berth_worker *w);
 };
 
 static void run_order(struct berth_post *post)
 {
     struct order *order = (struct order *)(void *)post;
-    order->run(order);
-    free(order->text);
+    order->run(order->worker);
     free(order);
 }
 
-/* `text` is taken over. False: no memory, or no thread. */
-static bool give_order(struct berth_worker *w, void (*run)(struct order *order), bool and_start,
-                       char *text)
+/* False: no memory, or no thread. */
+static bool give_order(struct berth_worker *w, void (*run)(struct berth_worker *w))
 {
     struct order *order = calloc(1, sizeof *order);
     struct berth_error ignored;
     if (order)
-        *order = (struct order){.post = {.run = run_order},
-                                .worker = w,
-                                .run = run,
-                                .and_start = and_start,
-                                .text = text};
+        *order = (struct order){.post = {.run = run_order}, .worker = w, .run = run};
     if (order && berth_engine_post(w->ground->engine, &order->post, &ignored) == BERTH_OK)
         return true;
     free(order);
-    free(text);
     return false;
 }
 
-static void order_start(struct order *order)
+static void stop(struct berth_worker *w)
 {
-    berth_worker_start(order->worker);
+    berth_worker_stop(w, false);
 }
 
-static void order_stop(struct order *order)
+/* What a worker's row says, on its way to it. */
+struct following {
+    struct berth_post post;
+    struct berth_parked parked;
+    struct berth_worker *worker;
+    struct berth_arena arena;
+    struct berth_worker_row row;
+};
+
+static void free_following(struct following *f)
 {
-    berth_worker_stop(order->worker, order->and_start);
+    berth_arena_wipe(&f->arena);
+    free(f);
 }
 
-static void order_config(struct order *order)
+static void go_follow(struct berth_parked *parked)
 {
-    berth_worker_tell_config(order->worker, order->text);
+    struct following *f =
+        (struct following *)(void *)((char *)parked - offsetof(struct following, parked));
+    berth_worker_follow(f->worker, &f->row);
+    free_following(f);
+}
+
+static void run_follow(struct berth_post *post)
+{
+    struct following *f = (struct following *)(void *)post;
+    f->parked.go = go_follow;
+    if (f->row.ready)
+        berth_worker_enter(f->worker, &f->parked); /* one that is starting knows an older row */
+    else
+        go_follow(&f->parked);
+}
+
+static void send_row(struct berth_worker *w, const struct berth_worker_row *row)
+{
+    struct following *f = calloc(1, sizeof *f);
+    struct berth_error ignored;
+    if (!f)
+        return; /* it hears of it the next time */
+    f->post.run = run_follow;
+    f->worker = w;
+    f->row = *row;
+    f->row.plugin_id = w->id;
+    f->row.package = berth_arena_strdup(&f->arena, row->package);
+    f->row.manifest_json = berth_arena_strdup(&f->arena, row->manifest_json);
+    f->row.config_json = berth_arena_strdup(&f->arena, row->config_json);
+    if (f->arena.failed || berth_engine_post(w->ground->engine, &f->post, &ignored) < 0)
+        free_following(f);
 }
 
 /* --- struct berth_workers --- */
@@ -131,7 +162,7 @@ static void want(struct berth_workers *workers, const char *plugin_id, int64_t w
     bool start = w && !m->ground.closing &&
                  (w->state == BERTH_WORKER_STOPPED || w->state == BERTH_WORKER_STOPPING);
     pthread_mutex_unlock(&m->ground.lock);
-    if (!w || (start && !give_order(w, order_start, false, NULL)))
+    if (!w || (start && !give_order(w, berth_worker_start)))
         return;
     pthread_mutex_lock(&m->ground.lock);
     unsigned before = w->attempts;
@@ -285,21 +316,35 @@ static void manager_stop(struct berth_manager *m, const char *plugin_id)
 {
     struct berth_worker *w = look_up(m, plugin_id);
     unsigned before = w ? count_stops(m, w) : 0;
-    if (w && give_order(w, order_stop, false, NULL))
+    if (w && give_order(w, stop))
         await_stop(m, w, before);
 }
 
-static void manager_config_changed(struct berth_manager *m, const char *plugin_id)
+static const struct berth_worker_row *row_of(const struct berth_worker_row *rows, int count,
+                                             const char *plugin_id)
 {
-    struct berth_worker *w = look_up(m, plugin_id);
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_worker_spec spec;
-    struct berth_error ignored;
-    if (!w || m->ground.host.describe(m->ground.host.ctx, plugin_id, &arena, &spec, &ignored) < 0)
-        return; /* it will be read at the next start */
-    char *text = strdup(spec.config_json);
-    if (text)
-        (void)give_order(w, order_config, false, text);
+    for (int i = 0; i < count; i++)
+        if (strcmp(rows[i].plugin_id, plugin_id) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+static void manager_follow(struct berth_manager *m, const struct berth_worker_row *rows, int count)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    struct berth_worker *w = m->ground.closing ? NULL : m->first;
+    pthread_mutex_unlock(&m->ground.lock);
+    for (; w; w = w->next) { /* new ones come before the first, and none goes */
+        static const struct berth_worker_row gone = {.ready = false};
+        const struct berth_worker_row *found = row_of(rows, count, w->id);
+        const struct berth_worker_row *row = found ? found : &gone;
+        pthread_mutex_lock(&m->ground.lock);
+        bool behind =
+            w->state != BERTH_WORKER_STOPPED && (!row->ready || w->row_version < row->row_version);
+        pthread_mutex_unlock(&m->ground.lock);
+        if (behind)
+            send_row(w, row);
+    }
 }
 
 static void manager_start(struct berth_manager *m, const char *plugin_id, int64_t wait_ms)
@@ -340,10 +385,10 @@ static void await_end(struct berth_manager *m, const struct berth_worker *w)
     pthread_mutex_unlock(&m->ground.lock);
 }
 
-static void order_nothing(struct order *order)
+static void pass(struct berth_worker *w)
 {
     struct berth_manager *m =
-        (struct berth_manager *)(void *)((char *)order->worker->ground -
+        (struct berth_manager *)(void *)((char *)w->ground -
                                          offsetof(struct berth_manager, ground));
     pthread_mutex_lock(&m->ground.lock);
     m->passed = true;
@@ -354,7 +399,7 @@ static void order_nothing(struct order *order)
 /* What was on its way to a worker when it stopped has arrived afterwards. */
 static void pass_all_orders(struct berth_manager *m)
 {
-    if (!m->first || !give_order(m->first, order_nothing, false, NULL))
+    if (!m->first || !give_order(m->first, pass))
         return;
     pthread_mutex_lock(&m->ground.lock);
     while (!m->passed)
@@ -371,7 +416,7 @@ static void manager_close(struct berth_manager *m)
     pthread_cond_broadcast(&m->ground.changed);
     pthread_mutex_unlock(&m->ground.lock);
     for (struct berth_worker *w = m->first; w; w = w->next)
-        (void)give_order(w, order_stop, false, NULL); /* all at once */
+        (void)give_order(w, stop); /* all at once */
     for (struct berth_worker *w = m->first; w; w = w->next)
         await_end(m, w);
     pass_all_orders(m);
@@ -390,7 +435,7 @@ const struct berth_manager_ops berth_plugin_manager = {
     .workers = manager_workers,
     .start = manager_start,
     .stop = manager_stop,
-    .config_changed = manager_config_changed,
+    .follow = manager_follow,
     .status = manager_status,
     .close = manager_close,
 };

@@ -462,9 +462,6 @@ static void on_initialized(void *ctx, const struct berth_reply *reply)
     berth_timer_set(w->ground->engine, &w->health, HEALTH_MS);
     set_state(w, BERTH_WORKER_RUNNING);
     report(w, BERTH_LOG_INFO, "plugin worker runs", "ready");
-    auto_free char *config = take_ptr(w->next_config);
-    if (config)
-        berth_worker_tell_config(w, config);
     unpark_all(w);
 }
 
@@ -489,6 +486,12 @@ static void send_initialize(struct berth_worker *w, const struct berth_worker_sp
                                         .on_reply = on_initialized,
                                         .ctx = w};
     berth_rpc_call(w->rpc, &request);
+}
+
+static void keep_text(char **kept, const char *text)
+{
+    free(*kept);
+    *kept = strdup(text);
 }
 
 static int open_log(struct berth_worker *w, const char *path, struct berth_error *err)
@@ -517,9 +520,11 @@ static void run_launch(struct berth_post *post)
         rc = berth_rpc_start(w->ground->engine, w->ground->pool, &l->launch.options, &handlers,
                              &w->rpc, &l->err);
     if (rc == BERTH_OK) {
-        free(w->config_json);
-        w->config_json = strdup(l->spec.config_json);
+        keep_text(&w->package, l->spec.package);
+        keep_text(&w->manifest_json, l->spec.manifest_json);
+        keep_text(&w->config_json, l->spec.config_json);
         pthread_mutex_lock(&w->ground->lock);
+        w->row_version = l->spec.row_version;
         memcpy(w->confinement, l->launch.confinement_text, sizeof w->confinement);
         pthread_mutex_unlock(&w->ground->lock);
         set_state(w, w->state); /* with its number */
@@ -743,17 +748,10 @@ static void on_config_told(void *ctx, const struct berth_reply *reply)
         berth_worker_stop(w, true); /* it reads its config at its start only */
 }
 
-void berth_worker_tell_config(struct berth_worker *w, const char *config_json)
+static void tell_config(struct berth_worker *w, const char *config_json)
 {
-    if (w->state == BERTH_WORKER_STARTING) { /* it may have been read a moment ago */
-        free(w->next_config);
-        w->next_config = strdup(config_json);
-    }
-    if (w->state != BERTH_WORKER_RUNNING)
-        return; /* every start reads it anew */
-    free(w->config_json);
-    w->config_json = strdup(config_json);
     auto_free char *params = NULL;
+    keep_text(&w->config_json, config_json);
     if (asprintf(&params, "{\"config\":%s}", config_json) < 0)
         return;
     struct berth_rpc_request request = {.method = "configChanged",
@@ -762,6 +760,31 @@ void berth_worker_tell_config(struct berth_worker *w, const char *config_json)
                                         .on_reply = on_config_told,
                                         .ctx = w};
     berth_rpc_call(w->rpc, &request);
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+void berth_worker_follow(struct berth_worker *w, const struct berth_worker_row *row)
+{
+    if (!row->ready) {
+        if (w->state != BERTH_WORKER_STOPPED)
+            berth_worker_stop(w, false);
+        return;
+    }
+    if (w->state != BERTH_WORKER_RUNNING || w->row_version >= row->row_version)
+        return; /* every start reads it anew */
+    if (!same(w->package, row->package) || !same(w->manifest_json, row->manifest_json) ||
+        same(w->config_json, row->config_json)) {
+        berth_worker_stop(w, false); /* the next call starts the new one */
+        return;
+    }
+    pthread_mutex_lock(&w->ground->lock);
+    w->row_version = row->row_version;
+    pthread_mutex_unlock(&w->ground->lock);
+    tell_config(w, row->config_json);
 }
 
 /* --- all of it --- */
@@ -788,7 +811,8 @@ void berth_worker_free(struct berth_worker *w)
     berth_lines_clear(&w->errors);
     berth_buf_clear(&w->excerpt);
     berth_json_free(w->methods);
+    free(w->package);
+    free(w->manifest_json);
     free(w->config_json);
-    free(w->next_config);
     free(w);
 }

@@ -55,6 +55,7 @@ struct berth_worker {
     enum berth_worker_state state;
     unsigned attempts;          /* starts that came to an end, well or not */
     unsigned stops;             /* times that it was stopped */
+    int64_t row_version;        /* what it was started from, or has heard of since */
     struct berth_json *methods; /* what it says it has */
     int pid, crashes, crashes_in_all, pending;
     int64_t running_since_ms, last_crash_ms, next_restart_ms; /* monotonic, wall, wall */
@@ -70,9 +71,9 @@ struct berth_worker {
     int missed;     /* health calls without an answer to them or anything else, in a row */
     uint64_t heard; /* messages of it when the last one was sent */
     bool stop_wanted, restart_wanted, shutdown_sent;
-    bool failed;                     /* its start has: `error` says why, and its end says no more */
-    int64_t stop_by_ms;              /* calls in flight have until then */
-    char *config_json, *next_config; /* the second came during its start */
+    bool failed;        /* its start has: `error` says why, and its end says no more */
+    int64_t stop_by_ms; /* calls in flight have until then */
+    char *package, *manifest_json, *config_json;
     struct berth_stream_watch *watches;
     struct berth_parked *parked;
     struct berth_post reap;            /* its process has ended, and all calls were told */
@@ -86,7 +87,8 @@ void berth_worker_stop(struct berth_worker *w, bool and_start);
 /* Goes at once, or when a worker that is being started runs; in a few seconds at the latest. */
 void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked);
 void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *call);
-void berth_worker_tell_config(struct berth_worker *w, const char *config_json);
+/* What its row says now. */
+void berth_worker_follow(struct berth_worker *w, const struct berth_worker_row *row);
 
 struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const char *plugin_id);
 void berth_worker_free(struct berth_worker *w); /* it is stopped */

@@ -1064,7 +1064,7 @@ static void silence_about_the_rest(struct ground *g)
     assert_int_equal(look(g).crashes_in_all, 0);
 }
 
-/* What comes too late is noise: the place of an acquire that was given up is not adopted. */
+/* The place of an acquire that was given up is not adopted, but ended; all else is noise. */
 static void answers_that_come_too_late(struct ground *g)
 {
     struct errand e = {0};
@@ -1072,14 +1072,18 @@ static void answers_that_come_too_late(struct ground *g)
     run_late(g, &e, ACQUIRE, NULL);
     assert_errand(&e, BERTH_E_TIMEOUT, timed_out);
     forget(&e);
-    await_log(g, "received response for unknown request id");
+    AWAIT(count_rows(&g->f, "SELECT count(*) FROM activity"
+                            " WHERE action = 'environment.lease_place_found'") == 1);
+    AWAIT(!berth_lease_stands(newest_lease(&g->f, g->e)));
     assert_done(&g->f, newest_lease(&g->f, g->e), BERTH_LEASE_FAILED, BERTH_PLACE_GONE,
                 BERTH_CLEANUP_SUCCESS);
+    assert_int_equal(count_places(g), 0);
     set_fault(g, "late environmentProbe times=1", NULL);
     run_late(g, &e, PROBE, NULL);
     assert_false(e.probe.ok);
     forget(&e);
     assert_well(g, PROBE, NULL);
+    await_log(g, "received response for unknown request id");
 }
 
 /* --- what it says is not what was asked --- */
@@ -2140,6 +2144,62 @@ static void config_changes_during_the_start(struct ground *g)
             pause_ms(5);
 }
 
+/* --- what other processes do to its row --- */
+
+/* A second later everybody knows. */
+static void let_know(struct ground *g)
+{
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    berth_time_shift(1100, 1100);
+    assert_ok(&g->f, berth_sweep(g->f.b, &options, &report, &g->f.err));
+}
+
+static void others_change_its_row(struct ground *g)
+{
+    struct fixture *f = &g->f;
+    struct berth_options options = BERTH_OPTIONS_INIT;
+    struct berth_plugin *plugin;
+    struct berth *other;
+    options.store = f->store;
+    assert_ok(f, berth_open(&options, &other, &f->err));
+    assert_well(g, PROBE, NULL);
+    int pid = look(g).pid;
+    /* Its config: it hears of it, and goes on. */
+    assert_ok(f,
+              berth_plugin_configure(other, &f->arena, g->plugin, "{\"n\":7}", &plugin, &f->err));
+    let_know(g);
+    AWAIT(heard(g, "configChanged") == 1);
+    assert_string_equal(json_text(f, heard_nth(g, "configChanged", 1), "config.n"), "7");
+    let_know(g);
+    assert_int_equal(look(g).pid, pid);
+    assert_int_equal(heard(g, "configChanged"), 1);
+    /* Its package: the old worker ends, and the new one comes when it is needed. */
+    put_file(textf(g, "%s/manifest.json", g->package),
+             textf(g, "%s ", read_file(f, textf(g, "%s/manifest.json", g->package))), 0644);
+    assert_ok(f, berth_plugin_upgrade(other, &f->arena, g->plugin, NULL, &plugin, &f->err));
+    let_know(g);
+    AWAIT(look(g).pid != pid);
+    assert_well(g, PROBE, NULL);
+    /* Its status. */
+    assert_ok(f, berth_plugin_disable(other, &f->arena, g->plugin, NULL, &plugin, &f->err));
+    let_know(g);
+    await_state(g, "stopped");
+    assert_ok(f, berth_plugin_enable(other, &f->arena, g->plugin, &plugin, &f->err));
+    let_know(g);
+    assert_well(g, PROBE, NULL);
+    /* And its end. */
+    pid = look(g).pid;
+    assert_ok(f, berth_plugin_uninstall(other, &f->arena, g->plugin, &f->err));
+    let_know(g);
+    for (int waited = 0; kill(pid, 0) == 0; waited += 2) {
+        assert_true(waited < PATIENCE_MS);
+        pause_ms(2);
+    }
+    berth_close(other);
+    install(g, g->package, g->plugin);
+}
+
 /* --- the end of the runtime --- */
 
 /* Calls in flight come home before the worker is asked to go. */
@@ -2869,6 +2929,7 @@ static const struct plan plans[] = {
     CASE(knows_no_health, FINE),
     CASE(config_is_told, FINE),
     CASE(config_changes_during_the_start, FINE),
+    CASE(others_change_its_row, FINE),
 
     CASE(closing_waits_for_calls, FINE),
     CASE(closing_gives_up_on_calls, FINE),
