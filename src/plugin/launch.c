@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "os/fs.h"
 #include "os/spawn.h"
 
@@ -91,6 +92,9 @@ static void add_variable(struct berth_launch *l, struct berth_list *env, const c
 static const char *const *make_env(struct berth_launch *l, const char *plugin_id, const char *state)
 {
     struct berth_list env = {0};
+    struct berth_id id = berth_id_new();
+    l->label = berth_arena_printf(&l->arena, "BERTH_WORKER_ID=%s", id.text);
+    add(l, &env, l->label); /* the first: what looks for strays does not read far */
     add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_MODE", "");
     add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_EXPOSURE", "");
     add_variable(l, &env, "PATH", value_or("PATH", DEFAULT_PATH));

@@ -11,6 +11,7 @@
 
 struct berth_launch {
     struct berth_arena arena;
+    const char *label; /* a variable of it and of all that it starts, unless they drop it */
     struct berth_process_options options;
     struct berth_confinement confinement;
     char confinement_text[BERTH_CONFINE_TEXT_SIZE];

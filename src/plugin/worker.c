@@ -325,6 +325,21 @@ static void stopped(struct berth_worker *w)
         berth_worker_start(w);
 }
 
+static void strays_job(void *ctx)
+{
+    auto_free char *label = ctx;
+    (void)berth_strays_end((const char *const[]){label, NULL});
+}
+
+/* What it started ends with it, also what has left its process group. */
+static void end_strays(struct berth_worker *w)
+{
+    char *label = take_ptr(w->label);
+    struct berth_error ignored;
+    if (label && berth_pool_submit(w->ground->pool, strays_job, label, &ignored) < 0)
+        free(label);
+}
+
 /* All calls have been told of the end. */
 static void run_reap(struct berth_post *post)
 {
@@ -332,6 +347,7 @@ static void run_reap(struct berth_post *post)
         (struct berth_worker *)(void *)((char *)post - offsetof(struct berth_worker, reap));
     berth_rpc_free(w->dead);
     w->dead = NULL;
+    end_strays(w);
     if (w->stop_wanted)
         stopped(w);
     else
@@ -520,6 +536,7 @@ static void run_launch(struct berth_post *post)
         rc = berth_rpc_start(w->ground->engine, w->ground->pool, &l->launch.options, &handlers,
                              &w->rpc, &l->err);
     if (rc == BERTH_OK) {
+        keep_text(&w->label, l->launch.label);
         keep_text(&w->package, l->spec.package);
         keep_text(&w->manifest_json, l->spec.manifest_json);
         keep_text(&w->config_json, l->spec.config_json);
@@ -811,6 +828,7 @@ void berth_worker_free(struct berth_worker *w)
     berth_lines_clear(&w->errors);
     berth_buf_clear(&w->excerpt);
     berth_json_free(w->methods);
+    free(w->label);
     free(w->package);
     free(w->manifest_json);
     free(w->config_json);

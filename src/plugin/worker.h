@@ -74,6 +74,7 @@ struct berth_worker {
     bool failed;        /* its start has: `error` says why, and its end says no more */
     int64_t stop_by_ms; /* calls in flight have until then */
     char *package, *manifest_json, *config_json;
+    char *label; /* of what it has started */
     struct berth_stream_watch *watches;
     struct berth_parked *parked;
     struct berth_post reap;            /* its process has ended, and all calls were told */

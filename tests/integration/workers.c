@@ -38,15 +38,10 @@
 #define SANITIZED 0
 #endif
 
-/* What is broken in src/ at the time of writing: such a case is skipped unless BERTH_TEST_DEFECTS
- * is set. Whoever mends it takes the mark away. */
-enum mark { FINE, BROKEN };
-
 struct ground;
 struct plan {
     const char *name;
     void (*run)(struct ground *g);
-    enum mark mark;
     bool alone; /* it opens, installs and closes itself */
 };
 
@@ -728,10 +723,6 @@ static int count_standing(struct ground *g)
 static void run_plan(void **state)
 {
     struct ground *g = *state;
-    if (g->plan->mark == BROKEN && !getenv("BERTH_TEST_DEFECTS")) {
-        (void)printf("# skipped: a defect that is known\n");
-        skip();
-    }
     g->plan->run(g);
     if (!g->plan->alone) {
         assert_healthy(g);
@@ -2428,6 +2419,7 @@ static void assert_environment(struct ground *g, const struct berth_json *enviro
     const char *node_env = getenv("NODE_ENV");
     const char *const want[] = {
         textf(g, "BERTH_PLUGIN_STATE=%s/plugin-state/%s", g->f.directory, g->plugin),
+        berth_json_str(berth_json_at(environ, 1)), /* another one each time */
         textf(g, "NODE_ENV=%s", node_env ? node_env : "production"),
         textf(g, "NODE_PATH=%s", node_path ? node_path : ""),
         "PAPERCLIP_DEPLOYMENT_EXPOSURE=",
@@ -2440,6 +2432,7 @@ static void assert_environment(struct ground *g, const struct berth_json *enviro
     for (size_t i = 0; i < berth_json_count(environ); i++)
         assert_string_equal(berth_json_str(berth_json_at(environ, i)), i < count ? want[i] : "");
     assert_int_equal(berth_json_count(environ), count);
+    assert_int_equal(strncmp(want[1], "BERTH_WORKER_ID=", 16), 0);
 }
 
 /* All that is none of its business; each list ends with NULL. */
@@ -2868,90 +2861,88 @@ static void answers_out_of_order(struct ground *g)
 /* --- all of them --- */
 
 /* With the defect that keeps it from passing, where there is one. */
-#define CASE(name, mark)                                                                           \
+#define CASE(name)                                                                                 \
     {                                                                                              \
-#name, name, mark, false                                                                   \
+#name, name, false                                                                         \
     }
 static const struct plan plans[] = {
-    CASE(noise_is_no_message, FINE),
-    CASE(line_without_end, FINE),
-    CASE(long_line_before_the_answer, FINE),
-    CASE(half_a_character, FINE),
-    CASE(lone_surrogates_and_nul, FINE),
-    CASE(answers_nobody_waits_for, FINE),
-    CASE(answer_to_a_text, FINE),
-    CASE(silence_about_an_acquire, FINE),
-    CASE(silence_of_one_who_cannot_find, FINE),
-    CASE(silence_about_a_command, FINE),
-    CASE(silence_about_the_rest, FINE),
-    CASE(answers_that_come_too_late, FINE),
-    CASE(wrong_places, FINE),
-    CASE(wrong_ends_of_commands, FINE),
-    CASE(wrong_verdicts, FINE),
-    CASE(wrong_lists, FINE),
-    CASE(odd_answers, FINE),
-    CASE(exit_code_beyond_a_byte, FINE),
-    /* net/rpc.c, answer_unreadable: also for lines that can be read and are no messages. */
-    CASE(noise_with_an_id, BROKEN),
-    CASE(id_with_a_nul, FINE),
-    CASE(answer_of_many_small_values, FINE),
+    CASE(noise_is_no_message),
+    CASE(line_without_end),
+    CASE(long_line_before_the_answer),
+    CASE(half_a_character),
+    CASE(lone_surrogates_and_nul),
+    CASE(answers_nobody_waits_for),
+    CASE(answer_to_a_text),
+    CASE(silence_about_an_acquire),
+    CASE(silence_of_one_who_cannot_find),
+    CASE(silence_about_a_command),
+    CASE(silence_about_the_rest),
+    CASE(answers_that_come_too_late),
+    CASE(wrong_places),
+    CASE(wrong_ends_of_commands),
+    CASE(wrong_verdicts),
+    CASE(wrong_lists),
+    CASE(odd_answers),
+    CASE(exit_code_beyond_a_byte),
+    CASE(noise_with_an_id),
+    CASE(id_with_a_nul),
+    CASE(answer_of_many_small_values),
 
-    CASE(dies_of_itself, FINE),
-    CASE(dies_by_a_signal, FINE),
-    CASE(dies_and_stays_away, FINE),
-    CASE(dies_in_the_resume_of_an_acquire, FINE),
-    CASE(dies_in_health, FINE),
-    CASE(dies_in_its_start, FINE),
-    CASE(dies_with_many_calls, FINE),
+    CASE(dies_of_itself),
+    CASE(dies_by_a_signal),
+    CASE(dies_and_stays_away),
+    CASE(dies_in_the_resume_of_an_acquire),
+    CASE(dies_in_health),
+    CASE(dies_in_its_start),
+    CASE(dies_with_many_calls),
 
-    CASE(waits_longer_and_never_gives_up, FINE),
-    CASE(wait_grows_also_for_one_who_starts_well, FINE),
-    CASE(no_failed_start_sticks, FINE),
-    CASE(waiting_ends_with_the_plugin, FINE),
-    CASE(starts_too_slowly, FINE),
-    CASE(says_that_it_cannot_start, FINE),
-    CASE(asks_before_it_answers, FINE),
-    CASE(why_a_start_failed, FINE),
-    CASE(restart_of_one_that_is_stopped, FINE),
+    CASE(waits_longer_and_never_gives_up),
+    CASE(wait_grows_also_for_one_who_starts_well),
+    CASE(no_failed_start_sticks),
+    CASE(waiting_ends_with_the_plugin),
+    CASE(starts_too_slowly),
+    CASE(says_that_it_cannot_start),
+    CASE(asks_before_it_answers),
+    CASE(why_a_start_failed),
+    CASE(restart_of_one_that_is_stopped),
 
-    CASE(child_that_keeps_the_pipes, FINE),
-    CASE(will_not_go, FINE),
-    CASE(shuts_its_mouth, FINE),
-    CASE(shuts_its_ears, FINE),
-    CASE(talks_without_end, FINE),
-    CASE(does_not_read, FINE),
-    CASE(does_not_read_much, FINE),
-    /* Nobody looks for what carries BERTH_PLUGIN_STATE when its worker has ended. */
-    CASE(child_that_leaves_the_group, BROKEN),
-    CASE(asks_and_does_not_read, FINE),
+    CASE(child_that_keeps_the_pipes),
+    CASE(will_not_go),
+    CASE(shuts_its_mouth),
+    CASE(shuts_its_ears),
+    CASE(talks_without_end),
+    CASE(does_not_read),
+    CASE(does_not_read_much),
+    CASE(child_that_leaves_the_group),
+    CASE(asks_and_does_not_read),
 
-    CASE(hangs_three_times, FINE),
-    CASE(knows_no_health, FINE),
-    CASE(config_is_told, FINE),
-    CASE(config_changes_during_the_start, FINE),
-    CASE(others_change_its_row, FINE),
+    CASE(hangs_three_times),
+    CASE(knows_no_health),
+    CASE(config_is_told),
+    CASE(config_changes_during_the_start),
+    CASE(others_change_its_row),
 
-    CASE(closing_waits_for_calls, FINE),
-    CASE(closing_gives_up_on_calls, FINE),
-    CASE(closing_after_a_change_of_config, FINE),
-    CASE(closing_at_any_moment, FINE),
-    CASE(closing_after_it_was_disabled, FINE),
-    CASE(restarted_while_it_is_wanted, FINE),
-    {"owner_is_killed", owner_is_killed, FINE, true},
-    {"owner_of_a_stubborn_one_is_killed", owner_of_a_stubborn_one_is_killed, FINE, true},
+    CASE(closing_waits_for_calls),
+    CASE(closing_gives_up_on_calls),
+    CASE(closing_after_a_change_of_config),
+    CASE(closing_at_any_moment),
+    CASE(closing_after_it_was_disabled),
+    CASE(restarted_while_it_is_wanted),
+    {"owner_is_killed", owner_is_killed, true},
+    {"owner_of_a_stubborn_one_is_killed", owner_of_a_stubborn_one_is_killed, true},
 
-    CASE(sees_nothing_of_ours, FINE),
-    CASE(is_somebody_else, FINE),
-    CASE(sees_nothing_beside_its_package, FINE),
-    CASE(reads_no_disk, FINE),
-    CASE(is_given_nothing_else, FINE),
-    CASE(entries_that_cannot_be_run, FINE),
-    CASE(script_without_node, FINE),
+    CASE(sees_nothing_of_ours),
+    CASE(is_somebody_else),
+    CASE(sees_nothing_beside_its_package),
+    CASE(reads_no_disk),
+    CASE(is_given_nothing_else),
+    CASE(entries_that_cannot_be_run),
+    CASE(script_without_node),
 
-    CASE(output_comes_before_the_end, FINE),
-    CASE(output_goes_to_its_command, FINE),
-    CASE(answers_out_of_order, FINE),
-    CASE(output_of_a_call_that_has_none, FINE),
+    CASE(output_comes_before_the_end),
+    CASE(output_goes_to_its_command),
+    CASE(answers_out_of_order),
+    CASE(output_of_a_call_that_has_none),
 };
 #define PLANS (sizeof plans / sizeof plans[0])
 
