@@ -17,6 +17,7 @@
 #include "net/lines.h"
 #include "os/pool.h"
 
+#define VALIDATE "environmentValidateConfig"
 #define INITIALIZE_MS 15000
 #define CALL_MS 30000 /* when nobody says otherwise */
 #define DRAIN_MS 10000
@@ -41,6 +42,7 @@ struct berth_stream_watch {
     berth_reply_fn *on_reply, *on_late;
     void *ctx;
     struct berth_worker *worker;
+    bool validates;
 };
 
 static struct berth_worker *worker_of(struct berth_timer *timer, size_t offset)
@@ -672,11 +674,35 @@ static void count_call(struct berth_worker *w, int change)
     pthread_mutex_unlock(&w->ground->lock);
 }
 
+/* The same value without what the worker was told at any time; the caller's. */
+static struct berth_json *clean_result(const struct berth_worker *w,
+                                       const struct berth_json *result)
+{
+    struct berth_json *clean = NULL;
+    struct berth_error ignored;
+    auto_free char *text = berth_json_canonical(result);
+    auto_free char *masked = text ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
+    if (masked)
+        (void)berth_json_parse(masked, strlen(masked), BERTH_JSON_OURS, &clean, &ignored);
+    return clean ? clean : berth_json_new_object();
+}
+
+/* Whoever asks knows the secrets of that call, and takes them out; a worker also knows those of
+ * others, and a validation that knows none. */
 static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
                       const struct berth_reply *reply)
 {
-    count_call(watch->worker, watch->worker->rpc ? -1 : 0); /* its end has counted them all */
-    tell(watch->ctx, reply);
+    struct berth_worker *w = watch->worker;
+    struct berth_reply clean = *reply;
+    auto_json *result = watch->validates && reply->result ? clean_result(w, reply->result) : NULL;
+    auto_free char *text =
+        reply->text ? berth_worker_log_clean(w->log, reply->text, strlen(reply->text)) : NULL;
+    if (result)
+        clean.result = result;
+    if (reply->text)
+        clean.text = text ? text : ""; /* no memory: rather nothing than a secret */
+    count_call(w, w->rpc ? -1 : 0); /* its end has counted them all */
+    tell(watch->ctx, &clean);
     drop_watch(watch);
 }
 
@@ -738,7 +764,8 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
                                          .on_reply = call->on_reply,
                                          .on_late = call->on_late,
                                          .ctx = call->ctx,
-                                         .worker = w};
+                                         .worker = w,
+                                         .validates = strcmp(call->method, VALIDATE) == 0};
     w->watches = watch;
     bool execute = strcmp(call->method, "environmentExecute") == 0;
     struct berth_rpc_request request = {.method = call->method,

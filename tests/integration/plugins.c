@@ -2315,22 +2315,16 @@ int main(void)
         BY_BOTH(reuse_resumes_with_the_workers_metadata),
         BY_BOTH(X12_release_without_config_is_masked),
         BY_PROCESS(X12_key_in_quotes_is_masked),
+        BY_PROCESS(X12_refusal_of_a_config_is_masked),
         BY_BOTH(saving_for_the_plugin_driver_texts),
         BY_BOTH(probe_of_the_plugin_driver),
         BY_BOTH(probe_of_a_worker_that_is_down_text),
         BY_BOTH(disabled_plugin_when_saving_text),
-    };
-    /* DEFECTS: what is not so yet. Each line goes up to the others with its fix. */
-    const struct CMUnitTest defects[] = {
-        /* worker_validate() in driver/worker.c: the answer is masked by nobody. */
-        BY_PROCESS(X12_refusal_of_a_config_is_masked),
     };
     /* The Python of somebody's home comes first in some paths, and a worker cannot read it there.
      */
     char path[8192];
     (void)snprintf(path, sizeof path, "/usr/bin:/bin:%s", getenv("PATH") ? getenv("PATH") : "");
     (void)setenv("PATH", path, 1);
-    if (getenv("BERTH_TEST_DEFECTS"))
-        return cmocka_run_group_tests_name("plugins: defects", defects, NULL, NULL);
     return cmocka_run_group_tests_name("plugins", tests, NULL, NULL);
 }
