@@ -68,22 +68,23 @@ BERTH_API int berth_plugin_get(struct berth *b, struct berth_arena *arena, const
 BERTH_API int berth_plugin_list(struct berth *b, struct berth_arena *arena, struct berth_list *out,
                                 struct berth_error *err);
 BERTH_API int berth_plugin_enable(struct berth *b, struct berth_arena *arena, const char *name,
-                                  struct berth_plugin **out, struct berth_error *err);
+                                  const struct berth_actor *actor, struct berth_plugin **out,
+                                  struct berth_error *err);
 BERTH_API int berth_plugin_disable(struct berth *b, struct berth_arena *arena, const char *name,
-                                   const char *reason, struct berth_plugin **out,
-                                   struct berth_error *err);
+                                   const char *reason, const struct berth_actor *actor,
+                                   struct berth_plugin **out, struct berth_error *err);
 /* Reads the package anew: a directory as it is now, an npm package as it is published. The new one
  * has the same id. What asks for more capabilities waits as `upgrade_pending` until it is enabled.
  */
 BERTH_API int berth_plugin_upgrade(struct berth *b, struct berth_arena *arena, const char *name,
-                                   const char *version, struct berth_plugin **out,
-                                   struct berth_error *err);
+                                   const char *version, const struct berth_actor *actor,
+                                   struct berth_plugin **out, struct berth_error *err);
 /* CONFLICT while a lease of its places is open or owes clean-up. */
 BERTH_API int berth_plugin_uninstall(struct berth *b, struct berth_arena *arena, const char *name,
-                                     struct berth_error *err);
+                                     const struct berth_actor *actor, struct berth_error *err);
 BERTH_API int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const char *name,
-                                     const char *config_json, struct berth_plugin **out,
-                                     struct berth_error *err);
+                                     const char *config_json, const struct berth_actor *actor,
+                                     struct berth_plugin **out, struct berth_error *err);
 /* Stops its worker here, if it runs, and starts it; answers how that went. */
 BERTH_API int berth_plugin_restart(struct berth *b, struct berth_arena *arena, const char *name,
                                    struct berth_worker_status *out, struct berth_error *err);

@@ -197,7 +197,7 @@ static int enable(struct cli *cli, int argc, char **argv)
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_enable(cli->b, &cli->arena, argv[0], &p, &cli->err) < 0)
+    if (berth_plugin_enable(cli->b, &cli->arena, argv[0], &cli->actor, &p, &cli->err) < 0)
         return cli_fail(cli);
     return cli_print_one(cli, p->plugin_key, p, json, people);
 }
@@ -210,7 +210,7 @@ static int disable(struct cli *cli, int argc, char **argv)
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_disable(cli->b, &cli->arena, argv[0], reason, &p, &cli->err) < 0)
+    if (berth_plugin_disable(cli->b, &cli->arena, argv[0], reason, &cli->actor, &p, &cli->err) < 0)
         return cli_fail(cli);
     return cli_print_one(cli, p->plugin_key, p, json, people);
 }
@@ -224,7 +224,8 @@ static int configure(struct cli *cli, int argc, char **argv)
         status = read_config(cli, argv[1], &config);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_configure(cli->b, &cli->arena, argv[0], config, &p, &cli->err) < 0)
+    if (berth_plugin_configure(cli->b, &cli->arena, argv[0], config, &cli->actor, &p, &cli->err) <
+        0)
         return cli_fail(cli);
     return cli_print_one(cli, p->plugin_key, p, json, people);
 }
@@ -237,7 +238,7 @@ static int upgrade(struct cli *cli, int argc, char **argv)
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_upgrade(cli->b, &cli->arena, argv[0], version, &p, &cli->err) < 0)
+    if (berth_plugin_upgrade(cli->b, &cli->arena, argv[0], version, &cli->actor, &p, &cli->err) < 0)
         return cli_fail(cli);
     return cli_print_one(cli, p->plugin_key, p, json, people);
 }
@@ -247,7 +248,7 @@ static int uninstall(struct cli *cli, int argc, char **argv)
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_uninstall(cli->b, &cli->arena, argv[0], &cli->err) < 0)
+    if (berth_plugin_uninstall(cli->b, &cli->arena, argv[0], &cli->actor, &cli->err) < 0)
         return cli_fail(cli);
     return CLI_OK;
 }

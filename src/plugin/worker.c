@@ -701,7 +701,7 @@ static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
         clean.result = result;
     if (reply->text)
         clean.text = text ? text : ""; /* no memory: rather nothing than a secret */
-    count_call(w, w->rpc ? -1 : 0); /* its end has counted them all */
+    count_call(w, w->rpc ? -1 : 0);    /* its end has counted them all */
     tell(watch->ctx, &clean);
     drop_watch(watch);
 }

@@ -2135,9 +2135,9 @@ static void set_disabled(struct stage *s, bool disabled)
 {
     struct fixture *f = &s->f;
     struct berth_plugin *p;
-    assert_ok(f, disabled
-                     ? berth_plugin_disable(f->b, &f->arena, s->plugin->id, "for now", &p, &f->err)
-                     : berth_plugin_enable(f->b, &f->arena, s->plugin->id, &p, &f->err));
+    assert_ok(f, disabled ? berth_plugin_disable(f->b, &f->arena, s->plugin->id, "for now", NULL,
+                                                 &p, &f->err)
+                          : berth_plugin_enable(f->b, &f->arena, s->plugin->id, NULL, &p, &f->err));
     assert_int_equal(p->status, disabled ? BERTH_PLUGIN_DISABLED : BERTH_PLUGIN_READY);
 }
 

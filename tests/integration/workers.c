@@ -1662,8 +1662,8 @@ static void waiting_ends_with_the_plugin(struct ground *g)
     run(g, &e, PROBE, NULL);
     forget(&e);
     await_state(g, "backoff");
-    assert_ok(&g->f, berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, "for a while", &plugin,
-                                          &g->f.err));
+    assert_ok(&g->f, berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, "for a while", NULL,
+                                          &plugin, &g->f.err));
     int starts = heard(g, "initialize");
     assert_true(has_state(g, "stopped"));
     let_pass(g, 10 * MINUTE_MS);
@@ -1672,7 +1672,7 @@ static void waiting_ends_with_the_plugin(struct ground *g)
     assert_int_equal(heard(g, "initialize"), starts);
     assert_fails(&g->f, BERTH_E_CONFLICT, "is disabled: only one that is ready runs.",
                  berth_plugin_restart(g->f.b, &g->f.arena, g->plugin, &s, &g->f.err));
-    assert_ok(&g->f, berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, &plugin, &g->f.err));
+    assert_ok(&g->f, berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, NULL, &plugin, &g->f.err));
     set_fault(g, "none -", NULL);
     assert_well(g, PROBE, NULL);
 }
@@ -1684,9 +1684,10 @@ static void restart_of_one_that_is_stopped(struct ground *g)
     struct berth_worker_status s;
     assert_well(g, PROBE, NULL);
     for (int i = 0; i < 5; i++) {
+        assert_ok(&g->f, berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, NULL, NULL, &plugin,
+                                              &g->f.err));
         assert_ok(&g->f,
-                  berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, NULL, &plugin, &g->f.err));
-        assert_ok(&g->f, berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, &plugin, &g->f.err));
+                  berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, NULL, &plugin, &g->f.err));
         assert_ok(&g->f, berth_plugin_restart(g->f.b, &g->f.arena, g->plugin, &s, &g->f.err));
         assert_string_equal(s.status, "running");
     }
@@ -1769,7 +1770,7 @@ static void asks_before_it_answers(struct ground *g)
 {
     struct berth_plugin *plugin;
     assert_ok(&g->f, berth_plugin_configure(g->f.b, &g->f.arena, g->plugin,
-                                            "{\"k\":\"v\xe2\x80\xa8\"}", &plugin, &g->f.err));
+                                            "{\"k\":\"v\xe2\x80\xa8\"}", NULL, &plugin, &g->f.err));
     set_fault(g, "asks initialize", NULL);
     int64_t before = real_ms();
     assert_well(g, PROBE, NULL);
@@ -2073,8 +2074,8 @@ static void knows_no_health(struct ground *g)
 static void configure(struct ground *g, const char *config)
 {
     struct berth_plugin *plugin;
-    assert_ok(&g->f,
-              berth_plugin_configure(g->f.b, &g->f.arena, g->plugin, config, &plugin, &g->f.err));
+    assert_ok(&g->f, berth_plugin_configure(g->f.b, &g->f.arena, g->plugin, config, NULL, &plugin,
+                                            &g->f.err));
 }
 
 static void config_is_told(struct ground *g)
@@ -2157,8 +2158,8 @@ static void others_change_its_row(struct ground *g)
     assert_well(g, PROBE, NULL);
     int pid = look(g).pid;
     /* Its config: it hears of it, and goes on. */
-    assert_ok(f,
-              berth_plugin_configure(other, &f->arena, g->plugin, "{\"n\":7}", &plugin, &f->err));
+    assert_ok(f, berth_plugin_configure(other, &f->arena, g->plugin, "{\"n\":7}", NULL, &plugin,
+                                        &f->err));
     let_know(g);
     AWAIT(heard(g, "configChanged") == 1);
     assert_string_equal(json_text(f, heard_nth(g, "configChanged", 1), "config.n"), "7");
@@ -2168,20 +2169,20 @@ static void others_change_its_row(struct ground *g)
     /* Its package: the old worker ends, and the new one comes when it is needed. */
     put_file(textf(g, "%s/manifest.json", g->package),
              textf(g, "%s ", read_file(f, textf(g, "%s/manifest.json", g->package))), 0644);
-    assert_ok(f, berth_plugin_upgrade(other, &f->arena, g->plugin, NULL, &plugin, &f->err));
+    assert_ok(f, berth_plugin_upgrade(other, &f->arena, g->plugin, NULL, NULL, &plugin, &f->err));
     let_know(g);
     AWAIT(look(g).pid != pid);
     assert_well(g, PROBE, NULL);
     /* Its status. */
-    assert_ok(f, berth_plugin_disable(other, &f->arena, g->plugin, NULL, &plugin, &f->err));
+    assert_ok(f, berth_plugin_disable(other, &f->arena, g->plugin, NULL, NULL, &plugin, &f->err));
     let_know(g);
     await_state(g, "stopped");
-    assert_ok(f, berth_plugin_enable(other, &f->arena, g->plugin, &plugin, &f->err));
+    assert_ok(f, berth_plugin_enable(other, &f->arena, g->plugin, NULL, &plugin, &f->err));
     let_know(g);
     assert_well(g, PROBE, NULL);
     /* And its end. */
     pid = look(g).pid;
-    assert_ok(f, berth_plugin_uninstall(other, &f->arena, g->plugin, &f->err));
+    assert_ok(f, berth_plugin_uninstall(other, &f->arena, g->plugin, NULL, &f->err));
     let_know(g);
     for (int waited = 0; kill(pid, 0) == 0; waited += 2) {
         assert_true(waited < PATIENCE_MS);
@@ -2286,9 +2287,10 @@ static void closing_after_it_was_disabled(struct ground *g)
     struct berth_plugin *plugin;
     for (int i = 0; i < 20; i++) {
         bring_back(g);
+        assert_ok(&g->f, berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, NULL, NULL, &plugin,
+                                              &g->f.err));
         assert_ok(&g->f,
-                  berth_plugin_disable(g->f.b, &g->f.arena, g->plugin, NULL, &plugin, &g->f.err));
-        assert_ok(&g->f, berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, &plugin, &g->f.err));
+                  berth_plugin_enable(g->f.b, &g->f.arena, g->plugin, NULL, &plugin, &g->f.err));
         close_ground(g);
         reopen(g);
     }
@@ -2599,7 +2601,7 @@ static void sees_nothing_beside_its_package(struct ground *g)
     install(g, package, id);
     put_file(beside, "not yours", 0600);
     assert_unreadable(g, environment_of(g, "shallow", ""), package, beside);
-    assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, id, &g->f.err));
+    assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, id, NULL, &g->f.err));
 }
 
 /* A disk that we may read, since it has everything on it; or NULL. */
@@ -2684,13 +2686,13 @@ static void assert_entry_fails(struct ground *g, const char *name, const char *i
     struct look l = look_at(g, id);
     if (!strstr(l.error, words))
         fail_msg("%s: lastError is \"%s\", not \"%s\"", name, l.error, words);
-    assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, id, &g->f.err));
+    assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, id, NULL, &g->f.err));
     request.source = path_in(g, name);
     int rc = berth_plugin_install(g->f.b, &g->f.arena, &request, &plugin, &g->f.err);
     if ((rc < 0) != (refused != NULL) || (refused && !strstr(g->f.err.message, refused)))
         fail_msg("%s: the install said \"%s\"", name, rc < 0 ? g->f.err.message : "");
     if (rc == BERTH_OK)
-        assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, plugin->id, &g->f.err));
+        assert_ok(&g->f, berth_plugin_uninstall(g->f.b, &g->f.arena, plugin->id, NULL, &g->f.err));
 }
 
 static void entries_that_cannot_be_run(struct ground *g)
