@@ -52,7 +52,7 @@ bool berth_route_can_find(const struct berth_route *route, struct berth_call *ca
 
 bool berth_route_can_resume(const struct berth_route *route)
 {
-    return route->implementation->ops->resume != NULL;
+    return route->implementation->ops->resume && !(route->plugin && route->plugin->never_resumes);
 }
 
 /* The driver's own name says where an error came from; the message stays as it is. */

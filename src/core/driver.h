@@ -13,6 +13,7 @@
 struct berth_route_plugin {
     const char *id, *key, *driver_key;
     _Atomic int status; /* enum berth_plugin_status, as far as we know */
+    _Atomic bool never_resumes;
 };
 
 /* One way to a place. */

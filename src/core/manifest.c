@@ -572,6 +572,11 @@ static char *text_at(struct berth_arena *arena, const struct berth_json *object,
     return berth_arena_strdup(arena, berth_json_str(berth_json_get(object, key)));
 }
 
+static bool says_no(const struct berth_json *flag)
+{
+    return berth_json_is(flag, BERTH_JSON_BOOL) && !berth_json_true(flag);
+}
+
 static void fill_driver(struct berth_arena *arena, const struct berth_json *in,
                         struct berth_list *out)
 {
@@ -583,6 +588,9 @@ static void fill_driver(struct berth_arena *arena, const struct berth_json *in,
     d->description = text_at(arena, in, "description");
     d->kind = text_at(arena, in, "kind");
     d->schema_json = berth_json_canonical_in(arena, berth_json_get(in, "configSchema"));
+    const struct berth_json *able = berth_json_get(in, "sandboxCapabilities");
+    d->never_resumes = says_no(berth_json_get(in, "supportsReusableLeases")) ||
+                       says_no(berth_json_get(able, "reusableLeases"));
     (void)berth_list_add(out, arena, d);
 }
 

@@ -12,6 +12,7 @@ struct berth_manifest_driver {
     const char *key, *display_name, *description; /* description or NULL */
     const char *kind;        /* "environment_driver", "sandbox_provider" or NULL */
     const char *schema_json; /* configSchema, canonical */
+    bool never_resumes;      /* it says so; without a word it may */
 };
 
 struct berth_manifest {

@@ -171,6 +171,7 @@ static int set_way(struct berth_registry *registry, const struct berth_plugin *p
         registry->ways = way;
     }
     way->plugin.status = (int)p->status;
+    way->plugin.never_resumes = driver->never_resumes;
     way->current = true;
     return BERTH_OK;
 }

@@ -47,6 +47,7 @@ struct stage {
     struct spy *spy;
     bool process;
     int64_t ready_ms;
+    const char *more; /* of the driver in the manifest; or NULL */
     struct berth_plugin *plugin;
     pthread_mutex_t lock;
     struct berth_buf log; /* of the runtime */
@@ -166,9 +167,9 @@ static const char *manifest(struct stage *s, const char *key)
               "'description':'For tests.','author':'Acme','categories':['automation'],"
               "'capabilities':['environment.drivers.register'],"
               "'entrypoints':{'worker':'worker'},'environmentDrivers':[{'driverKey':'fake-plugin',"
-              "%s'displayName':'Fake','configSchema':{'type':'object','properties':{"
+              "%s%s'displayName':'Fake','configSchema':{'type':'object','properties':{"
               "'apiKey':{'type':'string','format':'secret-ref'},'image':{'type':'string'}}}}]}",
-              key, provider ? "'kind':'sandbox_provider'," : "");
+              key, provider ? "'kind':'sandbox_provider'," : "", s->more ? s->more : "");
 }
 
 static void script(struct stage *s, const char *method, const char *acts)
@@ -1169,6 +1170,23 @@ static void R12_gone_place_is_acquired_afresh(void **state)
     assert_done(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_NONE, BERTH_CLEANUP_SUCCESS);
     assert_int_equal(sweep(f).owed, 0);
     assert_int_equal(spy_count(s->spy, DESTROY), 0);
+}
+
+/* Its manifest says that it cannot: nothing is parked that nobody could wake. */
+static void R12_provider_that_never_resumes(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    s->more = "'sandboxCapabilities':{'reusableLeases':false},";
+    install(s, PROVIDER);
+    struct berth_environment *e = environment(s, REUSED_STORED);
+    struct berth_lease *l = take_lease(f, e, make_run(f));
+    assert_int_equal(l->policy, BERTH_POLICY_EPHEMERAL);
+    (void)release_run(s, l);
+    assert_done(f, l, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    (void)release_run(s, take_lease(f, e, make_run(f)));
+    assert_int_equal(spy_count(s->spy, RESUME), 0);
+    assert_int_equal(spy_count(s->spy, DESTROY), 2);
 }
 
 static void R12_active_rows_are_never_resumed(void **state)
@@ -2278,6 +2296,7 @@ int main(void)
         BY_BOTH(R12_failed_resume_falls_back_to_acquire),
         BY_BOTH(R12_rows_of_others_are_resumed_too),
         BY_BOTH(R12_gone_place_is_acquired_afresh),
+        BY_BOTH(R12_provider_that_never_resumes),
         BY_BOTH(R12_active_rows_are_never_resumed),
         BY_BOTH(reuse_ends_with_a_destroy_by_the_sweep),
         BY_BOTH(reuse_ends_with_a_release_where_there_is_no_destroy),
