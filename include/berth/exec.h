@@ -23,7 +23,8 @@ struct berth_exec_end {
     int exit_code;     /* -1: a signal ended it, or nobody knows */
     int signal;        /* or 0 */
     uint64_t bytes[2]; /* of each stream, to the byte */
-    bool cut[2];       /* somebody else still held the pipe when we stopped reading it */
+    bool cut[2]; /* there was more: somebody still held the pipe when we stopped reading it, or
+                  * the answer of a worker lacked what we did not hear */
     int64_t started_at_ms, finished_at_ms; /* by the wall clock */
 };
 BERTH_API const char *berth_end_cause_name(enum berth_end_cause cause);

@@ -40,6 +40,14 @@ bool berth_utf8_valid(const char *text)
     return true;
 }
 
+bool berth_utf8_valid_bytes(const char *bytes, size_t len)
+{
+    const char *end = bytes + len;
+    while (bytes <= end && berth_utf8_valid(bytes))
+        bytes += strlen(bytes) + 1;
+    return bytes > end;
+}
+
 size_t berth_utf8_whole(const char *bytes, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {

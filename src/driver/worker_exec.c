@@ -28,7 +28,7 @@
  * /proc; where that is missing, nothing is found and nothing is done. */
 static const char stop_script[] =
     "find_them() { pids=; for e in /proc/[0-9]*/environ; do p=${e#/proc/}; p=${p%/environ};"
-    " [ \"$p\" != $$ ] && tr '\\0' '\\n' <\"$e\" 2>/dev/null | grep -qxF \"$1\" && pids=\"$pids "
+    " [ \"$p\" != $$ ] && tr '\\0' '\\n' 2>/dev/null <\"$e\" | grep -qxF \"$1\" && pids=\"$pids "
     "$p\";"
     " done; }\n"
     "find_them \"$1\"; [ -n \"$pids\" ] || exit 0; kill -TERM $pids 2>/dev/null\n"
@@ -50,13 +50,15 @@ struct worker_running {
 
     int stops;            /* times that the place was asked; the engine's thread alone */
     uint64_t streamed[2]; /* bytes that came before the answer; the engine's thread alone */
+    uint64_t skipped[2];  /* and those that are left to it, as `muted` */
+    bool muted;
     struct berth_post timer_post;
     struct berth_timer timer;
 
     pthread_mutex_t lock;
     int refs; /* the caller's, and one for every call that is not answered */
     struct berth_buf input;
-    bool with_stdin, sent, cancelled, ended;
+    bool with_stdin, sent, cancelled, ended, paused;
 };
 
 static struct worker_running *ours(struct berth_running *r)
@@ -99,8 +101,10 @@ static void tell_end(struct worker_running *r, struct berth_exec_end end)
 {
     end.started_at_ms = r->started_at_ms;
     end.finished_at_ms = berth_time_wall_ms();
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         end.bytes[i] = r->streamed[i];
+        end.cut[i] = r->skipped[i] > 0;
+    }
     r->handlers.on_end(r->handlers.ctx, &end);
 }
 
@@ -116,8 +120,10 @@ static void emit_rest(struct worker_running *r, enum berth_stream stream,
                       const struct berth_json *text)
 {
     size_t len = berth_json_str_len(text), seen = (size_t)r->streamed[stream];
-    if (berth_json_is(text, BERTH_JSON_STRING) && len > seen)
-        emit(r, stream, berth_json_str(text) + seen, len - seen);
+    if (!berth_json_is(text, BERTH_JSON_STRING) || len <= seen)
+        return;
+    emit(r, stream, berth_json_str(text) + seen, len - seen);
+    r->skipped[stream] -= len - seen < r->skipped[stream] ? len - seen : r->skipped[stream];
 }
 
 static int signal_number(const char *name)
@@ -203,8 +209,11 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     struct worker_running *r = ctx;
     pthread_mutex_lock(&r->lock);
     bool ended = r->ended;
+    r->muted |= r->paused || r->streamed[0] + r->streamed[1] + len > BERTH_MESSAGE_BYTES_MAX;
     pthread_mutex_unlock(&r->lock);
-    if (!ended)
+    if (!ended && r->muted)
+        r->skipped[stream] += len;
+    else if (!ended)
         emit(r, stream, bytes, len);
 }
 
@@ -228,16 +237,41 @@ static void send_call(struct worker_running *r, const struct berth_buf *params, 
     workers->ops->call(workers, &call);
 }
 
-/* Once; a reference for the answer was taken. */
-static void send_execute(struct worker_running *r)
+/* It did not begin. */
+static void refuse(struct worker_running *r, const struct berth_error *why)
+{
+    char line[sizeof why->message + 16];
+    (void)snprintf(line, sizeof line, "berth: %s\n", why->message);
+    if (claim_end(r)) {
+        emit(r, BERTH_STDERR, line, strlen(line));
+        tell_end(r, (struct berth_exec_end){.cause = BERTH_END_EXITED, .exit_code = 126});
+    }
+    drop(r);
+}
+
+static int write_input(struct worker_running *r, struct berth_error *err)
 {
     struct berth_json_writer w = {.buf = &r->params, .comma = true};
+    int rc = berth_buf_check(&r->input, "The standard input", err);
+    if (rc == BERTH_OK && !berth_utf8_valid_bytes(berth_buf_str(&r->input), r->input.len))
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "The standard input is no UTF-8, and the places of plugin \"%s\" take "
+                        "nothing else: encode it (base64).",
+                        r->driver->options.plugin_key);
+    if (rc < 0)
+        return rc;
     if (r->with_stdin)
         berth_json_put_bytes(&w, "stdin", berth_buf_str(&r->input), r->input.len);
     berth_json_close(&w, '}');
-    if (r->params.failed) {
-        struct berth_reply reply = {.kind = BERTH_REPLY_UNSENT, .text = "Out of memory: call."};
-        on_reply(r, &reply);
+    return berth_buf_check(&r->params, "The command with its input", err);
+}
+
+/* Once; a reference for the answer was taken. */
+static void send_execute(struct worker_running *r)
+{
+    struct berth_error err;
+    if (write_input(r, &err) < 0) {
+        refuse(r, &err);
         return;
     }
     BERTH_FAILPOINT(worker_before_call);
@@ -346,7 +380,10 @@ static void worker_close_stdin(struct berth_running *running)
 
 static void worker_pause(struct berth_running *running, bool paused)
 {
-    (void)running, (void)paused; /* it comes in one piece */
+    struct worker_running *r = ours(running);
+    pthread_mutex_lock(&r->lock);
+    r->paused = paused; /* its worker has others to serve, and is not held up */
+    pthread_mutex_unlock(&r->lock);
 }
 
 static void worker_resize(struct berth_running *running, unsigned short rows,
@@ -388,6 +425,24 @@ static void put_words(struct berth_json_writer *w, const char *const *argv)
     for (argv++; *argv; argv++)
         berth_json_put_bytes(w, NULL, *argv, strlen(*argv));
     berth_json_close(w, ']');
+}
+
+/* What is not text would arrive as something else. */
+static int check_words(const struct berth_worker_driver *d, const struct berth_command *command,
+                       struct berth_error *err)
+{
+    const char *wrong = command->cwd && !berth_utf8_valid(command->cwd) ? "directory" : NULL;
+    for (const char *const *word = command->argv; *word; word++)
+        if (!berth_utf8_valid(*word))
+            wrong = "command";
+    for (const char *const *pair = command->env; *pair; pair++)
+        if (!berth_utf8_valid(*pair))
+            wrong = "environment";
+    if (!wrong)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_INVALID,
+                      "The %s is no UTF-8, and the places of plugin \"%s\" take nothing else.",
+                      wrong, d->options.plugin_key);
 }
 
 /* Where nobody says otherwise, it runs where the provider said that one works. */
@@ -499,7 +554,9 @@ int berth_worker_exec_start(struct berth_driver *base, struct berth_call *call,
         return berth_fail(err, BERTH_E_UNSUPPORTED,
                           "The places of plugin \"%s\" have no terminals: leave out -t.",
                           d->options.plugin_key);
-    int rc = berth_worker_ready(d, call, err);
+    int rc = check_words(d, command, err);
+    if (rc == BERTH_OK)
+        rc = berth_worker_ready(d, call, err);
     if (rc < 0)
         return rc;
     struct worker_running *r = new_running(d, call, who, place, command, handlers);

@@ -380,6 +380,7 @@ struct errand {
     const char *run_id;
     const char *const *argv;
     int64_t timeout_ms;
+    bool holds; /* it does not want to hear more for now */
 
     pthread_t thread;
     _Atomic bool done;
@@ -417,6 +418,8 @@ static void execute(struct errand *e)
     e->rc = berth_exec_start(e->g->f.b, &request, &handlers, &x, &e->err);
     if (e->rc < 0)
         return;
+    if (e->holds)
+        berth_exec_pause(x, true);
     berth_exec_wait(x, &e->end);
     berth_exec_free(x);
 }
@@ -485,6 +488,7 @@ static void start(struct ground *g, struct errand *e, enum op op, const struct b
                            .run_id = e->run_id,
                            .argv = e->argv,
                            .timeout_ms = e->timeout_ms,
+                           .holds = e->holds,
                            .streams = {BERTH_BUF_INIT(64 * MIB), BERTH_BUF_INIT(64 * MIB)}};
     *e = fresh;
     pthread_mutex_init(&e->lock, NULL);
@@ -2803,6 +2807,36 @@ static void output_comes_before_the_end(struct ground *g)
     give(g, lease);
 }
 
+/* What nobody wanted to hear yet comes with the answer, or is said to be missing. */
+static void output_is_left_to_the_answer(struct ground *g)
+{
+    const char *go = textf(g, "%s/go", g->package);
+    struct berth_lease *lease = take(g);
+    for (int whole = 0; whole < 2; whole++) {
+        struct errand e = {.holds = true};
+        set_fault(g, "streams environmentExecute times=1",
+                  textf(g,
+                        "{\"chunks\":[[\"stdout\",\"1\"],[\"stdout\",\"2\"],[\"stdout\",\"3\"]],"
+                        "\"last\":[[\"stdout\",\"4\"],[\"stdout\",\"5\"]],"
+                        "\"end\":{\"exitCode\":0,\"stdout\":\"%s\"}}",
+                        whole ? "12345" : ""));
+        start(g, &e, EXECUTE, lease);
+        AWAIT(heard(g, "streamed") == whole + 1);
+        pause_ms(50);
+        put_file(go, "", 0644);
+        finish(&e);
+        assert_int_equal(e.end.cut[0], !whole);
+        if (whole)
+            assert_string_equal(berth_buf_str(&e.streams[0]), "12345");
+        else
+            assert_true(e.streams[0].len < 5);
+        assert_int_equal(e.end.bytes[0], e.streams[0].len);
+        forget(&e);
+        assert_int_equal(unlink(go), 0);
+    }
+    give(g, lease);
+}
+
 /* Two commands at once: each has its own. */
 static void output_goes_to_its_command(struct ground *g)
 {
@@ -2942,6 +2976,7 @@ static const struct plan plans[] = {
     CASE(script_without_node),
 
     CASE(output_comes_before_the_end),
+    CASE(output_is_left_to_the_answer),
     CASE(output_goes_to_its_command),
     CASE(answers_out_of_order),
     CASE(output_of_a_call_that_has_none),
