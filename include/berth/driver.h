@@ -42,7 +42,7 @@ struct berth_place {
     const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
     const char *shown_json;    /* for later calls: the lease's metadata as everybody sees it */
     int64_t expires_at_ms;     /* by the wall clock; 0: never */
-    bool untouched;            /* of a failed acquire: it did not come so far as to make one */
+    bool untouched; /* of a failed acquire or resume: nobody was asked to make or wake one */
 };
 
 /* What is to be run. Borrowed for the call that starts it. */

@@ -32,6 +32,7 @@ struct acquisition {
     struct berth_lease *lease;
     const char *parked_id;            /* the row whose place was claimed, or NULL */
     const char *parked_metadata_json; /* of that row: its provider's words are in it */
+    int64_t parked_due_ms;            /* and how long it was to sleep */
     bool sole;
     bool called; /* the provider was told: a place may exist */
     bool won, in_use;
@@ -167,10 +168,12 @@ static int claim(struct berth_db *db, struct acquisition *a, const struct berth_
         bool won = false;
         if (old->trouble || !berth_reuse_matches(config, a->environment->fingerprint, old))
             continue;
+        int64_t due_ms = old->due_at_ms;
         berth_ledger_close(old, old->status, BERTH_PLACE_NONE);
         rc = berth_lease_save(db, old, &won, err);
         if (rc == BERTH_OK && won) {
             a->parked_id = old->id;
+            a->parked_due_ms = due_ms;
             a->parked_metadata_json = old->metadata_json;
             a->lease->provider_lease_id = old->provider_lease_id;
             a->lease->provider_metadata_json = old->provider_metadata_json;
@@ -446,6 +449,26 @@ static int tx_return_claim(struct berth_db *db, void *ctx, struct berth_error *e
     return rc;
 }
 
+/* Nobody was asked to wake it: it sleeps on. */
+static int tx_repark(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct acquisition *a = ctx;
+    struct berth_lease *old;
+    bool won;
+    int rc = tx_give_up_claim(db, ctx, err);
+    if (rc < 0 || !a->won)
+        return rc;
+    rc = berth_lease_load_locked(db, a->arena, a->parked_id, &old, err);
+    if (rc == BERTH_OK && !old)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "The row of a parked place is gone.");
+    if (rc < 0)
+        return rc;
+    old->place = BERTH_PLACE_PARKED;
+    old->due_at_ms = a->parked_due_ms;
+    old->updated_at_ms = berth_time_wall_ms();
+    return berth_lease_save(db, old, &won, err);
+}
+
 static int drop_claim(struct acquisition *a, berth_tx_fn *fn, struct berth_error *err)
 {
     int rc = berth_store_tx(a->b->store, fn, a, err);
@@ -458,6 +481,17 @@ static int drop_claim(struct acquisition *a, berth_tx_fn *fn, struct berth_error
     a->lease->provider_metadata_json = NULL;
     a->lease->place = BERTH_PLACE_NONE;
     return BERTH_OK;
+}
+
+/* Back to where it was: the place is as good as before, and so is no reason for a fresh one. */
+static int leave_asleep(struct acquisition *a, const struct berth_error *why,
+                        struct berth_error *err)
+{
+    int rc = drop_claim(a, tx_repark, err);
+    BERTH_FAILPOINT(resume_failed_recorded);
+    if (rc == BERTH_OK)
+        *err = *why;
+    return rc < 0 ? rc : why->code;
 }
 
 /* Wakes the claimed place. *resumed false: the way is free for a fresh one. */
@@ -480,6 +514,8 @@ static int resume_place(struct acquisition *a, struct berth_call *call, bool *re
             return BERTH_OK;
         return drop_claim(a, tx_return_claim, err); /* it gave another one: both are answered for */
     }
+    if (rc < 0 && a->place.untouched)
+        return leave_asleep(a, &trouble, err);
     a->place = (struct berth_place){0};
     if (rc == BERTH_OK) {
         rc = drop_claim(a, tx_give_up_claim, err);

@@ -295,7 +295,10 @@ static int worker_resume(struct berth_driver *base, struct berth_call *call,
     struct matter m = {.method = "environmentResumeLease", .who = who, .place = place};
     auto_json *answer = NULL;
     int rc = ask_about(ours(base), call, &m, &answer, err);
-    return rc < 0 ? rc : berth_worker_read_lease(call->arena, answer, out, err);
+    if (rc == BERTH_OK)
+        return berth_worker_read_lease(call->arena, answer, out, err);
+    out->untouched = m.unsent;
+    return rc;
 }
 
 static int worker_realize(struct berth_driver *base, struct berth_call *call,

@@ -1172,6 +1172,35 @@ static void R12_gone_place_is_acquired_afresh(void **state)
     assert_int_equal(spy_count(s->spy, DESTROY), 0);
 }
 
+/* A worker that is down is no reason to give up what sleeps at its provider. */
+static void R12_parked_place_outlasts_a_worker_that_is_down(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    be_impatient(s);
+    install(s, PROVIDER);
+    bring_up(s);
+    struct berth_environment *e = environment(s, REUSED_STORED);
+    struct berth_lease *l = park(s, e, make_run(f));
+    int64_t due_ms = look_at_lease(f, l)->due_at_ms;
+    bring_down(s);
+    for (int i = 0; i < 2; i++) {
+        assert_fails(f, BERTH_E_UNAVAILABLE, NULL, try_lease(f, e, make_run(f)));
+        struct berth_lease *failed = newest_lease(f, e);
+        assert_int_equal(failed->status, BERTH_LEASE_FAILED);
+        assert_false(berth_lease_stands(failed));
+        assert_null(failed->provider_lease_id);
+        assert_int_equal(look_at_lease(f, l)->place, BERTH_PLACE_PARKED);
+        assert_int_equal(look_at_lease(f, l)->due_at_ms, due_ms);
+    }
+    bring_back(s);
+    struct berth_lease *again = take_lease(f, e, make_run(f));
+    assert_string_equal(again->provider_lease_id, "sandbox-1");
+    assert_int_equal(spy_count(s->spy, RESUME), 1);
+    assert_int_equal(spy_count(s->spy, ACQUIRE), 1);
+    assert_int_equal(spy_count(s->spy, DESTROY), 0);
+}
+
 /* Its manifest says that it cannot: nothing is parked that nobody could wake. */
 static void R12_provider_that_never_resumes(void **state)
 {
@@ -2296,6 +2325,7 @@ int main(void)
         BY_BOTH(R12_failed_resume_falls_back_to_acquire),
         BY_BOTH(R12_rows_of_others_are_resumed_too),
         BY_BOTH(R12_gone_place_is_acquired_afresh),
+        BY_BOTH(R12_parked_place_outlasts_a_worker_that_is_down),
         BY_BOTH(R12_provider_that_never_resumes),
         BY_BOTH(R12_active_rows_are_never_resumed),
         BY_BOTH(reuse_ends_with_a_destroy_by_the_sweep),
