@@ -506,6 +506,25 @@ static const char *mended(struct berth_arena *arena, const char *text)
     return copy;
 }
 
+static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
+                        struct berth_error *err)
+{
+    x->record = (struct berth_exec_record){.id = x->id.text,
+                                           .company_id = x->lease->company_id,
+                                           .environment_id = x->lease->environment_id,
+                                           .lease_id = x->lease->id,
+                                           .run_id = x->lease->heartbeat_run_id,
+                                           .command = x->words,
+                                           .cwd = mended(&x->arena, r->cwd),
+                                           .owner = berth_node_id(x->b->node),
+                                           .end = {.started_at_ms = berth_time_wall_ms()}};
+    int rc = berth_arena_check(&x->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
+    x->begun = rc == BERTH_OK;
+    return rc;
+}
+
 static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
 {
     struct berth_command command = {.id = x->id.text,
@@ -537,22 +556,9 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
         .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
     struct berth_running *running;
     struct berth_call call = berth_ledger_call(x->b, x->route, &x->arena, 0, -1);
-    x->record = (struct berth_exec_record){.id = x->id.text,
-                                           .company_id = x->lease->company_id,
-                                           .environment_id = x->lease->environment_id,
-                                           .lease_id = x->lease->id,
-                                           .run_id = x->lease->heartbeat_run_id,
-                                           .command = x->words,
-                                           .cwd = mended(&x->arena, r->cwd),
-                                           .owner = berth_node_id(x->b->node),
-                                           .end = {.started_at_ms = berth_time_wall_ms()}};
-    rc = berth_arena_check(&x->arena, err);
+    rc = begin_record(x, r, err);
     if (rc < 0)
         return rc;
-    rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
-    if (rc < 0)
-        return rc;
-    x->begun = true;
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_use_mask_error(&use, err);

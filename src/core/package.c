@@ -48,10 +48,11 @@ static void drop_directory(struct berth *b, const char *path)
 
 /* --- directories of ours --- */
 
-/* Several stores may keep their packages in one directory: ours are told by their names. */
+/* Several stores may keep their packages in one directory: ours are told by their names, which no
+ * plugin's id looks like. */
 static const char *own_name(const struct berth *b, struct berth_arena *arena, const char *rest)
 {
-    return berth_arena_printf(arena, "%.8s-%s", b->store_id, rest);
+    return berth_arena_printf(arena, "%s.%s", b->store_id, rest);
 }
 
 static bool has_package(const struct berth_list *plugins, const char *path)

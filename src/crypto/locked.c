@@ -55,6 +55,27 @@ void berth_locked_clear(struct berth_locked *locked)
     *locked = (struct berth_locked)BERTH_LOCKED_INIT;
 }
 
+struct berth_locked *berth_locked_copy_all(const struct berth_locked *values, int count)
+{
+    struct berth_locked *copies = calloc((size_t)count + 1, sizeof *copies);
+    struct berth_error ignored;
+    for (int i = 0; copies && i < count; i++) {
+        if (berth_locked_new(values[i].len, &copies[i], &ignored) < 0) {
+            berth_locked_free_all(copies, i);
+            return NULL;
+        }
+        berth_locked_append(&copies[i], values[i].bytes, values[i].len);
+    }
+    return copies;
+}
+
+void berth_locked_free_all(struct berth_locked *values, int count)
+{
+    for (int i = 0; values && i < count; i++)
+        berth_locked_clear(&values[i]);
+    free(values);
+}
+
 int berth_locked_read(int fd, size_t max, struct berth_locked *out, struct berth_error *err)
 {
     auto_locked all = BERTH_LOCKED_INIT;

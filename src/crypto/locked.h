@@ -13,6 +13,9 @@
 int berth_locked_new(size_t cap, struct berth_locked *out, struct berth_error *err);
 /* The caller knows that it fits. */
 void berth_locked_append(struct berth_locked *locked, const void *bytes, size_t len);
+/* A copy of each, in an array of their own. NULL: no memory. */
+struct berth_locked *berth_locked_copy_all(const struct berth_locked *values, int count);
+void berth_locked_free_all(struct berth_locked *values, int count); /* NULL is fine */
 #define auto_locked __attribute__((cleanup(berth_locked_clear))) struct berth_locked
 
 /* All that `fd` gives, up to `max` bytes; TOO_LARGE beyond. */

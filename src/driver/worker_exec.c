@@ -73,9 +73,7 @@ static void drop(struct worker_running *r)
     pthread_mutex_unlock(&r->lock);
     if (!last)
         return;
-    for (int i = 0; i < r->secret_count; i++)
-        berth_locked_clear(&r->secrets[i]);
-    free(r->secrets);
+    berth_locked_free_all(r->secrets, r->secret_count);
     free(r->invocation);
     free(r->company_id);
     berth_buf_clear(&r->params);
@@ -275,7 +273,11 @@ static void send_execute(struct worker_running *r)
         return;
     }
     BERTH_FAILPOINT(worker_before_call);
-    send_call(r, &r->params, r->timeout_ms, true, on_reply);
+    auto_buf params = r->params, input = r->input; /* it may be over before the call returns */
+    r->params = (struct berth_buf)BERTH_WORKER_PARAMS_INIT;
+    r->input = (struct berth_buf)BERTH_WORKER_PARAMS_INIT;
+    berth_buf_clear(&input);
+    send_call(r, &params, r->timeout_ms, true, on_reply);
 }
 
 /* --- while it runs --- */
@@ -497,19 +499,6 @@ static void write_params(struct worker_running *r, const struct berth_place_requ
     r->params.failed |= !config;
 }
 
-static bool copy_secrets(struct worker_running *r, const struct berth_place_request *who)
-{
-    struct berth_error ignored;
-    r->secrets = calloc((size_t)who->secret_count + 1, sizeof *r->secrets);
-    for (int i = 0; r->secrets && i < who->secret_count; i++) {
-        if (berth_locked_new(who->secrets[i].len, &r->secrets[i], &ignored) < 0)
-            return false;
-        berth_locked_append(&r->secrets[i], who->secrets[i].bytes, who->secrets[i].len);
-        r->secret_count++;
-    }
-    return r->secrets != NULL;
-}
-
 static struct worker_running *new_running(struct berth_worker_driver *d, struct berth_call *call,
                                           const struct berth_place_request *who,
                                           const struct berth_place *place,
@@ -525,6 +514,8 @@ static struct worker_running *new_running(struct berth_worker_driver *d, struct 
                                  .handlers = *handlers,
                                  .invocation = strdup(command->id),
                                  .company_id = strdup(who->company_id),
+                                 .secrets = berth_locked_copy_all(who->secrets, who->secret_count),
+                                 .secret_count = who->secret_count,
                                  .params = BERTH_WORKER_PARAMS_INIT,
                                  .stop_params = BERTH_WORKER_PARAMS_INIT,
                                  .input = {.max = STDIN_BYTES_MAX, .secret = true},
@@ -536,8 +527,7 @@ static struct worker_running *new_running(struct berth_worker_driver *d, struct 
     pthread_mutex_init(&r->lock, NULL);
     write_params(r, who, place, command);
     write_stop(&r->stop_params, d, who, place, command->id, command->grace_ms);
-    if (copy_secrets(r, who) && r->invocation && r->company_id && !r->params.failed &&
-        !r->stop_params.failed)
+    if (r->secrets && r->invocation && r->company_id && !r->params.failed && !r->stop_params.failed)
         return r;
     drop(r);
     return NULL;

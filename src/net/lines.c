@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define KEPT_BYTES_MAX (1024 * 1024)
+
 void berth_lines_init(struct berth_lines *lines, size_t max)
 {
     /* Room for a whole line, and for the rest of what came with its end. */
@@ -16,6 +18,11 @@ static void forget_taken(struct berth_lines *lines)
     struct berth_buf *buf = &lines->buf;
     if (!lines->taken)
         return;
+    if (lines->taken == buf->len && buf->cap > KEPT_BYTES_MAX) { /* the next is hardly as long */
+        berth_buf_clear(buf);
+        lines->taken = lines->scanned = 0;
+        return;
+    }
     memmove(buf->data, buf->data + lines->taken, buf->len - lines->taken);
     berth_buf_truncate(buf, buf->len - lines->taken);
     lines->scanned -= lines->taken;

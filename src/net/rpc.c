@@ -284,7 +284,7 @@ static void dispatch(struct berth_rpc *rpc)
     rpc->heard += rpc->trouble_code == BERTH_OK;
     if (rpc->trouble_code < 0) {
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len, rpc->trouble.message);
-        if (strncmp(rpc->trouble.message, "Invalid JSON", 12) == 0)
+        if (!rpc->ended && strncmp(rpc->trouble.message, "Invalid JSON", 12) == 0)
             answer_unreadable(rpc);
     } else if (m->kind == BERTH_MESSAGE_RESPONSE)
         take_response(rpc, m);
@@ -366,9 +366,15 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
 
 /* --- the end --- */
 
-/* All that it said has been heard. */
+/* All that it said is being heard: a last line may lack its end. */
 static void finish(struct berth_rpc *rpc)
 {
+    if (rpc->lines.buf.len > rpc->lines.taken) {
+        berth_lines_put(&rpc->lines, "\n", 1);
+        take_lines(rpc);
+    }
+    if (rpc->reading)
+        return; /* it is long, and run_read comes back here */
     struct berth_buf text = BERTH_BUF_INIT(64 * 1024);
     rpc->handlers.on_end(rpc->handlers.ctx, &rpc->end, &text);
     const char *words = berth_buf_str(&text);

@@ -199,8 +199,7 @@ struct calling {
 
 static void free_calling(struct calling *c)
 {
-    for (int i = 0; c->secrets && i < c->call.secret_count; i++)
-        berth_locked_clear(&c->secrets[i]);
+    berth_locked_free_all(c->secrets, c->call.secret_count);
     berth_arena_wipe(&c->arena);
     free(c);
 }
@@ -220,22 +219,6 @@ static void run_call(struct berth_post *post)
     berth_worker_enter(c->worker, &c->parked);
 }
 
-static bool copy_secrets(struct calling *c, const struct berth_worker_call *call)
-{
-    struct berth_error ignored;
-    c->call.secret_count = 0;
-    c->secrets =
-        berth_arena_alloc(&c->arena, (size_t)(call->secret_count + 1) * sizeof *c->secrets);
-    for (int i = 0; c->secrets && i < call->secret_count; i++) {
-        if (berth_locked_new(call->secrets[i].len, &c->secrets[i], &ignored) < 0)
-            return false;
-        berth_locked_append(&c->secrets[i], call->secrets[i].bytes, call->secrets[i].len);
-        c->call.secret_count++;
-    }
-    c->call.secrets = c->secrets;
-    return c->secrets != NULL;
-}
-
 static void call(struct berth_workers *workers, const struct berth_worker_call *what)
 {
     struct berth_manager *m = manager_of(workers);
@@ -252,7 +235,9 @@ static void call(struct berth_workers *workers, const struct berth_worker_call *
         c->call.params_json = berth_arena_strdup(&c->arena, what->params_json);
         c->call.invocation = berth_arena_strdup(&c->arena, what->invocation);
         c->call.company_id = berth_arena_strdup(&c->arena, what->company_id);
-        if (copy_secrets(c, what) && !c->arena.failed &&
+        c->secrets = berth_locked_copy_all(what->secrets, what->secret_count);
+        c->call.secrets = c->secrets;
+        if (c->secrets && !c->arena.failed &&
             berth_engine_post(m->ground.engine, &c->post, &err) == BERTH_OK)
             return;
         free_calling(c);

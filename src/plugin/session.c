@@ -211,6 +211,14 @@ static void run_ask(struct berth_post *post)
     berth_rpc_call(q->session->rpc, &q->request);
 }
 
+static void free_question(struct berth_session_question *q)
+{
+    free(q->method);
+    free(q->params);
+    free(q->invocation);
+    free(q);
+}
+
 struct berth_session_question *berth_session_begin(struct berth_session *s, const char *method,
                                                    const char *params_json,
                                                    const char *invocation_json, int64_t timeout_ms)
@@ -218,7 +226,7 @@ struct berth_session_question *berth_session_begin(struct berth_session *s, cons
     struct berth_session_question *q = calloc(1, sizeof *q);
     struct berth_error ignored;
     if (!q)
-        abort(); /* a suite that cannot remember its questions has nothing to say */
+        return NULL;
     q->session = s;
     q->method = strdup(method);
     q->params = strdup(params_json);
@@ -230,23 +238,25 @@ struct berth_session_question *berth_session_begin(struct berth_session *s, cons
                                             .on_reply = on_reply,
                                             .ctx = q};
     q->post.run = run_ask;
-    if (berth_engine_post(s->engine, &q->post, &ignored) < 0)
-        abort();
-    return q;
+    if (q->method && q->params && !invocation_json == !q->invocation &&
+        berth_engine_post(s->engine, &q->post, &ignored) == BERTH_OK)
+        return q;
+    free_question(q);
+    return NULL;
 }
 
 struct berth_session_reply berth_session_await(struct berth_session_question *q)
 {
+    if (!q)
+        return (struct berth_session_reply){.kind = BERTH_REPLY_UNSENT,
+                                            .text = "Out of memory: question."};
     struct berth_session *s = q->session;
     pthread_mutex_lock(&s->lock);
     while (!q->answered)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
     struct berth_session_reply reply = q->reply;
-    free(q->method);
-    free(q->params);
-    free(q->invocation);
-    free(q);
+    free_question(q);
     return reply;
 }
 

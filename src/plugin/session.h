@@ -48,7 +48,7 @@ void berth_session_reply_clear(struct berth_session_reply *reply);
 #define auto_reply __attribute__((cleanup(berth_session_reply_clear))) struct berth_session_reply
 
 /* Asks without waiting; the answer is for berth_session_await. */
-struct berth_session_question; /* freed by await */
+struct berth_session_question; /* freed by await; NULL, for want of memory, is answered, too */
 struct berth_session_question *berth_session_begin(struct berth_session *s, const char *method,
                                                    const char *params_json,
                                                    const char *invocation_json, int64_t timeout_ms);

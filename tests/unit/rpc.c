@@ -55,6 +55,7 @@ struct asked {
     struct berth_reply reply; /* without pointers */
     int64_t number;           /* the result, when it is one */
     int again;                /* so many times more, each when the one before is answered */
+    bool late;                /* it wants to hear of what comes after the time-out */
 };
 
 /* One child, and what was heard of it: a line for each event, in their order. */
@@ -231,6 +232,7 @@ static struct asked *ask_for(struct asked *a, const char *method, const char *pa
                                             .params_json = params,
                                             .timeout_ms = timeout_ms,
                                             .on_reply = on_reply,
+                                            .on_late = a->late ? on_reply : NULL,
                                             .ctx = a};
     on_loop(a->peer, do_call, a);
     return a;
@@ -834,6 +836,37 @@ static void calls_time_out_by_the_moved_clock(void **state)
     stop(p);
 }
 
+/* Whoever wants to hear of it is told twice, and of the end when nothing else comes. */
+static void late_answers_are_told_to_who_wants_them(void **state)
+{
+    struct peer *p = *state;
+    start(p, PYTHON("a, b = recv(), recv()\n"
+                    "recv()\n"
+                    "say(id=a['id'], result='late')\n"
+                    "say(id=a['id'], result='again')\n"
+                    "recv()\n"));
+    struct asked *a = new_asked(p, "a"), *b = new_asked(p, "b");
+    a->late = b->late = true;
+    ask_for(a, "m", NULL, MINUTE_MS);
+    ask_for(b, "m", NULL, MINUTE_MS);
+    berth_time_shift(0, 2 * MINUTE_MS);
+    expect(p, "a: timeout -32003 RPC call \"m\" timed out after 60000ms\n"
+              "b: timeout -32003 RPC call \"m\" timed out after 60000ms\n");
+    assert_int_equal(pending(p), 2);
+    berth_time_shift(0, 24 * 60 * MINUTE_MS);
+    expect_silence(p);
+    ask(p, "go", NULL);
+    expect(p, "a: result \"late\"\n"
+              "noise: received response for unknown request id | "
+              "{\"id\": 1, \"result\": \"again\", \"jsonrpc\": \"2.0\"}\n");
+    ask(p, "end", NULL);
+    expect(p, "end exited 0\nb: gone -32000 It was: exited 0\ngo: gone -32000 It was: exited 0\n"
+              "end: gone -32000 It was: exited 0\n");
+    assert_int_equal(a->answers, 2);
+    assert_int_equal(b->answers, 2);
+    let_go(p);
+}
+
 /* One that was answered does not time out any more. */
 static void answered_calls_have_no_time(void **state)
 {
@@ -848,6 +881,28 @@ static void answered_calls_have_no_time(void **state)
 }
 
 /* --- the end --- */
+
+/* A whole message is one also without the end of its line; half of one is noise. */
+static void last_line_without_an_end(void **state)
+{
+    struct peer *p = *state;
+    start(p, PYTHON("m = recv()\n"
+                    "sys.stdout.write('{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":5}')\n"
+                    "sys.stdout.flush()\n"
+                    "os._exit(4)\n"));
+    ask(p, "a", NULL);
+    expect(p, "a: result 5\nend exited 4\n");
+    let_go(p);
+    start(p, PYTHON("m = recv()\n"
+                    "sys.stdout.write('{\"jsonrpc\":\"2.0\",\"id\":1,\"resu')\n"
+                    "sys.stdout.flush()\n"
+                    "os._exit(4)\n"));
+    ask(p, "b", NULL);
+    expect(p, "noise: Invalid JSON: {\"jsonrpc\":\"2.0\",\"id\":1,\"resu | "
+              "{\"jsonrpc\":\"2.0\",\"id\":1,\"resu\n"
+              "end exited 4\nb: gone -32000 It was: exited 4\n");
+    let_go(p);
+}
 
 static void child_that_dies_answers_all(void **state)
 {
@@ -1103,6 +1158,8 @@ int main(void)
         ON_PEER(much_too_long_a_call),
 #endif
         ON_PEER(calls_time_out_by_the_moved_clock),
+        ON_PEER(late_answers_are_told_to_who_wants_them),
+        ON_PEER(last_line_without_an_end),
         ON_PEER(answered_calls_have_no_time),
         ON_PEER(child_that_dies_answers_all),
         ON_PEER(killed_child_answers_too),

@@ -116,6 +116,22 @@ static void well_formed_texts(void **state)
     }
 }
 
+static void bytes_with_nul_among_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t len;
+        bool valid;
+    } rows[] = {
+        {"", 0, true},           {"\0", 1, true},        {"a\0b\0", 4, true},
+        {"\0\xc3\xa9", 3, true}, {"a\0\xff", 3, false},  {"\xe2\0\xac", 3, false},
+        {"a\0b\xc3", 4, false},  {"\xff\0ab", 4, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(berth_utf8_valid_bytes(rows[i].bytes, rows[i].len), rows[i].valid);
+}
+
 static void mend_replaces_byte_by_byte(void **state)
 {
     (void)state;
@@ -171,6 +187,7 @@ int main(void)
         cmocka_unit_test(second_bytes),
         cmocka_unit_test(malformed_texts),
         cmocka_unit_test(well_formed_texts),
+        cmocka_unit_test(bytes_with_nul_among_them),
         cmocka_unit_test(mend_replaces_byte_by_byte),
         cmocka_unit_test(whole_leaves_out_what_has_only_begun),
     };
