@@ -41,6 +41,10 @@
 
 #define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024) /* waiting for a child to read them */
 
+#define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
+#define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
+#define BERTH_HTTP_HEADERS_MAX 100
+
 #define BERTH_WORKER_READY_MS 5000  /* a call waits so long for a worker that is starting */
 #define BERTH_WORKER_POLL_MS 100    /* and looks so often */
 #define BERTH_WORKER_START_MS 20000 /* who wants to see it start waits so long */
