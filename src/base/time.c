@@ -41,6 +41,15 @@ struct timespec berth_time_until(int64_t wait_ms)
     return at;
 }
 
+void berth_time_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms)
 {
     atomic_fetch_add(&wall_shift_ms, wall_ms);

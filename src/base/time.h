@@ -3,6 +3,7 @@
 #ifndef BERTH_BASE_TIME_H
 #define BERTH_BASE_TIME_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@ berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; f
 
 /* So many milliseconds from now, by CLOCK_MONOTONIC as it is: for waiting on a condition. */
 struct timespec berth_time_until(int64_t wait_ms);
+void berth_time_cond_init(pthread_cond_t *cond); /* such a condition */
 
 /* For tests: moves each clock by so much, for the whole process, and wakes who waits for one. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);

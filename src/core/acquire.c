@@ -466,7 +466,10 @@ static int tx_repark(struct berth_db *db, void *ctx, struct berth_error *err)
     old->place = BERTH_PLACE_PARKED;
     old->due_at_ms = a->parked_due_ms;
     old->updated_at_ms = berth_time_wall_ms();
-    return berth_lease_save(db, old, &won, err);
+    rc = berth_lease_save(db, old, &won, err);
+    if (rc == BERTH_OK && !won)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "Lease %s changed while it was locked.", old->id);
+    return rc;
 }
 
 static int drop_claim(struct acquisition *a, berth_tx_fn *fn, struct berth_error *err)
@@ -575,6 +578,11 @@ static int make_place(struct acquisition *a, struct berth_error *err)
     else
         rc = clean_answer(a, err);
     berth_use_close(&a->use);
+    if (rc < 0 && a->parked_id && !a->called) {
+        struct berth_error why = *err;
+        a->place.untouched = true;
+        rc = leave_asleep(a, &why, err);
+    }
     return rc;
 }
 

@@ -59,7 +59,8 @@ struct berth {
     bool sweep_set;            /* one is to come by itself */
     _Atomic bool sweep_missed; /* one should, but there was no memory for it */
     bool closing;              /* none is, any more */
-    struct berth_late *late;   /* that came when there was no thread for them; core/late.c */
+    struct berth_late *late;   /* places to be recorded; core/late.c */
+    bool late_set;             /* they are going to be, soon */
     char *company_id;          /* of the company `default` */
     char *store_id;            /* the name that the store goes by in a key file */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */

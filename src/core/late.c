@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/late.c - see late.h. */
+ * src/core/late.c - see late.h. What cannot be written down now is tried again; only the end of the
+ * runtime lets go of it, with a word in the log. */
 #include "core/late.h"
 
 #include <stdlib.h>
@@ -7,9 +8,10 @@
 #include "base/failpoint.h"
 #include "core/ledger.h"
 #include "core/node.h"
-#include "core/sweep.h"
 #include "os/pool.h"
 #include "store/store.h"
+
+#define RETRY_MS 1000
 
 struct berth_late {
     struct berth_late *next;
@@ -17,6 +19,7 @@ struct berth_late {
     struct berth_arena arena;
     const char *lease_id;
     struct berth_place place;
+    bool clean;              /* its id repeats no secret */
     bool settles;            /* its end is asked for at once, else by a sweep */
     struct berth_lease *row; /* to be settled, or NULL */
 };
@@ -26,6 +29,8 @@ static void free_late(struct berth_late *late)
     berth_arena_clear(&late->arena);
     free(late);
 }
+
+/* --- one of them --- */
 
 static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
 {
@@ -38,7 +43,12 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
         return rc;
     rc = berth_lease_load(db, &late->arena, late->lease_id, &row, err);
     if (rc < 0 || !row || row->place != BERTH_PLACE_LIVE || row->owner)
-        return rc; /* another row answers for the place */
+        return rc;                              /* another row answers for the place */
+    if (row->status == BERTH_LEASE_ACQUIRING) { /* whoever gave it up has not said so yet */
+        row->status = BERTH_LEASE_RELEASING;
+        row->final_status = BERTH_LEASE_FAILED;
+        row->failure_reason = "Its place came when nobody waited for it any more.";
+    }
     berth_ledger_take(late->b, row, BERTH_DUTY_DESTROY);
     rc = berth_lease_save(db, row, &won, err);
     if (rc == BERTH_OK && won)
@@ -46,10 +56,13 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc;
 }
 
-/* A place that repeats a secret is not kept: it stays unknown, as one that nobody told of. */
+/* UPSTREAM: it repeats a secret, or cannot be kept. The place stays unknown, as one that nobody
+ * told of. */
 static int clean(struct berth_late *late, struct berth_error *err)
 {
     struct berth_lease *row;
+    if (late->clean)
+        return BERTH_OK;
     int rc = berth_lease_get(late->b, &late->arena, late->lease_id, &row, err);
     if (rc < 0)
         return rc;
@@ -58,22 +71,31 @@ static int clean(struct berth_late *late, struct berth_error *err)
     if (rc == BERTH_OK &&
         (!berth_ledger_is_usable(late->place.id) || berth_use_shows(&use, late->place.id)))
         rc = berth_fail(err, BERTH_E_UPSTREAM, "It answered late, and without a usable id.");
-    return rc < 0 ? rc : berth_use_clean(&use, &late->arena, &late->place.metadata_json, err);
+    if (rc == BERTH_OK)
+        rc = berth_use_clean(&use, &late->arena, &late->place.metadata_json, err);
+    late->clean = rc == BERTH_OK;
+    return rc;
 }
 
 static int record(struct berth_late *late, struct berth_error *err)
 {
     struct berth *b = late->b;
+    struct berth_error unsettled;
     int rc = clean(late, err);
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_record, late, err);
+    if (rc < 0)
+        return rc;
     BERTH_FAILPOINT(sweep_after_claim);
-    if (rc == BERTH_OK && late->row)
-        rc = berth_ledger_settle(b, &late->arena, &late->row, BERTH_OP_SWEEP, NULL, err);
-    return rc;
+    if (late->row &&
+        berth_ledger_settle(b, &late->arena, &late->row, BERTH_OP_SWEEP, NULL, &unsettled) < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "late place left to a sweep", "leaseId",
+                       late->lease_id, "error", unsettled.message, NULL);
+    return BERTH_OK;
 }
 
-static void work_off(struct berth_late *late)
+/* True: nothing more can be done about it, and it is freed. */
+static bool work_off(struct berth_late *late, bool last)
 {
     struct berth *b = late->b;
     struct berth_error err;
@@ -82,26 +104,69 @@ static void work_off(struct berth_late *late)
         rc = record(late, &err);
         berth_node_end(b->node, late->lease_id);
     }
-    if (rc < 0) {
+    if (rc < 0 && rc != BERTH_E_UPSTREAM && rc != BERTH_E_NOT_FOUND && !last)
+        return false;
+    if (rc < 0)
         berth_log_line(&b->log, BERTH_LOG_ERROR, "late place not recorded", "leaseId",
-                       late->lease_id, "error", err.message, NULL);
-        berth_sweep_soon(b);
-    }
+                       late->lease_id, "place", late->clean ? late->place.id : "", "error",
+                       err.message, NULL);
     free_late(late);
+    return true;
+}
+
+/* --- all of them --- */
+
+static void late_job(void *ctx);
+
+/* Lock held. */
+static void push(struct berth *b, struct berth_late *late)
+{
+    late->next = b->late;
+    b->late = late;
+}
+
+/* Lock held. Without a thread the next one, or the end, does it. */
+static void set_job(struct berth *b, int64_t delay_ms)
+{
+    struct berth_error ignored;
+    if (b->closing || b->late_set)
+        return;
+    int rc = delay_ms ? berth_pool_after(b->pool, delay_ms, late_job, b, &ignored)
+                      : berth_pool_submit(b->providers, late_job, b, &ignored);
+    b->late_set = rc == BERTH_OK;
+}
+
+static struct berth_late *take_all(struct berth *b)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    struct berth_late *all = b->late;
+    b->late = NULL;
+    b->late_set = false;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return all;
 }
 
 static void late_job(void *ctx)
 {
-    work_off(ctx);
+    struct berth *b = ctx;
+    for (struct berth_late *late = take_all(b), *next; late; late = next) {
+        next = late->next;
+        if (work_off(late, false))
+            continue;
+        pthread_mutex_lock(&b->sweeping_lock);
+        push(b, late);
+        set_job(b, RETRY_MS);
+        pthread_mutex_unlock(&b->sweeping_lock);
+    }
 }
 
 void berth_late_put(void *ctx, const char *lease_id, const struct berth_place *place)
 {
     struct berth *b = ctx;
     struct berth_late *late = calloc(1, sizeof *late);
-    struct berth_error ignored;
     if (late) {
         late->b = b;
+        late->settles = true;
         late->lease_id = berth_arena_strdup(&late->arena, lease_id);
         late->place.id = berth_arena_strdup(&late->arena, place->id);
         late->place.metadata_json = berth_arena_strdup(&late->arena, place->metadata_json);
@@ -114,20 +179,16 @@ void berth_late_put(void *ctx, const char *lease_id, const struct berth_place *p
         return;
     }
     pthread_mutex_lock(&b->sweeping_lock);
-    late->settles = !b->closing;
-    if (b->closing || berth_pool_submit(b->providers, late_job, late, &ignored) < 0) {
-        late->next = b->late;
-        b->late = late;
-    }
+    push(b, late);
+    set_job(b, 0);
     pthread_mutex_unlock(&b->sweeping_lock);
 }
 
 void berth_late_flush(struct berth *b)
 {
-    for (struct berth_late *late = b->late, *next; late; late = next) {
+    for (struct berth_late *late = take_all(b), *next; late; late = next) {
         next = late->next;
         late->settles = false; /* there is no worker that could be asked */
-        work_off(late);
+        (void)work_off(late, true);
     }
-    b->late = NULL;
 }

@@ -268,7 +268,6 @@ static int bring(struct arrival *a, const char *source, const char *version,
 
 static struct arrival arrive(struct berth *b, struct berth_arena *arena, int cancel_fd)
 {
-    tidy(b);
     return (struct arrival){.b = b,
                             .arena = arena,
                             .call = {.deadline_ms = berth_time_mono_ms() + INSTALL_MS,
@@ -301,6 +300,7 @@ int berth_plugin_install(struct berth *b, struct berth_arena *arena,
         return rc;
     }
     berth_plugins_reread(b);
+    tidy(b);
     return berth_plugin_get(b, arena, id.text, out, err);
 }
 
@@ -467,6 +467,7 @@ int berth_plugin_upgrade(struct berth *b, struct berth_arena *arena, const char 
     }
     berth_plugins_stop(b, old->id); /* the next call starts the new one */
     drop_directory(b, before);
+    tidy(b);
     berth_plugins_reread(b);
     *out = u.change.plugin;
     return BERTH_OK;

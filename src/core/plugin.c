@@ -43,8 +43,9 @@ const char *berth_plugins_directory(const struct berth *b, struct berth_arena *a
     auto_free char *logs = NULL;
     if (berth_log_directory(b, &logs, err) < 0)
         return NULL;
-    size_t len = strlen(logs) - strlen("logs");
-    const char *path = berth_arena_printf(arena, "%.*s%s%s%s", (int)len, logs, name,
+    logs[strlen(logs) - strlen("/logs")] = '\0';
+    auto_free char *real = realpath(logs, NULL); /* as the rows say where a package is */
+    const char *path = berth_arena_printf(arena, "%s/%s%s%s", real ? real : logs, name,
                                           inner ? "/" : "", inner ? inner : "");
     return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
 }
@@ -161,12 +162,12 @@ static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
         struct berth_list list;
         struct berth_error err;
         int rc = berth_plugin_list(b, &arena, &list, &err);
-        if (rc == BERTH_OK) {
+        if (rc == BERTH_OK && plugins->manager)
+            rc = tell_manager(plugins, &arena, &list, &err);
+        if (rc == BERTH_OK) { /* a row that cannot be read hides no other */
             plugins->read_at_ms = now_ms;
             rc = berth_registry_set_plugins(b->registry, &list, &err);
         }
-        if (rc == BERTH_OK && plugins->manager)
-            rc = tell_manager(plugins, &arena, &list, &err);
         if (rc < 0)
             berth_log_line(&b->log, BERTH_LOG_WARN, "plugins not read", "error", err.message, NULL);
     }

@@ -632,14 +632,7 @@ static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *
 
 static void wait_for_jobs(struct pass *pass)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += pass->options.wait_ms / 1000;
-    until.tv_nsec += pass->options.wait_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = berth_time_until(pass->options.wait_ms);
     int timed_out = 0;
     while (pass->running && !timed_out)
         timed_out = pthread_cond_timedwait(&pass->done, &pass->lock, &until);
@@ -694,11 +687,7 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
     pass->now_ms = berth_time_wall_ms();
     pass->holders = 1;
     pthread_mutex_init(&pass->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pass->done, &attr);
-    pthread_condattr_destroy(&attr);
+    berth_time_cond_init(&pass->done);
     int rc = run_pass(pass, report, err);
     let_go(pass);
     return rc;

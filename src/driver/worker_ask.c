@@ -163,7 +163,8 @@ static void drop_answer(struct answer *a)
     if (!last)
         return;
     berth_json_free(a->result);
-    (void)close(a->fd);
+    if (a->fd >= 0)
+        (void)close(a->fd);
     pthread_mutex_destroy(&a->lock);
     free(a);
 }
@@ -201,7 +202,8 @@ static void on_reply(void *ctx, const struct berth_reply *reply)
         a->result = berth_json_copy(reply->result);
     if (reply->text)
         (void)snprintf(a->text, sizeof a->text, "%s", reply->text);
-    (void)eventfd_write(a->fd, 1);
+    if (a->fd >= 0)
+        (void)eventfd_write(a->fd, 1);
     pthread_mutex_unlock(&a->lock);
     if (late)
         hand_over(a, reply->result);
@@ -303,6 +305,8 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
             (void)berth_wrap(err, "code %lld", (long long)a->code);
     }
     a->given_up = true;
+    (void)close(a->fd); /* what comes late may come very late */
+    a->fd = -1;
     bool missed = rc < 0 && a->there && a->kind == BERTH_REPLY_RESULT; /* it came just now */
     pthread_mutex_unlock(&a->lock);
     if (missed)

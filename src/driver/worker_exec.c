@@ -413,9 +413,9 @@ static void put_env(struct berth_json_writer *w, const char *const *env)
     berth_json_open_in(w, "env", '{');
     for (; *env; env++) {
         const char *equals = strchr(*env, '=');
-        char name[256];
-        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *env), *env);
-        berth_json_put_bytes(w, name, equals + 1, strlen(equals + 1));
+        auto_free char *name = strndup(*env, (size_t)(equals - *env));
+        w->buf->failed |= !name;
+        berth_json_put_bytes(w, name ? name : "", equals + 1, strlen(equals + 1));
     }
     berth_json_close(w, '}');
 }

@@ -28,7 +28,8 @@ struct berth_workers {
     const struct berth_workers_ops *ops; /* an implementation embeds this as its first member */
 };
 
-/* From any thread but the engine's. All texts are borrowed for the call. */
+/* From any thread; `want`, which waits, not from the engine's. All texts are borrowed for the call.
+ */
 struct berth_workers_ops {
     bool (*is_running)(struct berth_workers *w, const char *plugin_id);
     /* Starts it if nobody has, and waits so long for that at most. NULL: others start them. */

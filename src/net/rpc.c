@@ -13,6 +13,7 @@
 
 #define BUCKETS 64
 #define WRITE_BYTES (256 * 1024)
+#define LATE_MAX 256   /* calls that timed out and are still listened for */
 #define HEAD_BYTES 200 /* of a line that cannot be read */
 
 /* A call of ours. */
@@ -23,6 +24,7 @@ struct call {
     char *method;
     struct berth_timer timer;
     berth_reply_fn *on_reply, *on_late;
+    bool late; /* it has timed out */
     void *ctx;
 };
 
@@ -39,7 +41,7 @@ struct berth_rpc {
     struct berth_process *process;
     struct berth_rpc_handlers handlers;
     struct call *calls[BUCKETS];
-    int pending;
+    int pending, late;
     int64_t last_id;
     uint64_t heard;
     struct outgoing *head, **tail;
@@ -82,6 +84,7 @@ static void answer(struct call **at, const struct berth_reply *reply)
     struct berth_rpc *rpc = call->rpc;
     *at = call->next;
     rpc->pending--;
+    rpc->late -= call->late;
     berth_timer_clear(rpc->engine, &call->timer);
     call->on_reply(call->ctx, reply);
     free(call->method);
@@ -109,6 +112,11 @@ static void on_call_timer(struct berth_timer *timer)
     }
     call->on_reply(call->ctx, &reply); /* it stays: an answer may still come */
     call->on_reply = call->on_late;
+    call->late = true;
+    struct berth_reply none = {
+        .kind = BERTH_REPLY_GONE, .code = BERTH_RPC_UNAVAILABLE, .text = "Too many are late."};
+    if (++call->rpc->late > LATE_MAX)
+        answer(find(call->rpc, call->id), &none);
 }
 
 void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request)

@@ -144,11 +144,7 @@ int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error 
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: pool.");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool->timer, &attr);
-    pthread_condattr_destroy(&attr);
+    berth_time_cond_init(&pool->timer);
     pool->tail = &pool->head;
     pool->max = threads_max;
     pool->watch = (struct berth_time_watch){.on_shift = on_shift, .ctx = pool};

@@ -22,13 +22,16 @@
 
 #define FILE_BYTES_MAX (4 * 1024 * 1024)
 #define TEXT_BYTES_MAX 10000
+#define LOOKED_BYTES_MAX (64 * 1024)
 #define WAITING_BYTES_MAX (1024 * 1024)
 #define VALUES_MAX 256
 
 struct berth_worker_log {
     char *path;
     struct berth_pool *pool;
-    struct berth_locked values[VALUES_MAX]; /* hidden; the caller's thread alone */
+    /* Hidden; the caller's thread alone. Those that were told last are the last. */
+    struct berth_locked values[VALUES_MAX];
+    bool parts[VALUES_MAX]; /* which are only a piece of one */
     int value_count;
     struct berth_mask *mask; /* of those; NULL: there are none */
     bool blind;              /* there was no memory for one */
@@ -78,32 +81,58 @@ void berth_worker_log_close(struct berth_worker_log *log)
 
 /* --- what is hidden --- */
 
-static bool is_known(const struct berth_worker_log *log, const struct berth_locked *value)
+/* -1: it is not there. */
+static int find_value(const struct berth_worker_log *log, const char *bytes, size_t len)
 {
     for (int i = 0; i < log->value_count; i++)
-        if (berth_same_bytes(log->values[i].bytes, log->values[i].len, value->bytes, value->len))
-            return true;
-    return false;
+        if (berth_same_bytes(log->values[i].bytes, log->values[i].len, bytes, len))
+            return i;
+    return -1;
 }
 
-static bool hide_one(struct berth_worker_log *log, const char *bytes, size_t len)
+static void add_value(struct berth_worker_log *log, struct berth_locked value, bool part)
+{
+    log->values[log->value_count] = value;
+    log->parts[log->value_count++] = part;
+}
+
+static struct berth_locked take_value(struct berth_worker_log *log, int at)
+{
+    struct berth_locked value = log->values[at];
+    size_t behind = (size_t)(--log->value_count - at);
+    memmove(&log->values[at], &log->values[at + 1], behind * sizeof *log->values);
+    memmove(&log->parts[at], &log->parts[at + 1], behind * sizeof *log->parts);
+    return value;
+}
+
+/* True: it is a new one. */
+static bool hide_one(struct berth_worker_log *log, const char *bytes, size_t len, bool part)
 {
     struct berth_error ignored;
     struct berth_locked copy = BERTH_LOCKED_INIT;
+    int known = find_value(log, bytes, len);
+    if (known >= 0) {
+        bool was_part = log->parts[known];
+        add_value(log, take_value(log, known), part && was_part);
+        return false;
+    }
     if (len < BERTH_MASKED_BYTES_MIN || berth_locked_new(len, &copy, &ignored) < 0)
         return false;
     berth_locked_append(&copy, bytes, len);
-    if (is_known(log, &copy)) {
-        berth_locked_clear(&copy);
-        return false;
+    if (log->value_count == VALUES_MAX) { /* the one that its worker was told longest ago */
+        struct berth_locked oldest = take_value(log, 0);
+        berth_locked_clear(&oldest);
     }
-    if (log->value_count == VALUES_MAX) { /* the oldest goes: its worker was told long ago */
-        berth_locked_clear(&log->values[0]);
-        memmove(log->values, log->values + 1, (VALUES_MAX - 1) * sizeof *log->values);
-        log->value_count--;
-    }
-    log->values[log->value_count++] = copy;
+    add_value(log, copy, part);
     return true;
+}
+
+bool berth_worker_log_shows(const struct berth_worker_log *log, const char *text, size_t len)
+{
+    for (int i = 0; i < log->value_count; i++)
+        if (!log->parts[i] && memmem(text, len, log->values[i].bytes, log->values[i].len))
+            return true;
+    return log->blind;
 }
 
 void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
@@ -113,7 +142,7 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
     bool more = false;
     for (int i = 0; i < count; i++) {
         const char *bytes = values[i].bytes;
-        more |= hide_one(log, bytes, values[i].len);
+        more |= hide_one(log, bytes, values[i].len, false);
         /* Lines are written one by one, and somebody may have quoted it. */
         for (size_t from = 0, to; from < values[i].len; from = to + 1) {
             to = from;
@@ -121,7 +150,7 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
                    bytes[to] != '\\')
                 to++;
             if (to - from < values[i].len)
-                more |= hide_one(log, bytes + from, to - from);
+                more |= hide_one(log, bytes + from, to - from, true);
         }
     }
     if (!more)
@@ -199,7 +228,9 @@ static void write_job(void *ctx)
 void berth_worker_log_write(struct berth_worker_log *log, const char *stream, const char *level,
                             const char *text, size_t len)
 {
-    auto_free char *clean = berth_worker_log_clean(log, text, len);
+    size_t looked =
+        len < LOOKED_BYTES_MAX ? len : LOOKED_BYTES_MAX; /* what is cut off is not seen */
+    auto_free char *clean = berth_worker_log_clean(log, text, looked);
     if (!clean)
         return;
     auto_buf line = BERTH_BUF_INIT(8 * TEXT_BYTES_MAX);

@@ -4,6 +4,7 @@
 #ifndef BERTH_PLUGIN_LOG_H
 #define BERTH_PLUGIN_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <berth/error.h>
@@ -25,6 +26,8 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
  * cut at 10,000 bytes; when the disk cannot follow, lines are dropped and counted. */
 void berth_worker_log_write(struct berth_worker_log *log, const char *stream, const char *level,
                             const char *text, size_t len);
-/* The text without what is hidden; the caller's. NULL: no memory. */
+/* Is a whole value in it? Of pieces, a text may have some by chance. */
+bool berth_worker_log_shows(const struct berth_worker_log *log, const char *text, size_t len);
+/* The text without what is hidden, as long as it was; the caller's. NULL: no memory. */
 char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, size_t len);
 #endif

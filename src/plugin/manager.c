@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/auto.h"
@@ -266,11 +267,7 @@ static int manager_open(struct berth_engine *engine, const struct berth_worker_h
     m->base.ops = &workers_ops;
     m->ground = (struct berth_worker_ground){.engine = engine, .pool = pool, .host = *host};
     pthread_mutex_init(&m->ground.lock, NULL);
-    pthread_condattr_t clock;
-    (void)pthread_condattr_init(&clock);
-    (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->ground.changed, &clock);
-    (void)pthread_condattr_destroy(&clock);
+    berth_time_cond_init(&m->ground.changed);
     *out = m;
     return BERTH_OK;
 }
@@ -401,7 +398,8 @@ static void manager_close(struct berth_manager *m)
     pthread_cond_broadcast(&m->ground.changed);
     pthread_mutex_unlock(&m->ground.lock);
     for (struct berth_worker *w = m->first; w; w = w->next)
-        (void)give_order(w, stop); /* all at once */
+        while (!give_order(w, stop)) /* all at once */
+            (void)usleep(1000);      /* until there is memory for it again */
     for (struct berth_worker *w = m->first; w; w = w->next)
         await_end(m, w);
     pass_all_orders(m);

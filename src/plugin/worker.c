@@ -30,7 +30,8 @@
 #define HEALTH_MISSES_MAX 3
 #define STDERR_LINE_BYTES_MAX (64 * 1024)
 #define NOISE_BYTES_MAX 4096
-#define CHUNK_BYTES_MAX 1000000 /* of streamed output, in one message */
+#define TEXT_BYTES_MAX (64 * 1024) /* of an error */
+#define CHUNK_BYTES_MAX 1000000    /* of streamed output, in one message */
 
 const char *const berth_worker_states[] = {"stopped",  "starting", "running",
                                            "stopping", "crashed",  "backoff"};
@@ -42,7 +43,7 @@ struct berth_stream_watch {
     berth_reply_fn *on_reply, *on_late;
     void *ctx;
     struct berth_worker *worker;
-    bool validates;
+    char *sent; /* params of a validation, else NULL */
 };
 
 static struct berth_worker *worker_of(struct berth_timer *timer, size_t offset)
@@ -59,11 +60,24 @@ static void set_state(struct berth_worker *w, enum berth_worker_state state)
     pthread_mutex_unlock(&w->ground->lock);
 }
 
+/* Without what it was told, and not endless; the caller's. Without memory rather nothing than a
+ * secret. */
+static char *clean_text(const struct berth_worker *w, const char *text)
+{
+    size_t len = strnlen(text, TEXT_BYTES_MAX + 1);
+    char *clean = w->log ? berth_worker_log_clean(w->log, text, len) : strndup(text, len);
+    if (clean && len > TEXT_BYTES_MAX) /* its end may be half of a secret */
+        clean[TEXT_BYTES_MAX / 2] = '\0';
+    if (clean)
+        berth_utf8_mend(clean);
+    return clean ? clean : strdup("");
+}
+
 static void report(struct berth_worker *w, enum berth_log_level level, const char *event,
                    const char *text)
 {
-    auto_free char *clean = w->log ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
-    w->ground->host.report(w->ground->host.ctx, w->id, level, event, clean ? clean : text);
+    auto_free char *clean = clean_text(w, text);
+    w->ground->host.report(w->ground->host.ctx, w->id, level, event, clean ? clean : "");
     if (w->log)
         berth_worker_log_write(w->log, "host", level >= BERTH_LOG_WARN ? "warn" : "info", text,
                                strlen(text));
@@ -244,9 +258,9 @@ static int64_t restart_after_ms(int crashes)
 
 static void set_error(struct berth_worker *w, const char *text)
 {
-    auto_free char *clean = w->log ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
+    auto_free char *clean = clean_text(w, text);
     pthread_mutex_lock(&w->ground->lock);
-    (void)snprintf(w->error, sizeof w->error, "%s", clean ? clean : text);
+    (void)snprintf(w->error, sizeof w->error, "%s", clean ? clean : "");
     berth_utf8_mend(w->error);
     pthread_mutex_unlock(&w->ground->lock);
 }
@@ -664,6 +678,7 @@ static void drop_watch(struct berth_stream_watch *watch)
         at = &(*at)->next;
     *at = watch->next;
     free(watch->invocation);
+    free(watch->sent);
     free(watch);
 }
 
@@ -674,34 +689,106 @@ static void count_call(struct berth_worker *w, int change)
     pthread_mutex_unlock(&w->ground->lock);
 }
 
-/* The same value without what the worker was told at any time; the caller's. */
-static struct berth_json *clean_result(const struct berth_worker *w,
-                                       const struct berth_json *result)
+/* Is the text one of those in the value, be it as a key? */
+static bool has_text(const struct berth_json *value, const char *text)
 {
-    struct berth_json *clean = NULL;
-    struct berth_error ignored;
-    auto_free char *text = berth_json_canonical(result);
-    auto_free char *masked = text ? berth_worker_log_clean(w->log, text, strlen(text)) : NULL;
-    if (masked)
-        (void)berth_json_parse(masked, strlen(masked), BERTH_JSON_OURS, &clean, &ignored);
-    return clean ? clean : berth_json_new_object();
+    if (berth_json_is(value, BERTH_JSON_STRING))
+        return strcmp(berth_json_str(value), text) == 0;
+    for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
+        if (has_text(berth_json_at(value, i), text))
+            return true;
+    if (!berth_json_is(value, BERTH_JSON_OBJECT))
+        return false;
+    berth_json_each (value, iter)
+        if (strcmp(berth_json_iter_key(iter), text) == 0 ||
+            has_text(berth_json_iter_value(iter), text))
+            return true;
+    return false;
 }
 
-/* Whoever asks knows the secrets of that call, and takes them out; a worker also knows those of
- * others, and a validation that knows none. */
+/* Does it say a secret that was told with another call? What `sent` has is the caller's own. */
+static bool tells(const struct berth_worker *w, const struct berth_json *value,
+                  const struct berth_json *sent)
+{
+    const char *text = berth_json_str(value);
+    if (text)
+        return berth_worker_log_shows(w->log, text, berth_json_str_len(value)) &&
+               !has_text(sent, text);
+    for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
+        if (tells(w, berth_json_at(value, i), sent))
+            return true;
+    if (!berth_json_is(value, BERTH_JSON_OBJECT))
+        return false;
+    berth_json_each (value, iter) {
+        const char *key = berth_json_iter_key(iter);
+        if ((berth_worker_log_shows(w->log, key, strlen(key)) && !has_text(sent, key)) ||
+            tells(w, berth_json_iter_value(iter), sent))
+            return true;
+    }
+    return false;
+}
+
+/* A list of texts with everything hidden that the worker was ever told; the caller's. */
+static struct berth_json *clean_texts(const struct berth_worker *w, const struct berth_json *list)
+{
+    struct berth_json *out = berth_json_new_array();
+    for (size_t i = 0; out && i < berth_json_count(list); i++) {
+        const struct berth_json *text = berth_json_at(list, i);
+        auto_free char *clean =
+            berth_json_is(text, BERTH_JSON_STRING)
+                ? berth_worker_log_clean(w->log, berth_json_str(text), berth_json_str_len(text))
+                : NULL;
+        if (clean && !berth_json_add(out, berth_json_new_str(clean))) {
+            berth_json_free(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+/* What is said of a config goes to whoever saves it, or into the store: a worker may know secrets
+ * of others, which the one who asks does not. NULL: it must not be heard. */
+static struct berth_json *clean_verdict(const struct berth_stream_watch *watch,
+                                        const struct berth_json *result)
+{
+    const struct berth_worker *w = watch->worker;
+    struct berth_json *out = berth_json_copy(result);
+    auto_json *sent = NULL;
+    struct berth_error ignored;
+    bool fine = out &&
+                berth_json_parse(watch->sent, strlen(watch->sent), BERTH_JSON_OURS, &sent,
+                                 &ignored) == BERTH_OK &&
+                !tells(w, berth_json_get(result, "normalizedConfig"), sent);
+    static const char *const lists[] = {"errors", "warnings"};
+    for (int i = 0; fine && i < 2; i++) {
+        const struct berth_json *list = berth_json_get(result, lists[i]);
+        if (berth_json_is(list, BERTH_JSON_ARRAY))
+            fine = berth_json_set(out, lists[i], clean_texts(w, list));
+    }
+    if (fine)
+        return out;
+    berth_json_free(out);
+    return NULL;
+}
+
+/* Whoever asks takes the secrets of its call out of the answer; errors also lose all others that
+ * the worker was ever told. */
 static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
                       const struct berth_reply *reply)
 {
     struct berth_worker *w = watch->worker;
     struct berth_reply clean = *reply;
-    auto_json *result = watch->validates && reply->result ? clean_result(w, reply->result) : NULL;
-    auto_free char *text =
-        reply->text ? berth_worker_log_clean(w->log, reply->text, strlen(reply->text)) : NULL;
-    if (result)
-        clean.result = result;
-    if (reply->text)
-        clean.text = text ? text : ""; /* no memory: rather nothing than a secret */
-    count_call(w, w->rpc ? -1 : 0);    /* its end has counted them all */
+    auto_json *verdict = watch->sent && reply->result ? clean_verdict(watch, reply->result) : NULL;
+    auto_free char *text = reply->text ? clean_text(w, reply->text) : NULL;
+    if (watch->sent && reply->result && !verdict)
+        clean = (struct berth_reply){.kind = BERTH_REPLY_ERROR,
+                                     .code = BERTH_RPC_WORKER_ERROR,
+                                     .text = "The worker answered with a secret of somebody else."};
+    else if (verdict)
+        clean.result = verdict;
+    else if (reply->text)
+        clean.text = text;
+    count_call(w, w->rpc ? -1 : 0); /* its end has counted them all */
     tell(watch->ctx, &clean);
     drop_watch(watch);
 }
@@ -750,10 +837,14 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
     struct berth_stream_watch *watch = calloc(1, sizeof *watch);
     char *invocation = strdup(call->invocation ? call->invocation : "");
     auto_free char *envelope = call->invocation ? invocation_json(call) : NULL;
-    if (w->state != BERTH_WORKER_RUNNING || !watch || !invocation) {
+    bool validates = strcmp(call->method, VALIDATE) == 0;
+    bool usual = strlen(call->params_json) < 2 * BERTH_CONFIG_BYTES_MAX; /* no config is longer */
+    char *sent = validates ? strdup(usual ? call->params_json : "{}") : NULL;
+    if (w->state != BERTH_WORKER_RUNNING || !watch || !invocation || (validates && !sent)) {
         refuse(call, w->state != BERTH_WORKER_RUNNING ? berth_worker_states[w->state]
                                                       : "short of memory");
         free(invocation);
+        free(sent);
         free(watch);
         return;
     }
@@ -765,7 +856,7 @@ void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *c
                                          .on_late = call->on_late,
                                          .ctx = call->ctx,
                                          .worker = w,
-                                         .validates = strcmp(call->method, VALIDATE) == 0};
+                                         .sent = sent};
     w->watches = watch;
     bool execute = strcmp(call->method, "environmentExecute") == 0;
     struct berth_rpc_request request = {.method = call->method,
@@ -794,12 +885,16 @@ static void on_config_told(void *ctx, const struct berth_reply *reply)
 
 static void tell_config(struct berth_worker *w, const char *config_json)
 {
-    auto_free char *params = NULL;
+    auto_buf params = {.max = BERTH_MESSAGE_BYTES_MAX, .secret = true};
+    struct berth_json_writer p = {.buf = &params};
     keep_text(&w->config_json, config_json);
-    if (asprintf(&params, "{\"config\":%s}", config_json) < 0)
+    berth_json_open(&p, '{');
+    berth_json_put_raw(&p, "config", config_json);
+    berth_json_close(&p, '}');
+    if (params.failed)
         return;
     struct berth_rpc_request request = {.method = "configChanged",
-                                        .params_json = params,
+                                        .params_json = berth_buf_str(&params),
                                         .timeout_ms = CALL_MS,
                                         .on_reply = on_config_told,
                                         .ctx = w};

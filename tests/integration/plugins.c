@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/failpoint.h"
 #include "base/id.h"
 #include "base/time.h"
 #include "core/driver.h"
@@ -968,6 +969,38 @@ static void X12_refusal_of_a_config_is_masked(void **state)
     assert_plain_nowhere(s, plain);
 }
 
+#define WITH_TEXTS                                                                                 \
+    "{'provider':'fake-plugin','image':'my-project-1','my-project-1':'kind-of-it','n':'%s'}"
+
+/* What looks like a piece of somebody's secret, or like all of it, is still the caller's own. */
+static void X12_config_that_is_saved_is_never_rewritten(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    const char *plain = "{\"type\":\"kind-of-it\",\"project\":\"my-project-1\"}";
+    const char *whole = "standard-size-7";
+    install(s, PROVIDER);
+    (void)release_run(s, take_lease(f, environment_with_key(s, plain), make_run(f)));
+    struct berth_secret *other = make_text_secret(f, "another key", whole);
+    (void)release_run(s, take_lease(f, environment(s, js(s, WITH_KEY, other->id)), make_run(f)));
+    struct berth_issues issues;
+    struct berth_environment *e;
+    script(
+        s, VALIDATE,
+        js(s,
+           "[{'result':{'ok':true,'normalizedConfig':"
+           "{'image':'my-project-1','my-project-1':'kind-of-it','n':'%s','added':'kind-of-it'}}},"
+           "{'result':{'ok':true,'normalizedConfig':{'image':'x %s'}}}]",
+           whole, whole));
+    assert_ok(f, try_create(s, BERTH_DRIVER_SANDBOX, js(s, WITH_TEXTS, whole), &issues, &e));
+    assert_string_equal(json_text(f, e->config_json, "image"), "my-project-1");
+    assert_string_equal(json_text(f, e->config_json, "my-project-1"), "kind-of-it");
+    assert_string_equal(json_text(f, e->config_json, "added"), "kind-of-it");
+    assert_string_equal(json_text(f, e->config_json, "n"), whole);
+    assert_fails(f, BERTH_E_UPSTREAM, "The worker answered with a secret of somebody else.",
+                 try_create(s, BERTH_DRIVER_SANDBOX, js(s, WITH_TEXTS, "y"), &issues, &e));
+}
+
 /* --- R10 --- */
 
 static void R10_a_worker_that_is_starting_is_waited_for(void **state)
@@ -1787,6 +1820,54 @@ static void X3_place_of_a_late_answer_is_ended(void **state)
     assert_int_equal(sweep(f).owed, 0);
 }
 
+static int count_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* One that is never answered holds no descriptor. */
+static void X3_unanswered_acquires_cost_next_to_nothing(void **state)
+{
+    struct stage *s = *state;
+    install(s, PROVIDER);
+    struct berth_environment *e = environment(s, R8_STORED);
+    script(s, ACQUIRE, "[{'lost':true}]");
+    (void)outwait_acquire(s, e);
+    int before = count_descriptors();
+    for (int i = 0; i < 10; i++)
+        (void)outwait_acquire(s, e);
+    assert_true(count_descriptors() < before + 5);
+    bring_down(s); /* else closing waits for the answers that never come */
+}
+
+/* A store that fails for a moment loses no place that was told late. */
+static void X3_late_answer_is_recorded_in_the_end(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    struct berth_environment *e = environment(s, R8_STORED);
+    script(s, ACQUIRE, js(s, LATE, "null"));
+    struct berth_lease *l = outwait_acquire(s, e);
+    assert_true(berth_lease_stands(look_at_lease(f, l)));
+    berth_failpoint_arm_query(1);
+    for (int waited = 0; !log_has(s, "late place not recorded") && spy_count(s->spy, DESTROY) == 0;
+         waited += 5) {
+        assert_true(waited < AWAIT_MS);
+        berth_time_shift(100, 100);
+        pause_ms(5);
+    }
+    assert_false(log_has(s, "late place not recorded"));
+    for (int waited = 0; berth_lease_stands(look_at_lease(f, l)); waited += 5) {
+        assert_true(waited < AWAIT_MS);
+        pause_ms(5);
+    }
+    assert_destroyed(s, e, l);
+}
+
 /* The runtime closes before the answer comes, waits for it, and leaves the rest to the next. */
 static void X3_late_answer_at_the_end_is_kept(void **state)
 {
@@ -2348,6 +2429,8 @@ int main(void)
         BY_BOTH(X3_place_that_comes_late_is_found_by_the_sweep),
         BY_BOTH(X3_place_of_a_late_answer_is_ended),
         BY_PROCESS(X3_late_answer_at_the_end_is_kept),
+        BY_PROCESS(X3_late_answer_is_recorded_in_the_end),
+        BY_BOTH(X3_unanswered_acquires_cost_next_to_nothing),
         BY_BOTH(X3_worker_that_cannot_find),
         BY_BOTH(X9_worker_metadata_overrides_nothing),
         BY_BOTH(X9_place_of_another_lease_is_not_handed_out),
@@ -2365,6 +2448,7 @@ int main(void)
         BY_BOTH(X12_release_without_config_is_masked),
         BY_PROCESS(X12_key_in_quotes_is_masked),
         BY_PROCESS(X12_refusal_of_a_config_is_masked),
+        BY_PROCESS(X12_config_that_is_saved_is_never_rewritten),
         BY_BOTH(saving_for_the_plugin_driver_texts),
         BY_BOTH(probe_of_the_plugin_driver),
         BY_BOTH(probe_of_a_worker_that_is_down_text),
