@@ -70,10 +70,11 @@ void berth_plugin_log(const char *level, const char *fmt, ...)
         notify("log", berth_buf_str(&params), NULL);
 }
 
-void berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
-                         const char *bytes, size_t len)
+size_t berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
+                           const char *bytes, size_t len)
 {
     const char *id = berth_json_str(berth_json_get(call->invocation, "id"));
+    len = berth_utf8_whole(bytes, len);
     for (size_t at = 0; id && at < len;) {
         size_t part = len - at;
         if (part > CHUNK_BYTES_MAX) /* whole characters */
@@ -91,6 +92,7 @@ void berth_plugin_output(const struct berth_plugin_call *call, const char *strea
         berth_buf_clear(&text);
         at += part;
     }
+    return len;
 }
 
 void berth_plugin_put_found(struct berth_json_writer *answer, const char *lease_id,

@@ -55,9 +55,10 @@ int berth_plugin_main(const struct berth_plugin *plugin);
 /* To the host's log; level is info, warn, error or debug. Any thread. */
 void berth_plugin_log(const char *level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 /* Output of an execute that is still running, if the host wants it; else nothing happens. The
- * answer has it all the same. */
-void berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
-                         const char *bytes, size_t len);
+ * answer has it all the same. Answers how many bytes are done with: a character that has only begun
+ * at the end is not, and is handed in again with what follows. */
+size_t berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
+                           const char *bytes, size_t len);
 void berth_plugin_put_found(struct berth_json_writer *answer, const char *lease_id,
                             const char *provider_lease_id);
 

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
@@ -19,6 +20,12 @@
 #define ASK_MS 30000
 #define QUICK_MS 5000 /* an answer that needs no place */
 #define EXIT_MS 2000
+#define LATE_MS 300 /* what comes after an answer has come by then */
+
+#define CHUNK_CHARACTERS_MAX 1000000
+#define LONG_OUTPUT_BYTES 1200000 /* more than a chunk may have */
+#define NO_PLACE "berth-check-no-such-place"
+#define STREAM_ID "berth-check-stream"
 
 /* One check under way. */
 struct trial {
@@ -26,6 +33,7 @@ struct trial {
     const struct berth_check_request *request;
     struct berth_worker_spec spec;
     struct berth_arena arena;
+    struct berth_buf json; /* what is being written */
     const char *driver_key, *config_json;
     struct berth_id company, environment, run, lease;
     struct berth_session *s;
@@ -69,29 +77,119 @@ static bool answered(struct trial *t, const char *what, const struct berth_sessi
     return wrong(t, "%s: %s%s", what, is_error(r) ? "error: " : "", r->text);
 }
 
-/* The members that begin every environment call; the caller adds `more`, "" or ",\"a\":1". */
-static const char *params(struct trial *t, const char *more)
+/* Texts of others go into JSON by its writer alone. The text that comes of it lives in the arena,
+ * and is NULL when memory ran out. */
+static struct berth_json_writer open_json(struct trial *t)
 {
-    return berth_arena_printf(
-        &t->arena,
-        "{\"driverKey\":\"%s\",\"companyId\":\"%s\",\"environmentId\":\"%s\",\"issueId\":null,"
-        "\"config\":%s%s}",
-        t->driver_key, t->company.text, t->environment.text, t->config_json, more);
+    struct berth_json_writer w = {.buf = &t->json};
+    berth_buf_truncate(&t->json, 0);
+    berth_json_open(&w, '{');
+    return w;
 }
 
-static const char *lease_params(struct trial *t, const char *more)
+static const char *close_json(struct trial *t, struct berth_json_writer *w)
 {
-    return params(t, berth_arena_printf(&t->arena,
-                                        ",\"lease\":{\"providerLeaseId\":\"%s\",\"metadata\":%s,"
-                                        "\"expiresAt\":null}%s",
-                                        t->place, t->metadata, more));
+    berth_json_close(w, '}');
+    t->arena.failed |= t->json.failed;
+    return berth_arena_strdup(&t->arena, berth_buf_str(&t->json));
+}
+
+/* The members that begin every environment call. */
+static struct berth_json_writer open_params(struct trial *t)
+{
+    struct berth_json_writer w = open_json(t);
+    berth_json_put_str(&w, "driverKey", t->driver_key);
+    berth_json_put_str(&w, "companyId", t->company.text);
+    berth_json_put_str(&w, "environmentId", t->environment.text);
+    berth_json_put_str(&w, "issueId", NULL);
+    berth_json_put_raw(&w, "config", t->config_json);
+    return w;
+}
+
+static const char *bare_params(struct trial *t)
+{
+    struct berth_json_writer w = open_params(t);
+    return close_json(t, &w);
 }
 
 static const char *place_params(struct trial *t, const char *place)
 {
-    return params(t,
-                  berth_arena_printf(&t->arena, ",\"providerLeaseId\":\"%s\",\"leaseMetadata\":%s",
-                                     place, t->metadata ? t->metadata : "{}"));
+    struct berth_json_writer w = open_params(t);
+    berth_json_put_str(&w, "providerLeaseId", place);
+    berth_json_put_raw(&w, "leaseMetadata", t->metadata ? t->metadata : "{}");
+    return close_json(t, &w);
+}
+
+static const char *validate_params(struct trial *t, const char *padding)
+{
+    struct berth_json_writer w = open_json(t);
+    berth_json_put_str(&w, "driverKey", t->driver_key);
+    berth_json_put_raw(&w, "config", t->config_json);
+    if (padding)
+        berth_json_put_str(&w, "padding", padding);
+    return close_json(t, &w);
+}
+
+static void put_lease(struct trial *t, struct berth_json_writer *w)
+{
+    berth_json_open_in(w, "lease", '{');
+    berth_json_put_str(w, "providerLeaseId", t->place);
+    berth_json_put_raw(w, "metadata", t->metadata);
+    berth_json_put_str(w, "expiresAt", NULL);
+    berth_json_close(w, '}');
+}
+
+static const char *realize_params(struct trial *t)
+{
+    struct berth_json_writer w = open_params(t);
+    put_lease(t, &w);
+    berth_json_open_in(&w, "workspace", '{');
+    berth_json_put_str(&w, "mode", "ephemeral");
+    berth_json_close(&w, '}');
+    return close_json(t, &w);
+}
+
+/* What is to run in the place. */
+struct command {
+    const char *script;           /* for sh, or NULL */
+    const char *program;          /* without arguments, else */
+    const char *variable, *value; /* in its environment, or NULL */
+    const char *input;            /* its stdin, or NULL */
+    int64_t timeout_ms;           /* 0: there is time enough */
+};
+
+static const char *command_params(struct trial *t, const struct command *c)
+{
+    struct berth_json_writer w = open_params(t);
+    put_lease(t, &w);
+    berth_json_put_str(&w, "command", c->script ? "sh" : c->program);
+    berth_json_open_in(&w, "args", '[');
+    if (c->script) {
+        berth_json_put_str(&w, NULL, "-c");
+        berth_json_put_str(&w, NULL, c->script);
+    }
+    berth_json_close(&w, ']');
+    berth_json_put_str(&w, "cwd", "/");
+    berth_json_open_in(&w, "env", '{');
+    if (c->variable)
+        berth_json_put_str(&w, c->variable, c->value);
+    berth_json_close(&w, '}');
+    if (c->input)
+        berth_json_put_str(&w, "stdin", c->input);
+    berth_json_put_int(&w, "timeoutMs", c->timeout_ms ? c->timeout_ms : 20000);
+    return close_json(t, &w);
+}
+
+static struct berth_session_question *begin_execute(struct trial *t, const struct command *c,
+                                                    const char *invocation_json)
+{
+    return berth_session_begin(t->s, "environmentExecute", command_params(t, c), invocation_json,
+                               ASK_MS);
+}
+
+static struct berth_session_reply execute(struct trial *t, const struct command *c)
+{
+    return berth_session_await(begin_execute(t, c, NULL));
 }
 
 static bool has_method(const struct trial *t, const char *name)
@@ -104,18 +202,27 @@ static bool has_method(const struct trial *t, const char *name)
     return false;
 }
 
+static const char *initialize_params(struct trial *t)
+{
+    auto_free char *manifest = berth_json_canonical(t->request->manifest);
+    struct berth_json_writer w = open_json(t);
+    berth_json_put_raw(&w, "manifest", manifest ? manifest : "{}");
+    berth_json_put_raw(&w, "config", "{}");
+    berth_json_open_in(&w, "instanceInfo", '{');
+    berth_json_put_str(&w, "instanceId", "check");
+    berth_json_put_str(&w, "hostVersion", BERTH_VERSION);
+    berth_json_close(&w, '}');
+    berth_json_put_int(&w, "apiVersion", 1);
+    berth_json_put_str(&w, "databaseNamespace", NULL);
+    return close_json(t, &w);
+}
+
 static bool start(struct trial *t)
 {
     struct berth_error err;
     if (berth_session_open(t->engine, &t->spec, &t->s, &err) < 0)
         return wrong(t, "it does not start: %s", err.message);
-    auto_free char *manifest = berth_json_canonical(t->request->manifest);
-    const char *text = berth_arena_printf(
-        &t->arena,
-        "{\"manifest\":%s,\"config\":{},\"instanceInfo\":{\"instanceId\":\"check\","
-        "\"hostVersion\":\"" BERTH_VERSION "\"},\"apiVersion\":1,\"databaseNamespace\":null}",
-        manifest ? manifest : "{}");
-    auto_reply r = berth_session_ask(t->s, "initialize", text, 15000);
+    auto_reply r = berth_session_ask(t->s, "initialize", initialize_params(t), 15000);
     if (!answered(t, "initialize", &r))
         return false;
     const struct berth_json *ok = berth_json_get(r.result, "ok");
@@ -134,13 +241,11 @@ static bool stop(struct trial *t)
 
 static bool acquire(struct trial *t)
 {
-    auto_reply r =
-        berth_session_ask(t->s, "environmentAcquireLease",
-                          params(t, berth_arena_printf(&t->arena,
-                                                       ",\"runId\":\"%s\",\"leaseId\":\"%s\","
-                                                       "\"workspaceMode\":\"shared_workspace\"",
-                                                       t->run.text, t->lease.text)),
-                          ASK_MS);
+    struct berth_json_writer w = open_params(t);
+    berth_json_put_str(&w, "runId", t->run.text);
+    berth_json_put_str(&w, "leaseId", t->lease.text);
+    berth_json_put_str(&w, "workspaceMode", "shared_workspace");
+    auto_reply r = berth_session_ask(t->s, "environmentAcquireLease", close_json(t, &w), ASK_MS);
     if (!answered(t, "environmentAcquireLease", &r))
         return false;
     const char *id = berth_json_str(berth_json_get(r.result, "providerLeaseId"));
@@ -161,15 +266,6 @@ static bool give_back(struct trial *t, const char *method)
 {
     auto_reply r = berth_session_ask(t->s, method, place_params(t, t->place), ASK_MS);
     return answered(t, method, &r);
-}
-
-/* A command in the place; `script` has no quotes in it. */
-static const char *sh_params(struct trial *t, const char *script, const char *more)
-{
-    return lease_params(
-        t, berth_arena_printf(&t->arena,
-                              ",\"command\":\"sh\",\"args\":[\"-c\",\"%s\"],\"cwd\":\"/\"%s",
-                              script, more));
 }
 
 static bool begin(struct trial *t)
@@ -256,11 +352,8 @@ static bool check_long_line(struct trial *t)
         return wrong(t, "out of memory");
     memset(text, 'x', len);
     text[len] = '\0';
-    auto_free char *long_params = NULL;
-    if (asprintf(&long_params, "{\"driverKey\":\"%s\",\"config\":%s,\"padding\":\"%s\"}",
-                 t->driver_key, t->config_json, text) < 0)
-        return wrong(t, "out of memory");
-    auto_reply r = berth_session_ask(t->s, "environmentValidateConfig", long_params, ASK_MS);
+    auto_reply r =
+        berth_session_ask(t->s, "environmentValidateConfig", validate_params(t, text), ASK_MS);
     if (r.kind == BERTH_REPLY_TIMEOUT || r.kind == BERTH_REPLY_GONE)
         return wrong(t, "a request of 4 MiB: %s", r.text);
     return true;
@@ -273,10 +366,7 @@ static bool check_validate(struct trial *t)
     if (!has_method(t, "environmentValidateConfig"))
         return skip(t, "it does not offer environmentValidateConfig");
     auto_reply r =
-        berth_session_ask(t->s, "environmentValidateConfig",
-                          berth_arena_printf(&t->arena, "{\"driverKey\":\"%s\",\"config\":%s}",
-                                             t->driver_key, t->config_json),
-                          ASK_MS);
+        berth_session_ask(t->s, "environmentValidateConfig", validate_params(t, NULL), ASK_MS);
     if (!answered(t, "environmentValidateConfig", &r))
         return false;
     if (!berth_json_is(berth_json_get(r.result, "ok"), BERTH_JSON_BOOL))
@@ -313,7 +403,7 @@ static bool check_probe(struct trial *t)
         return false;
     if (!has_method(t, "environmentProbe"))
         return skip(t, "it does not offer environmentProbe");
-    auto_reply r = berth_session_ask(t->s, "environmentProbe", params(t, ""), ASK_MS);
+    auto_reply r = berth_session_ask(t->s, "environmentProbe", bare_params(t), ASK_MS);
     if (!answered(t, "environmentProbe", &r))
         return false;
     return berth_json_is(berth_json_get(r.result, "ok"), BERTH_JSON_BOOL)
@@ -390,8 +480,7 @@ static bool check_stale_resume(struct trial *t)
         return false;
     if (!has_method(t, "environmentResumeLease") || !has_method(t, "environmentDestroyLease"))
         return skip(t, "it does not offer resume and destroy");
-    return acquire(t) && finish(t) && resume_is_gone(t, t->place) &&
-           resume_is_gone(t, "berth-check-no-such-place");
+    return acquire(t) && finish(t) && resume_is_gone(t, t->place) && resume_is_gone(t, NO_PLACE);
 }
 
 static bool check_realize(struct trial *t)
@@ -399,8 +488,7 @@ static bool check_realize(struct trial *t)
     if (!begin(t))
         return false;
     auto_reply r =
-        berth_session_ask(t->s, "environmentRealizeWorkspace",
-                          lease_params(t, ",\"workspace\":{\"mode\":\"ephemeral\"}"), ASK_MS);
+        berth_session_ask(t->s, "environmentRealizeWorkspace", realize_params(t), ASK_MS);
     if (!answered(t, "environmentRealizeWorkspace", &r))
         return false;
     const char *cwd = berth_json_str(berth_json_get(r.result, "cwd"));
@@ -428,12 +516,12 @@ static bool check_execute(struct trial *t)
 {
     if (!begin(t))
         return false;
-    auto_reply r = berth_session_ask(
-        t->s, "environmentExecute",
-        sh_params(t, "cat; printf %s $BERTH_CHECK; echo out; echo err >&2; pwd; exit 3",
-                  ",\"env\":{\"BERTH_CHECK\":\"value-of-it \"},\"stdin\":\"input \","
-                  "\"timeoutMs\":20000"),
-        ASK_MS);
+    struct command c = {.script =
+                            "cat; printf %s \"$BERTH_CHECK\"; echo out; echo err >&2; pwd; exit 3",
+                        .variable = "BERTH_CHECK",
+                        .value = "value-of-it ",
+                        .input = "input "};
+    auto_reply r = execute(t, &c);
     int64_t code;
     const char *out, *err;
     if (!answered(t, "environmentExecute", &r) || !read_result(t, r.result, &code, &out, &err))
@@ -456,11 +544,8 @@ static bool check_text(struct trial *t)
     if (!begin(t))
         return false;
     /* A, U+2028, U+00E9, NUL, an invalid byte, Z. */
-    auto_reply r = berth_session_ask(
-        t->s, "environmentExecute",
-        sh_params(t, "printf 'A\\\\342\\\\200\\\\250\\\\303\\\\251\\\\000\\\\377Z'",
-                  ",\"timeoutMs\":20000"),
-        ASK_MS);
+    struct command c = {.script = "printf 'A\\342\\200\\250\\303\\251\\000\\377Z'"};
+    auto_reply r = execute(t, &c);
     int64_t code;
     const char *out, *err;
     if (r.kind == BERTH_REPLY_TIMEOUT)
@@ -473,14 +558,135 @@ static bool check_text(struct trial *t)
     return finish(t);
 }
 
+/* --- streams --- */
+
+/* All that was streamed, what came after the answer, too. */
+static struct berth_json *take_streamed(struct trial *t)
+{
+    (void)usleep(LATE_MS * 1000);
+    return berth_session_take_streamed(t->s);
+}
+
+static size_t count_characters(const char *text, size_t len)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < len; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* One message; its chunk goes to the others of its stream. */
+static bool read_chunk(struct trial *t, const struct berth_json *message, struct berth_buf texts[2])
+{
+    const struct berth_json *params = berth_json_get(message, "params");
+    const struct berth_json *chunk = berth_json_get(params, "chunk");
+    const char *stream = berth_json_str(berth_json_get(params, "stream"));
+    const char *id = berth_json_str(berth_json_get(message, "paperclipInvocationId"));
+    if (!id || strcmp(id, STREAM_ID) != 0)
+        return wrong(t, "execute.log came with the paperclipInvocationId %.100s, not the command's",
+                     id ? id : "(none)");
+    if (!stream || (strcmp(stream, "stdout") != 0 && strcmp(stream, "stderr") != 0))
+        return wrong(t, "execute.log came with the stream %.100s, not stdout or stderr",
+                     stream ? stream : "(none)");
+    if (!berth_json_is(chunk, BERTH_JSON_STRING))
+        return wrong(t, "execute.log came with a chunk that is no text");
+    size_t len = berth_json_str_len(chunk), count = count_characters(berth_json_str(chunk), len);
+    if (count > CHUNK_CHARACTERS_MAX)
+        return wrong(t, "execute.log came with a chunk of %zu characters: a million is the most",
+                     count);
+    berth_buf_append(&texts[strcmp(stream, "stderr") == 0], berth_json_str(chunk), len);
+    return true;
+}
+
+/* The host takes from the answer what is behind as many bytes as came before. */
+static bool is_beginning(struct trial *t, const char *name, const struct berth_buf *streamed,
+                         const char *whole)
+{
+    const char *text = berth_buf_str(streamed);
+    if (!text)
+        return wrong(t, "out of memory");
+    size_t same = 0;
+    while (text[same] && text[same] == whole[same])
+        same++;
+    if (same == streamed->len)
+        return true;
+    if (strncmp(text + same, "\xef\xbf\xbd", 3) == 0)
+        return wrong(t, "a chunk of %s was cut inside of a character", name);
+    return wrong(t, "the chunks of %s are not the beginning of what the answer has", name);
+}
+
+/* Runs a command with an invocation, and looks at what comes before its answer. */
+static bool stream(struct trial *t, const struct command *c, const char *out_text,
+                   const char *err_text, bool *streams)
+{
+    struct berth_json_writer w = open_json(t);
+    berth_json_put_str(&w, "id", STREAM_ID);
+    berth_json_open_in(&w, "scope", '{');
+    berth_json_put_str(&w, "companyId", t->company.text);
+    berth_json_close(&w, '}');
+    auto_reply r = berth_session_await(begin_execute(t, c, close_json(t, &w)));
+    auto_json *messages = take_streamed(t);
+    int64_t code;
+    const char *out, *err;
+    if (!answered(t, "a command with a paperclipInvocation", &r) ||
+        !read_result(t, r.result, &code, &out, &err))
+        return false;
+    *streams = berth_json_count(messages) > 0;
+    if (!*streams)
+        return true;
+    if (berth_json_count(messages) > r.streamed)
+        return wrong(t, "execute.log came after the answer");
+    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX),
+                                 BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX)};
+    bool ok = true;
+    for (size_t i = 0; ok && i < berth_json_count(messages); i++)
+        ok = read_chunk(t, berth_json_at(messages, i), texts);
+    ok = ok && is_beginning(t, "stdout", &texts[0], out) &&
+         is_beginning(t, "stderr", &texts[1], err);
+    berth_buf_clear(&texts[0]);
+    berth_buf_clear(&texts[1]);
+    if (ok && (strcmp(out, out_text) != 0 || strcmp(err, err_text) != 0))
+        return wrong(t, "stdout and stderr are not what the command wrote while it was streamed");
+    return ok;
+}
+
+static bool check_stream(struct trial *t)
+{
+    if (!begin(t))
+        return false;
+    struct command plain = {.script = "echo one; echo warm >&2"};
+    auto_reply r = execute(t, &plain);
+    auto_json *uninvited = take_streamed(t);
+    if (!answered(t, "environmentExecute", &r))
+        return false;
+    if (berth_json_count(uninvited) > 0)
+        return wrong(t, "execute.log came for a command without a paperclipInvocation");
+    /* Its second character comes in two pieces. */
+    struct command slow = {
+        .script = "printf 'o\\303'; sleep 1; printf '\\251\\n'; echo warm >&2; echo two"};
+    bool streams;
+    if (!stream(t, &slow, "o\xc3\xa9\ntwo\n", "warm\n", &streams))
+        return false;
+    char *zeros = streams ? berth_arena_alloc(&t->arena, LONG_OUTPUT_BYTES + 1) : NULL;
+    if (zeros) {
+        struct command loud = {
+            .script = berth_arena_printf(&t->arena, "printf %%0%dd 0", LONG_OUTPUT_BYTES)};
+        memset(zeros, '0', LONG_OUTPUT_BYTES);
+        if (!stream(t, &loud, zeros, "", &streams))
+            return false;
+    }
+    return finish(t);
+}
+
+/* --- commands and workers that end --- */
+
 static bool check_timeout(struct trial *t)
 {
     if (!begin(t))
         return false;
     int64_t before = berth_time_mono_ms();
-    auto_reply r =
-        berth_session_ask(t->s, "environmentExecute",
-                          sh_params(t, "echo begun; sleep 25", ",\"timeoutMs\":1000"), ASK_MS);
+    struct command c = {.script = "echo begun; sleep 25", .timeout_ms = 1000};
+    auto_reply r = execute(t, &c);
     int64_t code;
     const char *out, *err;
     if (!answered(t, "environmentExecute", &r) || !read_result(t, r.result, &code, &out, &err))
@@ -497,10 +703,8 @@ static bool check_missing_program(struct trial *t)
 {
     if (!begin(t))
         return false;
-    auto_reply r = berth_session_ask(
-        t->s, "environmentExecute",
-        lease_params(t, ",\"command\":\"/no/such/program\",\"args\":[],\"timeoutMs\":10000"),
-        ASK_MS);
+    struct command c = {.program = "/no/such/program", .timeout_ms = 10000};
+    auto_reply r = execute(t, &c);
     if (r.kind == BERTH_REPLY_TIMEOUT || r.kind == BERTH_REPLY_GONE)
         return wrong(t, "a program that is not there: %s", r.text);
     if (r.kind == BERTH_REPLY_RESULT && berth_json_int(berth_json_get(r.result, "exitCode")) == 0 &&
@@ -513,10 +717,10 @@ static bool check_unknown_lease(struct trial *t)
 {
     if (!start(t))
         return false;
-    t->place = "berth-check-no-such-place";
+    t->place = NO_PLACE;
     t->metadata = "{}";
-    auto_reply r = berth_session_ask(t->s, "environmentExecute",
-                                     sh_params(t, "exit 0", ",\"timeoutMs\":10000"), ASK_MS);
+    struct command c = {.script = "exit 0", .timeout_ms = 10000};
+    auto_reply r = execute(t, &c);
     if (r.kind == BERTH_REPLY_TIMEOUT || r.kind == BERTH_REPLY_GONE)
         return wrong(t, "execute in a place that is not there: %s", r.text);
     auto_reply health = berth_session_ask(t->s, "health", "{}", QUICK_MS);
@@ -527,12 +731,11 @@ static bool check_concurrency(struct trial *t)
 {
     if (!begin(t))
         return false;
-    struct berth_session_question *slow = berth_session_begin(
-        t->s, "environmentExecute", sh_params(t, "sleep 3; echo slow", ",\"timeoutMs\":20000"),
-        NULL, ASK_MS);
+    struct command long_one = {.script = "sleep 3; echo slow"},
+                   short_one = {.script = "echo quick"};
+    struct berth_session_question *slow = begin_execute(t, &long_one, NULL);
     int64_t before = berth_time_mono_ms();
-    auto_reply quick = berth_session_ask(
-        t->s, "environmentExecute", sh_params(t, "echo quick", ",\"timeoutMs\":20000"), ASK_MS);
+    auto_reply quick = execute(t, &short_one);
     int64_t took = berth_time_mono_ms() - before;
     auto_reply last = berth_session_await(slow);
     if (!answered(t, "the quick command", &quick) || !answered(t, "the slow command", &last))
@@ -548,21 +751,17 @@ static bool check_cancel(struct trial *t)
 {
     if (!begin(t))
         return false;
-    struct berth_session_question *slow = berth_session_begin(
-        t->s, "environmentExecute",
-        sh_params(t, "sleep 25",
-                  ",\"env\":{\"BERTH_EXEC_ID\":\"check-cancel\"},\"timeoutMs\":28000"),
-        NULL, ASK_MS);
+    struct command victim = {
+        .script = "sleep 15", .variable = "BERTH_EXEC_ID", .value = "check-cancel"};
+    struct command hunt = {
+        .script = "for e in /proc/[0-9]*/environ; do p=${e#/proc/}; p=${p%/environ};"
+                  " tr '\\0' '\\n' <$e 2>/dev/null | grep -qx BERTH_EXEC_ID=check-cancel &&"
+                  " kill -TERM $p; done; exit 0",
+        .timeout_ms = 10000};
+    struct berth_session_question *slow = begin_execute(t, &victim, NULL);
     (void)usleep(700 * 1000);
     int64_t before = berth_time_mono_ms();
-    auto_reply killer = berth_session_ask(
-        t->s, "environmentExecute",
-        sh_params(t,
-                  "for e in /proc/[0-9]*/environ; do p=${e#/proc/}; p=${p%/environ};"
-                  " tr '\\\\0' '\\\\n' <$e 2>/dev/null | grep -qx BERTH_EXEC_ID=check-cancel &&"
-                  " kill -TERM $p; done; exit 0",
-                  ",\"timeoutMs\":10000"),
-        ASK_MS);
+    auto_reply killer = execute(t, &hunt);
     auto_reply ended = berth_session_await(slow);
     if (!answered(t, "the command that ends another", &killer))
         return false;
@@ -572,35 +771,38 @@ static bool check_cancel(struct trial *t)
     return answered(t, "the command that was ended", &ended) && finish(t);
 }
 
+/* Is what was acquired among what it finds? */
+static bool find_place(struct trial *t, bool *found)
+{
+    auto_reply r = berth_session_ask(t->s, "environmentFindLeases", bare_params(t), ASK_MS);
+    if (!answered(t, "environmentFindLeases", &r))
+        return false;
+    const struct berth_json *leases = berth_json_get(r.result, "leases");
+    *found = false;
+    for (size_t i = 0; i < berth_json_count(leases); i++) {
+        const struct berth_json *l = berth_json_at(leases, i);
+        const char *lease = berth_json_str(berth_json_get(l, "leaseId"));
+        const char *place = berth_json_str(berth_json_get(l, "providerLeaseId"));
+        *found |=
+            lease && place && strcmp(lease, t->lease.text) == 0 && strcmp(place, t->place) == 0;
+    }
+    return true;
+}
+
 static bool check_find(struct trial *t)
 {
+    bool found;
     if (!start(t))
         return false;
     if (!has_method(t, "environmentFindLeases"))
         return skip(t, "it does not offer environmentFindLeases");
-    for (int round = 0; round < 2; round++) {
-        if (round == 0 && !acquire(t))
-            return false;
-        auto_reply r = berth_session_ask(t->s, "environmentFindLeases", params(t, ""), ASK_MS);
-        if (!answered(t, "environmentFindLeases", &r))
-            return false;
-        const struct berth_json *leases = berth_json_get(r.result, "leases");
-        bool found = false;
-        for (size_t i = 0; i < berth_json_count(leases); i++) {
-            const struct berth_json *l = berth_json_at(leases, i);
-            const char *lease = berth_json_str(berth_json_get(l, "leaseId"));
-            const char *place = berth_json_str(berth_json_get(l, "providerLeaseId"));
-            found |=
-                lease && place && strcmp(lease, t->lease.text) == 0 && strcmp(place, t->place) == 0;
-        }
-        if (round == 0 && !found)
-            return wrong(t, "environmentFindLeases does not list what was acquired");
-        if (round == 1 && found)
-            return wrong(t, "environmentFindLeases lists a place that was destroyed");
-        if (round == 0 && !finish(t))
-            return false;
-    }
-    return true;
+    if (!acquire(t) || !find_place(t, &found))
+        return false;
+    if (!found)
+        return wrong(t, "environmentFindLeases does not list what was acquired");
+    if (!finish(t) || !find_place(t, &found))
+        return false;
+    return found ? wrong(t, "environmentFindLeases lists a place that was destroyed") : true;
 }
 
 static bool check_same_lease(struct trial *t)
@@ -623,8 +825,8 @@ static bool check_kill(struct trial *t)
 {
     if (!begin(t))
         return false;
-    struct berth_session_question *busy = berth_session_begin(
-        t->s, "environmentExecute", sh_params(t, "sleep 5", ",\"timeoutMs\":8000"), NULL, ASK_MS);
+    struct command c = {.script = "sleep 5", .timeout_ms = 8000};
+    struct berth_session_question *busy = begin_execute(t, &c, NULL);
     (void)usleep(300 * 1000);
     berth_session_kill(t->s);
     auto_reply lost = berth_session_await(busy);
@@ -635,7 +837,12 @@ static bool check_kill(struct trial *t)
         t->detail[0] = '\0';
         return wrong(t, "a new worker cannot end a place that a killed one made");
     }
-    return true;
+    bool found = false;
+    if (has_method(t, "environmentFindLeases") && !find_place(t, &found))
+        return false;
+    return found ? wrong(t, "a place that a killed worker made is still there when a new one has "
+                            "said that it ended it")
+                 : true;
 }
 
 static bool check_shutdown(struct trial *t)
@@ -690,6 +897,7 @@ static const struct {
     {"realize", "makes a workspace", check_realize},
     {"execute", "runs a command: status, streams, stdin, env, cwd", check_execute},
     {"text", "hands on any output", check_text},
+    {"stream", "streams output as its answer has it, or none", check_stream},
     {"timeout", "ends a command at its timeoutMs", check_timeout},
     {"missing-program", "says that a program is not there", check_missing_program},
     {"unknown-lease", "survives a place that it does not know", check_unknown_lease},
@@ -740,6 +948,7 @@ static void tidy(struct trial *t)
     }
     (void)stop(t);
     berth_json_free(t->methods);
+    berth_buf_clear(&t->json);
     berth_arena_clear(&t->arena);
 }
 
@@ -773,14 +982,18 @@ int berth_plugin_check(struct berth_engine *engine, const struct berth_check_req
     int rc = check_names(request->only, err);
     if (rc == BERTH_OK && (!key || !worker))
         rc = berth_fail(err, BERTH_E_INVALID, "The plugin declares no environment driver.");
-    auto_free char *entry = NULL;
-    if (rc == BERTH_OK && asprintf(&entry, "%s/%s", request->package, worker) < 0)
-        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    if (rc < 0)
+        return rc;
+    auto_arena arena = BERTH_ARENA_INIT;
+    const char *entry =
+        worker[0] == '/' ? worker : berth_arena_printf(&arena, "%s/%s", request->package, worker);
+    rc = berth_arena_check(&arena, err);
     if (rc < 0)
         return rc;
     struct trial like = {
         .engine = engine,
         .request = request,
+        .json = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX),
         .driver_key = key,
         .config_json = request->config_json,
         .spec = {.plugin_key = berth_json_str(berth_json_get(m, "id")),

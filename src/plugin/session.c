@@ -11,6 +11,7 @@
 #include "base/limits.h"
 
 #define CLOSE_MS 2000
+#define STREAMED_MAX 10000 /* messages that are kept */
 
 /* --- on the engine's thread, and waited for --- */
 
@@ -56,11 +57,10 @@ static int do_errand(struct errand *e, struct berth_error *err)
 static void on_message(void *ctx, const struct berth_message *m)
 {
     struct berth_session *s = ctx;
-    const struct berth_json *chunk = berth_json_get(m->params, "chunk");
     if (m->kind == BERTH_MESSAGE_NOTIFICATION) {
         pthread_mutex_lock(&s->lock);
-        if (strcmp(m->method, "execute.log") == 0 && chunk)
-            (void)berth_json_add(s->streamed, berth_json_copy(chunk));
+        if (strcmp(m->method, "execute.log") == 0 && berth_json_count(s->streamed) < STREAMED_MAX)
+            (void)berth_json_add(s->streamed, berth_json_copy(m->whole));
         pthread_mutex_unlock(&s->lock);
         return;
     }
@@ -78,10 +78,10 @@ static void on_message(void *ctx, const struct berth_message *m)
 static void on_noise(void *ctx, const char *line, size_t len, const char *why)
 {
     struct berth_session *s = ctx;
-    bool refusal = strstr(why, "null/undefined id") != NULL;
+    if (strstr(why, "null/undefined id"))
+        return; /* it could not read what it was sent, and says so */
     pthread_mutex_lock(&s->lock);
-    s->refusals += refusal;
-    if (!refusal && s->noise++ == 0)
+    if (s->noise++ == 0)
         (void)snprintf(s->odd, sizeof s->odd, "%s: %.*s", why, (int)(len < 100 ? len : 100), line);
     pthread_mutex_unlock(&s->lock);
 }
@@ -197,6 +197,7 @@ static void on_reply(void *ctx, const struct berth_reply *reply)
     pthread_mutex_lock(&s->lock);
     q->reply.kind = reply->kind;
     q->reply.code = reply->code;
+    q->reply.streamed = berth_json_count(s->streamed);
     if (reply->result)
         q->reply.result = berth_json_copy(reply->result);
     (void)snprintf(q->reply.text, sizeof q->reply.text, "%s", reply->text ? reply->text : "");
@@ -229,7 +230,7 @@ struct berth_session_question *berth_session_begin(struct berth_session *s, cons
         return NULL;
     q->session = s;
     q->method = strdup(method);
-    q->params = strdup(params_json);
+    q->params = params_json ? strdup(params_json) : NULL;
     q->invocation = invocation_json ? strdup(invocation_json) : NULL;
     q->request = (struct berth_rpc_request){.method = q->method,
                                             .params_json = q->params,
@@ -264,6 +265,16 @@ struct berth_session_reply berth_session_ask(struct berth_session *s, const char
                                              const char *params_json, int64_t timeout_ms)
 {
     return berth_session_await(berth_session_begin(s, method, params_json, NULL, timeout_ms));
+}
+
+struct berth_json *berth_session_take_streamed(struct berth_session *s)
+{
+    struct berth_json *fresh = berth_json_new_array();
+    pthread_mutex_lock(&s->lock);
+    struct berth_json *streamed = s->streamed;
+    s->streamed = fresh;
+    pthread_mutex_unlock(&s->lock);
+    return streamed;
 }
 
 void berth_session_reply_clear(struct berth_session_reply *reply)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/plugin/session.h - one worker process, spoken to by somebody who may wait: for the
- * conformance suite and for benchmarks. */
+ * conformance suite. */
 #ifndef BERTH_PLUGIN_SESSION_H
 #define BERTH_PLUGIN_SESSION_H
 
@@ -22,10 +22,9 @@ struct berth_session {
     bool ended;
     struct berth_exec_end end;
     int noise;                   /* lines that were no messages */
-    int refusals;                /* answers without an id: it could not read what it was sent */
     char odd[200];               /* the first of the noise */
     char said[2000];             /* the end of what it said on stderr */
-    struct berth_json *streamed; /* texts of execute.log, in order; an array */
+    struct berth_json *streamed; /* its messages execute.log, in order; an array */
 };
 
 /* How a question was answered. The result is the caller's. */
@@ -33,6 +32,7 @@ struct berth_session_reply {
     enum berth_reply_kind kind;
     struct berth_json *result;
     int64_t code;
+    size_t streamed; /* messages execute.log that had come by then, since they were last taken */
     char text[600];
 };
 
@@ -47,12 +47,16 @@ struct berth_session_reply berth_session_ask(struct berth_session *s, const char
 void berth_session_reply_clear(struct berth_session_reply *reply);
 #define auto_reply __attribute__((cleanup(berth_session_reply_clear))) struct berth_session_reply
 
-/* Asks without waiting; the answer is for berth_session_await. */
+/* Asks without waiting; the answer is for berth_session_await. Params that are NULL count as want
+ * of memory, too. */
 struct berth_session_question; /* freed by await; NULL, for want of memory, is answered, too */
 struct berth_session_question *berth_session_begin(struct berth_session *s, const char *method,
                                                    const char *params_json,
                                                    const char *invocation_json, int64_t timeout_ms);
 struct berth_session_reply berth_session_await(struct berth_session_question *question);
+
+/* The messages execute.log so far, whole and in order, as an array of the caller's. */
+struct berth_json *berth_session_take_streamed(struct berth_session *s);
 
 void berth_session_write(struct berth_session *s, const char *bytes, size_t len); /* as it is */
 void berth_session_hang_up(struct berth_session *s); /* its stdin ends */

@@ -146,13 +146,13 @@ static void take_output(struct berth_worker *w, const struct berth_message *m)
 {
     const struct berth_json *chunk = berth_json_get(m->params, "chunk");
     const char *stream = berth_json_str(berth_json_get(m->params, "stream"));
-    if (!m->invocation || !stream || !berth_json_is(chunk, BERTH_JSON_STRING) ||
-        berth_json_str_len(chunk) > 4 * CHUNK_BYTES_MAX)
+    bool errors = stream && strcmp(stream, "stderr") == 0;
+    if (!m->invocation || !stream || (!errors && strcmp(stream, "stdout") != 0) ||
+        !berth_json_is(chunk, BERTH_JSON_STRING) || berth_json_str_len(chunk) > 4 * CHUNK_BYTES_MAX)
         return;
     for (struct berth_stream_watch *watch = w->watches; watch; watch = watch->next)
         if (watch->on_output && strcmp(watch->invocation, m->invocation) == 0) {
-            watch->on_output(watch->ctx,
-                             strcmp(stream, "stderr") == 0 ? BERTH_STDERR : BERTH_STDOUT,
+            watch->on_output(watch->ctx, errors ? BERTH_STDERR : BERTH_STDOUT,
                              berth_json_str(chunk), berth_json_str_len(chunk));
             return;
         }
