@@ -19,6 +19,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "os/loop.h"
 #include "os/spawn.h"
 
 #define CHUNK_BYTES (64 * 1024)
@@ -238,6 +239,16 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
     pthread_mutex_init(&engine->lock, NULL);
     *out = engine;
     return BERTH_OK;
+}
+
+uv_loop_t *berth_engine_loop(struct berth_engine *engine)
+{
+    return &engine->loop;
+}
+
+uv_buf_t berth_engine_chunk(struct berth_engine *engine)
+{
+    return uv_buf_init(engine->chunk, sizeof engine->chunk);
 }
 
 /* --- signals --- */

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/http/server.c - see server.h. A connection has one request at a time; what comes behind it
+ * waits, some of it here, the rest with the client. */
+#include "http/server.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/json.h"
+#include "os/engine.h"
+
+#define LISTENERS_MAX 8
+#define WAITING_BYTES_MAX (64 * 1024) /* of requests behind the one that is being answered */
+#define LINGER_MS 2000                /* for the last words to be read before the line is cut */
+#define JOINED_BYTES_MAX (16 * 1024)  /* a longer body is not copied behind its head */
+
+struct berth_http_server {
+    struct berth_engine *engine;
+    struct berth_http_settings settings;
+    struct berth_http_handlers handlers;
+    struct berth_listener *listeners[LISTENERS_MAX];
+    int listener_count;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int connections; /* under the lock; the loop alone changes it */
+    int exchanges;   /* not answered yet: they still know us */
+    bool closed;     /* under the lock */
+
+    /* The loop's thread alone: */
+    struct conn *first;
+    bool draining;
+};
+
+enum phase {
+    IDLE,
+    READING,  /* a head, or a body */
+    WAITING,  /* for the answer */
+    REFUSING, /* the last answer is on its way, and nothing more is read */
+};
+
+struct conn {
+    struct conn *next, **link;
+    struct berth_http_server *server;
+    struct berth_socket *socket;
+    struct berth_http_reader reader;
+    enum phase phase;
+    struct berth_buf body, waiting;
+    struct berth_timer timer;
+    struct berth_http_exchange *exchange; /* while WAITING */
+    bool in_body;                         /* while READING: the head is there */
+};
+
+struct berth_http_exchange {
+    struct berth_post post;
+    struct berth_http_server *server;
+    struct conn *conn; /* the loop's thread alone; NULL: the client has left */
+    struct berth_http_head head;
+    struct berth_buf head_bytes, body; /* what `head` points into */
+    struct berth_peer peer;
+    struct berth_id id;
+    struct berth_http_answer answer;
+    _Atomic int left_fd;
+    _Atomic bool left;
+};
+
+/* --- answers --- */
+
+const char *berth_http_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } known[] = {{200, "OK"},
+                 {201, "Created"},
+                 {202, "Accepted"},
+                 {204, "No Content"},
+                 {304, "Not Modified"},
+                 {400, "Bad Request"},
+                 {401, "Unauthorized"},
+                 {403, "Forbidden"},
+                 {404, "Not Found"},
+                 {405, "Method Not Allowed"},
+                 {408, "Request Timeout"},
+                 {409, "Conflict"},
+                 {411, "Length Required"},
+                 {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {415, "Unsupported Media Type"},
+                 {417, "Expectation Failed"},
+                 {421, "Misdirected Request"},
+                 {422, "Unprocessable Content"},
+                 {429, "Too Many Requests"},
+                 {431, "Request Header Fields Too Large"},
+                 {499, "Client Closed Request"},
+                 {500, "Internal Server Error"},
+                 {501, "Not Implemented"},
+                 {502, "Bad Gateway"},
+                 {503, "Service Unavailable"},
+                 {504, "Gateway Timeout"},
+                 {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].status == status)
+            return known[i].reason;
+    return "Unknown";
+}
+
+static void write_head(struct berth_buf *out, const struct berth_http_answer *answer,
+                       const char *request_id, bool keep_alive)
+{
+    berth_buf_printf(out, "HTTP/1.1 %d %s\r\n", answer->status, berth_http_reason(answer->status));
+    if (answer->type)
+        berth_buf_printf(out, "Content-Type: %s\r\n", answer->type);
+    if (answer->status != 204 && answer->status != 304)
+        berth_buf_printf(out, "Content-Length: %zu\r\n", answer->body.len);
+    berth_buf_puts(out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    if (request_id)
+        berth_buf_printf(out, "X-Request-Id: %s\r\n", request_id);
+    for (int i = 0; i < 4 && answer->more[i].name; i++)
+        berth_buf_printf(out, "%s: %s\r\n", answer->more[i].name, answer->more[i].value);
+    berth_buf_puts(out, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
+}
+
+static void set_deadline(struct conn *c);
+
+/* A HEAD has the head of its answer, and nothing else. */
+static void send_answer(struct conn *c, const struct berth_http_answer *answer,
+                        const char *request_id, bool keep_alive, bool with_body)
+{
+    auto_buf out = BERTH_BUF_INIT(JOINED_BYTES_MAX + BERTH_HTTP_HEAD_BYTES_MAX);
+    write_head(&out, answer, request_id, keep_alive);
+    bool joined = with_body && answer->body.len <= JOINED_BYTES_MAX;
+    if (joined)
+        berth_buf_append(&out, answer->body.data, answer->body.len);
+    if (out.failed || answer->body.failed) {
+        berth_socket_close(c->socket); /* there is no memory for a word */
+        return;
+    }
+    berth_socket_write(c->socket, out.data, out.len);
+    if (with_body && !joined)
+        berth_socket_write(c->socket, answer->body.data, answer->body.len);
+}
+
+static void refuse(struct conn *c, int status, const char *why)
+{
+    struct berth_http_answer answer = {
+        .status = status, .type = "application/json", .body = BERTH_BUF_INIT(4096)};
+    struct berth_json_writer w = {.buf = &answer.body};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", why);
+    berth_json_put_str(&w, "code",
+                       status == 408   ? "timeout"
+                       : status == 413 ? "too_large"
+                                       : "invalid");
+    berth_json_close(&w, '}');
+    c->phase = REFUSING;
+    send_answer(c, &answer, NULL, false, true);
+    berth_buf_clear(&answer.body);
+    set_deadline(c);
+    berth_socket_finish(c->socket);
+}
+
+/* --- time --- */
+
+static void on_timer(struct berth_timer *timer)
+{
+    struct conn *c = (struct conn *)(void *)((char *)timer - offsetof(struct conn, timer));
+    if (c->phase == READING && !berth_socket_queued(c->socket))
+        refuse(c, 408, "The request did not come in time.");
+    else
+        berth_socket_close(c->socket);
+}
+
+/* Each phase has its time; the wait for an answer has none, but its reader has. */
+static void set_deadline(struct conn *c)
+{
+    const struct berth_http_settings *s = &c->server->settings;
+    bool queued = berth_socket_queued(c->socket) > 0;
+    int64_t after_ms = queued                ? s->write_ms
+                       : c->phase == IDLE    ? s->idle_ms
+                       : c->phase != READING ? LINGER_MS
+                       : c->in_body          ? s->body_ms
+                                             : s->head_ms;
+    if (c->phase == WAITING && !queued)
+        berth_timer_clear(c->server->engine, &c->timer);
+    else
+        berth_timer_set(c->server->engine, &c->timer, after_ms);
+}
+
+/* --- requests --- */
+
+static void free_exchange(struct berth_http_exchange *x)
+{
+    struct berth_http_server *server = x->server;
+    int fd = atomic_load(&x->left_fd);
+    if (fd >= 0)
+        (void)close(fd);
+    berth_buf_clear(&x->head_bytes);
+    berth_buf_clear(&x->body);
+    berth_buf_clear(&x->answer.body);
+    free(x);
+    pthread_mutex_lock(&server->lock);
+    server->exchanges--;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void begin_exchange(struct conn *c)
+{
+    struct berth_http_server *server = c->server;
+    struct berth_http_exchange *x = calloc(1, sizeof *x);
+    if (!x) {
+        refuse(c, 503, "There is no memory for the request.");
+        return;
+    }
+    x->server = server;
+    x->conn = c;
+    x->head = c->reader.head;
+    x->head_bytes = c->reader.buf; /* what the head points into goes with it */
+    c->reader.buf = (struct berth_buf){.max = x->head_bytes.max, .secret = true};
+    x->body = c->body;
+    c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
+    x->peer = *berth_socket_peer(c->socket);
+    x->id = berth_id_new();
+    atomic_init(&x->left_fd, -1);
+    c->exchange = x;
+    c->phase = WAITING;
+    set_deadline(c);
+    pthread_mutex_lock(&server->lock);
+    server->exchanges++;
+    pthread_mutex_unlock(&server->lock);
+    server->handlers.on_request(server->handlers.ctx, x);
+}
+
+static void begin_body(struct conn *c)
+{
+    struct berth_http_reader *r = &c->reader;
+    struct berth_http_server *server = c->server;
+    c->in_body = true;
+    r->body_bytes_max = server->handlers.body_bytes_max(server->handlers.ctx, &r->head);
+    set_deadline(c);
+    if (r->head.wants_continue && r->head.body_bytes != 0 &&
+        r->head.body_bytes <= r->body_bytes_max)
+        berth_socket_write(c->socket, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+/* What was not used is kept; beyond a bound the client keeps it. */
+static void keep(struct conn *c, const char *bytes, size_t len)
+{
+    berth_buf_append(&c->waiting, bytes, len);
+    if (c->waiting.failed)
+        berth_socket_close(c->socket);
+    else if (c->waiting.len >= WAITING_BYTES_MAX)
+        berth_socket_pause(c->socket, true);
+}
+
+/* Reads until there is a request to be answered, or no byte is left. */
+static size_t read_on(struct conn *c, const char *bytes, size_t len)
+{
+    size_t done = 0;
+    while (c->phase == IDLE || c->phase == READING) {
+        size_t used;
+        enum berth_http_step step =
+            berth_http_reader_step(&c->reader, bytes + done, len - done, &used);
+        done += used;
+        if (c->phase == IDLE && berth_http_reader_busy(&c->reader)) {
+            c->phase = READING;
+            c->in_body = false;
+            set_deadline(c);
+        }
+        if (step == BERTH_HTTP_BAD)
+            refuse(c, c->reader.status, c->reader.why);
+        else if (step == BERTH_HTTP_HEAD_READ)
+            begin_body(c);
+        else if (step == BERTH_HTTP_BODY)
+            berth_buf_append(&c->body, c->reader.piece, c->reader.piece_len);
+        else if (step == BERTH_HTTP_DONE)
+            begin_exchange(c);
+        else
+            break;
+    }
+    return done;
+}
+
+static void on_bytes(void *ctx, const char *bytes, size_t len)
+{
+    struct conn *c = ctx;
+    if (c->phase == REFUSING)
+        return;
+    size_t done = read_on(c, bytes, len);
+    if (c->phase == WAITING && done < len)
+        keep(c, bytes + done, len - done);
+}
+
+/* --- the answer --- */
+
+/* What waited behind the request comes now. */
+static void go_on(struct conn *c)
+{
+    auto_buf waiting = c->waiting;
+    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    c->phase = IDLE;
+    set_deadline(c);
+    size_t done = waiting.len ? read_on(c, waiting.data, waiting.len) : 0;
+    if (c->phase == WAITING && done < waiting.len)
+        keep(c, waiting.data + done, waiting.len - done);
+    if (c->phase == IDLE || c->phase == READING || c->waiting.len < WAITING_BYTES_MAX)
+        berth_socket_pause(c->socket, false);
+}
+
+static void run_answer(struct berth_post *post)
+{
+    struct berth_http_exchange *x = (struct berth_http_exchange *)(void *)post;
+    struct conn *c = x->conn;
+    if (!c) {
+        free_exchange(x);
+        return;
+    }
+    bool keep_alive = x->head.keep_alive && !c->server->draining;
+    c->exchange = NULL;
+    send_answer(c, &x->answer, x->id.text, keep_alive, x->head.method != BERTH_HTTP_HEAD);
+    free_exchange(x);
+    if (keep_alive) {
+        go_on(c);
+        return;
+    }
+    c->phase = REFUSING;
+    set_deadline(c);
+    berth_socket_finish(c->socket);
+}
+
+void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer)
+{
+    struct berth_error ignored;
+    x->answer = *answer;
+    answer->body = (struct berth_buf){.max = answer->body.max};
+    x->post.run = run_answer;
+    (void)berth_engine_post(x->server->engine, &x->post,
+                            &ignored); /* its loop runs: we heard of x */
+}
+
+const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x)
+{
+    return &x->head;
+}
+
+const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len)
+{
+    *len = x->body.len;
+    return berth_buf_str(&x->body);
+}
+
+const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchange *x)
+{
+    return &x->peer;
+}
+
+const char *berth_http_exchange_id(const struct berth_http_exchange *x)
+{
+    return x->id.text;
+}
+
+int berth_http_exchange_left_fd(struct berth_http_exchange *x)
+{
+    int fd = atomic_load(&x->left_fd);
+    if (fd >= 0)
+        return fd;
+    fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_store(&x->left_fd, fd);
+    if (fd >= 0 && atomic_load(&x->left)) /* it left before there was anything to be told by */
+        (void)eventfd_write(fd, 1);
+    return fd;
+}
+
+/* --- connections --- */
+
+static void tell_left(struct conn *c)
+{
+    struct berth_http_exchange *x = c->exchange;
+    if (!x)
+        return;
+    c->exchange = NULL;
+    x->conn = NULL;
+    atomic_store(&x->left, true);
+    int fd = atomic_load(&x->left_fd);
+    if (fd >= 0)
+        (void)eventfd_write(fd, 1);
+}
+
+static void on_gone(void *ctx)
+{
+    struct conn *c = ctx;
+    tell_left(c);
+    berth_socket_close(c->socket);
+}
+
+/* It has read all of it. A request that is on its way keeps the time that it has. */
+static void on_room(void *ctx)
+{
+    struct conn *c = ctx;
+    if (c->phase != READING)
+        set_deadline(c);
+}
+
+static void on_closed(void *ctx)
+{
+    struct conn *c = ctx;
+    struct berth_http_server *server = c->server;
+    tell_left(c);
+    berth_timer_clear(server->engine, &c->timer);
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    berth_http_reader_clear(&c->reader);
+    berth_buf_clear(&c->body);
+    berth_buf_clear(&c->waiting);
+    free(c);
+    pthread_mutex_lock(&server->lock);
+    server->connections--;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void on_socket(void *ctx, struct berth_socket *socket)
+{
+    struct berth_http_server *server = ctx;
+    struct conn *c = calloc(1, sizeof *c);
+    pthread_mutex_lock(&server->lock);
+    bool full = server->connections >= server->settings.connections_max || server->draining;
+    server->connections += c && !full;
+    pthread_mutex_unlock(&server->lock);
+    if (!c || full) {
+        free(c);
+        berth_socket_close(socket);
+        return;
+    }
+    c->server = server;
+    c->socket = socket;
+    c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
+    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    c->timer.run = on_timer;
+    berth_http_reader_init(&c->reader);
+    c->next = server->first;
+    c->link = &server->first;
+    if (c->next)
+        c->next->link = &c->next;
+    server->first = c;
+    set_deadline(c);
+    struct berth_socket_handlers handlers = {.on_bytes = on_bytes,
+                                             .on_room = on_room,
+                                             .on_gone = on_gone,
+                                             .on_closed = on_closed,
+                                             .ctx = c};
+    berth_socket_start(socket, &handlers);
+}
+
+/* --- the server --- */
+
+int berth_http_server_open(struct berth_engine *engine, const struct berth_http_settings *settings,
+                           const struct berth_http_handlers *handlers,
+                           struct berth_http_server **out, struct berth_error *err)
+{
+    struct berth_http_server *server = calloc(1, sizeof *server);
+    if (!server)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: server.");
+    server->engine = engine;
+    server->settings = *settings;
+    server->handlers = *handlers;
+    pthread_mutex_init(&server->lock, NULL);
+    berth_time_cond_init(&server->changed);
+    *out = server;
+    return BERTH_OK;
+}
+
+int berth_http_server_listen(struct berth_http_server *server, const char *path, const char *host,
+                             int port, struct berth_error *err)
+{
+    struct berth_listener_options options = {
+        .path = path, .host = host, .port = port, .on_socket = on_socket, .ctx = server};
+    if (server->listener_count == LISTENERS_MAX)
+        return berth_fail(err, BERTH_E_INVALID, "There are too many addresses to listen at.");
+    struct berth_listener **at = &server->listeners[server->listener_count];
+    int rc = berth_listener_open(server->engine, &options, at, err);
+    if (rc < 0)
+        return rc;
+    server->listener_count++;
+    return berth_listener_port(*at);
+}
+
+/* On the loop; somebody waits until it is done. */
+struct errand {
+    struct berth_post post;
+    struct berth_http_server *server;
+    bool close, done;
+};
+
+static void run_end(struct berth_post *post)
+{
+    struct errand *e = (struct errand *)(void *)post;
+    struct berth_http_server *server = e->server;
+    server->draining = true;
+    for (struct conn *c = server->first, *next; c; c = next) {
+        next = c->next;
+        if (e->close || c->phase == IDLE)
+            berth_socket_close(c->socket);
+    }
+    pthread_mutex_lock(&server->lock);
+    e->done = true;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* Idle connections at least are on their way out when this returns. */
+static void end_connections(struct berth_http_server *server, bool close)
+{
+    struct errand e = {.post = {.run = run_end}, .server = server, .close = close};
+    struct berth_error ignored;
+    if (berth_engine_post(server->engine, &e.post, &ignored) < 0)
+        return; /* it never ran, so there is nobody */
+    pthread_mutex_lock(&server->lock);
+    while (!e.done)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void stop_listening(struct berth_http_server *server)
+{
+    for (int i = 0; i < server->listener_count; i++)
+        berth_listener_close(server->listeners[i]);
+    server->listener_count = 0;
+}
+
+void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms)
+{
+    struct timespec until = berth_time_until(wait_ms);
+    stop_listening(server);
+    end_connections(server, false);
+    pthread_mutex_lock(&server->lock);
+    while (server->connections && wait_ms > 0)
+        if (pthread_cond_timedwait(&server->changed, &server->lock, &until) != 0)
+            break;
+    pthread_mutex_unlock(&server->lock);
+}
+
+void berth_http_server_close(struct berth_http_server *server)
+{
+    if (!server)
+        return;
+    stop_listening(server);
+    end_connections(server, true);
+    pthread_mutex_lock(&server->lock);
+    while (server->connections || server->exchanges)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+    pthread_mutex_destroy(&server->lock);
+    pthread_cond_destroy(&server->changed);
+    free(server);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/http/server.h - connections that speak HTTP/1.1, on the engine's loop: requests in, answers
+ * out, in order. Handlers are told on the loop's thread and must not block; the answer may come
+ * from any thread, and much later. */
+#ifndef BERTH_HTTP_SERVER_H
+#define BERTH_HTTP_SERVER_H
+
+#include "http/reader.h"
+#include "os/socket.h"
+
+struct berth_http_server;
+struct berth_http_exchange; /* one request and its answer */
+
+struct berth_http_settings {
+    int connections_max;
+    int64_t head_ms;  /* from its first byte to the end of a head */
+    int64_t body_ms;  /* and of a body */
+    int64_t idle_ms;  /* between two requests */
+    int64_t write_ms; /* without progress, until a reader is given up */
+};
+#define BERTH_HTTP_SETTINGS_INIT                                                                   \
+    {                                                                                              \
+        .connections_max = 8192, .head_ms = 10000, .body_ms = 60000, .idle_ms = 75000,             \
+        .write_ms = 30000                                                                          \
+    }
+
+struct berth_http_handlers {
+    /* The head is there: so many bytes may the body have. */
+    int64_t (*body_bytes_max)(void *ctx, const struct berth_http_head *head);
+    /* All of it is there: to be answered, once. */
+    void (*on_request)(void *ctx, struct berth_http_exchange *x);
+    void *ctx;
+};
+
+/* From any thread but the engine's, as the next three. */
+int berth_http_server_open(struct berth_engine *engine, const struct berth_http_settings *settings,
+                           const struct berth_http_handlers *handlers,
+                           struct berth_http_server **out, struct berth_error *err);
+/* A Unix socket (path), or TCP (host, and port; 0: any). Answers the port. */
+int berth_http_server_listen(struct berth_http_server *server, const char *path, const char *host,
+                             int port, struct berth_error *err);
+/* Accepts nobody any more, ends idle connections, and waits so long for the others. */
+void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms);
+/* Whoever is still to answer may do so, and is heard by nobody. NULL is fine. */
+void berth_http_server_close(struct berth_http_server *server);
+
+/* What was asked; until it is answered. */
+const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x);
+const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len);
+const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchange *x);
+const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a name for logs */
+/* Readable when the one who asked has left; -1: there is none. From any thread. */
+int berth_http_exchange_left_fd(struct berth_http_exchange *x);
+
+struct berth_http_answer {
+    int status;
+    const char *type;                 /* of the body */
+    struct berth_http_header more[4]; /* closed by one without a name; names as they are written */
+    struct berth_buf body;            /* taken over */
+};
+/* From any thread, once. The exchange is gone afterwards. */
+void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer);
+const char *berth_http_reason(int status); /* "Not Found" */
+#endif

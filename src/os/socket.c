@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/socket.c - see stream.h. Sockets are made here and handed to the loop. */
+#include "os/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "os/loop.h"
+
+#define BACKLOG 1024
+
+union handle {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_pipe_t pipe;
+    uv_tcp_t tcp;
+};
+
+struct berth_listener {
+    struct berth_engine *engine;
+    struct berth_listener_options options;
+    union handle socket;
+    int fd; /* until the loop has it */
+    int port;
+    char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* "" for TCP */
+};
+
+struct berth_socket {
+    union handle socket;
+    struct berth_peer peer;
+    struct berth_engine *engine;
+    struct berth_socket_handlers handlers;
+    uv_shutdown_t end;
+    bool reading, gone, finishing, closing;
+};
+
+/* Bytes on their way out. */
+struct outgoing {
+    uv_write_t request;
+    char bytes[];
+};
+
+/* --- streams --- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct berth_socket *s = handle->data;
+    if (s->handlers.on_closed)
+        s->handlers.on_closed(s->handlers.ctx);
+    free(s);
+}
+
+void berth_socket_close(struct berth_socket *s)
+{
+    if (s->closing)
+        return;
+    s->closing = s->gone = true;
+    uv_close(&s->socket.handle, on_closed);
+}
+
+static void leave(struct berth_socket *s)
+{
+    if (s->gone)
+        return;
+    s->gone = true;
+    (void)uv_read_stop(&s->socket.stream);
+    if (s->handlers.on_gone)
+        s->handlers.on_gone(s->handlers.ctx);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    const struct berth_socket *s = handle->data;
+    (void)suggested;
+    *buf = berth_engine_chunk(s->engine);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct berth_socket *s = stream->data;
+    if (len < 0)
+        leave(s);
+    else if (len > 0 && !s->gone)
+        s->handlers.on_bytes(s->handlers.ctx, buf->base, (size_t)len);
+}
+
+const struct berth_peer *berth_socket_peer(const struct berth_socket *s)
+{
+    return &s->peer;
+}
+
+void berth_socket_pause(struct berth_socket *s, bool paused)
+{
+    if (s->gone || s->reading == !paused)
+        return;
+    s->reading = !paused;
+    if (paused)
+        (void)uv_read_stop(&s->socket.stream);
+    else if (uv_read_start(&s->socket.stream, on_alloc, on_read) != 0)
+        leave(s);
+}
+
+void berth_socket_start(struct berth_socket *s, const struct berth_socket_handlers *handlers)
+{
+    s->handlers = *handlers;
+    berth_socket_pause(s, false);
+}
+
+size_t berth_socket_queued(const struct berth_socket *s)
+{
+    return s->gone ? 0 : uv_stream_get_write_queue_size(&s->socket.stream);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct outgoing *o = (struct outgoing *)(void *)request;
+    struct berth_socket *s = request->handle->data;
+    free(o);
+    if (s->closing)
+        return;
+    if (status < 0) {
+        leave(s);
+        return;
+    }
+    if (berth_socket_queued(s) == 0 && !s->gone && s->handlers.on_room)
+        s->handlers.on_room(s->handlers.ctx);
+}
+
+void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len)
+{
+    uv_buf_t now = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
+    if (s->gone || s->finishing || len == 0)
+        return;
+    int sent = berth_socket_queued(s) ? 0 : uv_try_write(&s->socket.stream, &now, 1);
+    if (sent < 0 && sent != UV_EAGAIN) {
+        leave(s);
+        return;
+    }
+    size_t left = len - (sent > 0 ? (size_t)sent : 0);
+    if (left == 0)
+        return;
+    struct outgoing *o = malloc(sizeof *o + left);
+    if (o)
+        memcpy(o->bytes, (const char *)bytes + len - left, left);
+    uv_buf_t later = uv_buf_init(o ? o->bytes : NULL, (unsigned)left);
+    if (!o || uv_write(&o->request, &s->socket.stream, &later, 1, on_written) != 0) {
+        free(o);
+        leave(s);
+    }
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status)
+{
+    (void)request, (void)status; /* its reader tells */
+}
+
+void berth_socket_finish(struct berth_socket *s)
+{
+    if (s->gone || s->finishing)
+        return;
+    s->finishing = true;
+    if (uv_shutdown(&s->end, &s->socket.stream, on_shutdown) != 0)
+        leave(s);
+    else
+        berth_socket_pause(s, false);
+}
+
+/* --- who it is --- */
+
+static void write_address(const struct sockaddr_storage *from, char out[64])
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    int port;
+    if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)from;
+        (void)inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
+        port = ntohs(in->sin6_port);
+    } else {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)from;
+        (void)inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+        port = ntohs(in->sin_port);
+    }
+    (void)snprintf(out, 64, from->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+/* False: nobody can say, so nobody is let in. */
+static bool know_peer(struct berth_socket *s, bool local)
+{
+    uv_os_fd_t fd;
+    struct sockaddr_storage from = {0};
+    struct ucred who;
+    socklen_t len = local ? sizeof who : sizeof from;
+    if (uv_fileno(&s->socket.handle, &fd) != 0)
+        return false;
+    s->peer.local = local;
+    if (!local && getpeername(fd, (struct sockaddr *)&from, &len) < 0)
+        return false;
+    if (local && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+        return false;
+    if (local) {
+        s->peer.uid = who.uid;
+        s->peer.pid = who.pid;
+    } else {
+        write_address(&from, s->peer.address);
+        (void)uv_tcp_nodelay(&s->socket.tcp, 1);
+    }
+    return true;
+}
+
+static int init_handle(struct berth_engine *engine, union handle *handle, bool local)
+{
+    uv_loop_t *loop = berth_engine_loop(engine);
+    return local ? uv_pipe_init(loop, &handle->pipe, 0) : uv_tcp_init(loop, &handle->tcp);
+}
+
+static void on_connection(uv_stream_t *server, int status)
+{
+    struct berth_listener *l = server->data;
+    struct berth_socket *s = status == 0 ? calloc(1, sizeof *s) : NULL;
+    bool local = l->path[0] != '\0';
+    if (!s || init_handle(l->engine, &s->socket, local) != 0) {
+        free(s); /* it waits in the backlog until there is room again */
+        return;
+    }
+    s->engine = l->engine;
+    s->socket.handle.data = s;
+    if (uv_accept(server, &s->socket.stream) != 0 || !know_peer(s, local))
+        berth_socket_close(s);
+    else
+        l->options.on_socket(l->options.ctx, s);
+}
+
+/* --- sockets --- */
+
+static int listen_on(int fd, const struct sockaddr *address, socklen_t len, const char *where,
+                     struct berth_error *err)
+{
+    if (bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0)
+        return BERTH_OK;
+    if (errno == EADDRINUSE)
+        return berth_fail(err, BERTH_E_CONFLICT, "Somebody listens at %s already.", where);
+    return berth_fail_errno(err, "Cannot listen at %s", where);
+}
+
+/* A socket that nobody answers at was left by somebody who is gone. */
+static bool is_abandoned(const struct sockaddr_un *address)
+{
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct stat st;
+    return fd >= 0 && lstat(address->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+           connect(fd, (const struct sockaddr *)address, sizeof *address) < 0 &&
+           errno == ECONNREFUSED;
+}
+
+static int open_unix(struct berth_listener *l, const char *path, struct berth_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return berth_fail(err, BERTH_E_INVALID, "The path of a socket has at most %zu bytes: %s",
+                          sizeof address.sun_path - 1, path);
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot make a socket");
+    if (is_abandoned(&address))
+        (void)unlink(path);
+    (void)fchmod(fd, 0600); /* the file is made with this mode */
+    int rc = listen_on(fd, (const struct sockaddr *)&address, sizeof address, path, err);
+    if (rc < 0)
+        return rc;
+    memcpy(l->path, address.sun_path, sizeof l->path);
+    l->fd = fd;
+    fd = -1;
+    return BERTH_OK;
+}
+
+static int open_tcp(struct berth_listener *l, const char *host, int port, struct berth_error *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                             .ai_socktype = SOCK_STREAM},
+                    *found = NULL;
+    char service[16], where[128];
+    struct sockaddr_storage bound = {0};
+    socklen_t len = sizeof bound;
+    int on = 1;
+    (void)snprintf(service, sizeof service, "%d", port);
+    (void)snprintf(where, sizeof where, "%.100s port %d", host, port);
+    if (getaddrinfo(host, service, &hints, &found) != 0)
+        return berth_fail(err, BERTH_E_INVALID, "\"%.100s\" is not an address: write a number.",
+                          host);
+    auto_close int fd =
+        socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    int rc = fd < 0 ? berth_fail_errno(err, "Cannot make a socket") : BERTH_OK;
+    if (rc == BERTH_OK) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (found->ai_family == AF_INET6)
+            (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+        rc = listen_on(fd, found->ai_addr, found->ai_addrlen, where, err);
+    }
+    freeaddrinfo(found);
+    if (rc == BERTH_OK && getsockname(fd, (struct sockaddr *)&bound, &len) < 0)
+        rc = berth_fail_errno(err, "Cannot look at a socket");
+    if (rc < 0)
+        return rc;
+    l->port =
+        ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port); /* in6: as here */
+    l->fd = fd;
+    fd = -1;
+    return BERTH_OK;
+}
+
+/* --- listeners --- */
+
+/* Something to be done on the loop that somebody waits for. */
+struct errand {
+    struct berth_post post;
+    struct berth_listener *listener;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+    int number; /* of libuv */
+};
+
+static void end_errand(struct errand *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->done = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static int do_errand(struct berth_listener *l, void (*run)(struct berth_post *post), int *number,
+                     struct berth_error *err)
+{
+    struct errand e = {.post = {.run = run},
+                       .listener = l,
+                       .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .changed = PTHREAD_COND_INITIALIZER};
+    int rc = berth_engine_post(l->engine, &e.post, err);
+    pthread_mutex_lock(&e.lock);
+    while (rc == BERTH_OK && !e.done)
+        pthread_cond_wait(&e.changed, &e.lock);
+    pthread_mutex_unlock(&e.lock);
+    *number = e.number;
+    return rc;
+}
+
+static void run_open(struct berth_post *post)
+{
+    struct errand *e = (struct errand *)(void *)post;
+    struct berth_listener *l = e->listener;
+    bool local = l->path[0] != '\0';
+    e->number = init_handle(l->engine, &l->socket, local);
+    l->socket.handle.data = l;
+    if (e->number == 0)
+        e->number =
+            local ? uv_pipe_open(&l->socket.pipe, l->fd) : uv_tcp_open(&l->socket.tcp, l->fd);
+    if (e->number == 0) {
+        l->fd = -1;
+        e->number = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+    }
+    end_errand(e);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    end_errand(handle->data);
+}
+
+static void run_close(struct berth_post *post)
+{
+    struct errand *e = (struct errand *)(void *)post;
+    e->listener->socket.handle.data = e;
+    uv_close(&e->listener->socket.handle, on_listener_closed);
+}
+
+int berth_listener_open(struct berth_engine *engine, const struct berth_listener_options *options,
+                        struct berth_listener **out, struct berth_error *err)
+{
+    struct berth_listener *l = calloc(1, sizeof *l);
+    int number;
+    if (!l)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: listener.");
+    l->engine = engine;
+    l->options = *options;
+    l->fd = -1;
+    int rc = options->path ? open_unix(l, options->path, err)
+                           : open_tcp(l, options->host, options->port, err);
+    if (rc == BERTH_OK)
+        rc = do_errand(l, run_open, &number, err);
+    if (rc < 0) {
+        if (l->fd >= 0)
+            (void)close(l->fd);
+        if (l->path[0])
+            (void)unlink(l->path);
+        free(l);
+        return rc;
+    }
+    if (number != 0) {
+        berth_listener_close(l);
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot listen: %s.", uv_strerror(number));
+    }
+    *out = l;
+    return BERTH_OK;
+}
+
+int berth_listener_port(const struct berth_listener *listener)
+{
+    return listener->port;
+}
+
+void berth_listener_close(struct berth_listener *l)
+{
+    struct berth_error ignored;
+    int number;
+    if (!l)
+        return;
+    if (l->path[0])
+        (void)unlink(l->path);
+    (void)do_errand(l, run_close, &number, &ignored); /* the loop runs: it has the socket */
+    if (l->fd >= 0)
+        (void)close(l->fd);
+    free(l);
+}

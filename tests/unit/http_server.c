@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/http_server.c - connections as their clients see them: over real sockets, with answers
+ * that come at once, later, or from another thread. Time is moved. */
+#include "http/server.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "fixture.h"
+#include "os/engine.h"
+
+#define HOST "Host: berth\r\n"
+#define GET(path) "GET " path " HTTP/1.1\r\n" HOST "\r\n"
+#define PATIENCE_MS 20000
+#define HELD_MAX 64
+
+/* A server that answers what it was asked: at once, or when the test says so. */
+struct stage {
+    struct berth_engine *engine;
+    struct berth_http_server *server;
+    char directory[64], path[96];
+    int port;
+    pthread_mutex_t lock;
+    struct berth_http_exchange *held[HELD_MAX]; /* of paths that begin with /held, in their order */
+    int held_count;
+    _Atomic int asked;
+};
+
+static void answer(struct berth_http_exchange *x)
+{
+    const struct berth_http_head *h = berth_http_exchange_head(x);
+    const struct berth_peer *peer = berth_http_exchange_peer(x);
+    size_t len;
+    const char *body = berth_http_exchange_body(x, &len);
+    struct berth_http_answer a = {.status = strcmp(h->path, "/none") == 0 ? 204 : 200,
+                                  .type = "text/plain",
+                                  .more = {{"X-Path", h->path}},
+                                  .body = BERTH_BUF_INIT(64 * 1024 * 1024)};
+    if (strcmp(h->path, "/who") == 0)
+        berth_buf_printf(&a.body, "%s %d", peer->local ? "local" : "tcp", (int)peer->uid);
+    else if (strcmp(h->path, "/much") == 0)
+        for (int i = 0; i < 40000; i++)
+            berth_buf_printf(&a.body, "%099d\n", i);
+    else
+        berth_buf_append(&a.body, body, len);
+    berth_http_answer(x, &a);
+}
+
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
+{
+    (void)ctx;
+    return strcmp(head->path, "/small") == 0 ? 10 : 8 * 1024 * 1024;
+}
+
+static void on_request(void *ctx, struct berth_http_exchange *x)
+{
+    struct stage *s = ctx;
+    atomic_fetch_add(&s->asked, 1);
+    if (strncmp(berth_http_exchange_head(x)->path, "/held", 5) != 0) {
+        answer(x);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->held[s->held_count++] = x;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The n-th that was held. */
+static struct berth_http_exchange *await_held(struct stage *s, int n)
+{
+    for (int waited = 0; waited < PATIENCE_MS; waited++) {
+        pthread_mutex_lock(&s->lock);
+        struct berth_http_exchange *x = s->held_count > n ? s->held[n] : NULL;
+        pthread_mutex_unlock(&s->lock);
+        if (x)
+            return x;
+        pause_ms(1);
+    }
+    fail_msg("it was never asked");
+    return NULL;
+}
+
+static void open_server(struct stage *s, const struct berth_http_settings *settings)
+{
+    struct berth_http_handlers handlers = {
+        .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = s};
+    struct berth_error err;
+    assert_int_equal(berth_http_server_open(s->engine, settings, &handlers, &s->server, &err), 0);
+    assert_int_equal(berth_http_server_listen(s->server, s->path, NULL, 0, &err), 0);
+    s->port = berth_http_server_listen(s->server, NULL, "127.0.0.1", 0, &err);
+    assert_true(s->port > 0);
+}
+
+static int set_up(void **state)
+{
+    struct stage *s = calloc(1, sizeof *s);
+    struct berth_error err;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    (void)snprintf(s->directory, sizeof s->directory, "/tmp/berth-http.XXXXXX");
+    assert_non_null(mkdtemp(s->directory));
+    (void)snprintf(s->path, sizeof s->path, "%s/socket", s->directory);
+    pthread_mutex_init(&s->lock, NULL);
+    assert_int_equal(berth_engine_new(&s->engine, &err), 0);
+    open_server(s, &settings);
+    *state = s;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct stage *s = *state;
+    berth_http_server_close(s->server);
+    berth_engine_free(s->engine);
+    assert_int_equal(rmdir(s->directory), 0); /* the socket is gone */
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    return 0;
+}
+
+/* --- a client --- */
+
+static int dial_unix(struct stage *s)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(to.sun_path, sizeof to.sun_path, "%s", s->path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static int dial_tcp(struct stage *s)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s->port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void say_bytes(int fd, const char *bytes, size_t len)
+{
+    while (len) {
+        ssize_t sent = send(fd, bytes, len, MSG_NOSIGNAL);
+        assert_true(sent > 0);
+        bytes += sent;
+        len -= (size_t)sent;
+    }
+}
+
+static void say(int fd, const char *text)
+{
+    say_bytes(fd, text, strlen(text));
+}
+
+/* Reads until the text ends so, or (NULL) to the end of the connection. */
+static char *hear(int fd, const char *ending, struct berth_buf *out)
+{
+    char chunk[4096];
+    for (;;) {
+        const char *text = berth_buf_str(out);
+        size_t want = ending ? strlen(ending) : 0;
+        if (ending && out->len >= want && strcmp(text + out->len - want, ending) == 0)
+            return out->data;
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        if (poll(&ready, 1, PATIENCE_MS) <= 0)
+            fail_msg("nothing more came behind: %s", text);
+        ssize_t got = recv(fd, chunk, sizeof chunk, 0);
+        if (got <= 0 && ending)
+            fail_msg("it ended behind: %s", text);
+        if (got <= 0)
+            return out->data;
+        berth_buf_append(out, chunk, (size_t)got);
+    }
+}
+#define HEARD BERTH_BUF_INIT(64 * 1024 * 1024)
+
+static bool has_ended(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    char byte;
+    return poll(&ready, 1, PATIENCE_MS) > 0 && recv(fd, &byte, 1, MSG_PEEK) <= 0;
+}
+
+static bool is_silent(int fd)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    return poll(&ready, 1, 50) == 0;
+}
+
+/* --- requests and answers --- */
+
+static void answers_over_both_kinds_of_sockets(void **state)
+{
+    struct stage *s = *state;
+    auto_close int local = dial_unix(s), tcp = dial_tcp(s);
+    char want[40];
+    auto_buf a = HEARD, b = HEARD;
+    say(local, GET("/who"));
+    (void)snprintf(want, sizeof want, "\r\n\r\nlocal %d", (int)getuid());
+    const char *text = hear(local, want, &a);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n", 43), 0);
+    assert_non_null(strstr(text, "\r\nX-Path: /who\r\n"));
+    assert_non_null(strstr(text, "\r\nX-Request-Id: "));
+    assert_null(strstr(text, "Connection: close"));
+    say(tcp, GET("/who"));
+    (void)hear(tcp, "\r\n\r\ntcp 0", &b);
+}
+
+static void one_connection_many_requests(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    for (int i = 0; i < 100; i++) {
+        auto_buf heard = HEARD;
+        char text[200], want[40];
+        (void)snprintf(text, sizeof text,
+                       "POST /x HTTP/1.1\r\n" HOST "Content-Length: 6\r\n\r\nno %03d", i);
+        say(fd, text);
+        (void)snprintf(want, sizeof want, "\r\n\r\nno %03d", i);
+        (void)hear(fd, want, &heard);
+    }
+    auto_buf none = HEARD, head = HEARD;
+    say(fd, GET("/none"));
+    assert_null(strstr(hear(fd, "\r\n\r\n", &none), "Content-Length"));
+    say(fd, "HEAD /much HTTP/1.1\r\n" HOST "\r\n");
+    assert_non_null(strstr(hear(fd, "\r\n\r\n", &head), "Content-Length: 4000000\r\n"));
+    assert_true(is_silent(fd));
+}
+
+/* They are answered in their order, whoever is done first; what does not fit waits outside. */
+static void pipelined_requests(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    auto_buf heard = HEARD;
+    say(fd, GET("/held/1") GET("/quick") GET("/held/2") GET("/last"));
+    struct berth_http_exchange *first = await_held(s, 0);
+    assert_true(is_silent(fd));
+    assert_int_equal(s->asked, 1);
+    answer(first);
+    answer(await_held(s, 1));
+    const char *text = hear(fd, "X-Path: /last\r\n\r\n", &heard);
+    const char *at[] = {strstr(text, "/held/1"), strstr(text, "/quick"), strstr(text, "/held/2"),
+                        strstr(text, "/last")};
+    for (int i = 0; i < 4; i++)
+        assert_true(at[i] && (i == 0 || at[i] > at[i - 1]));
+    assert_int_equal(s->asked, 4);
+}
+
+static void bodies(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_tcp(s);
+    auto_buf a = HEARD, b = HEARD, c = HEARD;
+    say(fd, "POST /x HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"
+            "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n");
+    (void)hear(fd, "\r\n\r\nabcdefg", &a);
+    say(fd, "POST /x HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    assert_string_equal(hear(fd, "\r\n\r\n", &b), "HTTP/1.1 100 Continue\r\n\r\n");
+    say(fd, "ok");
+    (void)hear(fd, "\r\n\r\nok", &b);
+    size_t len = 4 * 1024 * 1024;
+    auto_free char *much = malloc(len + 1);
+    for (size_t i = 0; i < len; i++)
+        much[i] = (char)('a' + i % 26);
+    much[len - 1] = '!';
+    much[len] = '\0';
+    say(fd, "POST /x HTTP/1.1\r\n" HOST "Content-Length: 4194304\r\n\r\n");
+    say_bytes(fd, much, len);
+    assert_non_null(strstr(hear(fd, "!", &c), "\r\n\r\nabc"));
+    assert_memory_equal(c.data + c.len - len, much, len);
+}
+
+/* --- refusals --- */
+
+static void refusals_end_the_connection(void **state)
+{
+    struct stage *s = *state;
+    static const char *const texts[] = {
+        "GET / HTTP/1.1\nHost: x\n\n", "BREW / HTTP/1.1\r\n\r\n", "GET / HTTP/3.0\r\n\r\n",
+        "POST /small HTTP/1.1\r\n" HOST "Content-Length: 11\r\n\r\n",
+        "POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" GET("/stolen")};
+    static const char *const wants[] = {
+        "HTTP/1.1 400 Bad Request\r\n", "HTTP/1.1 501 Not Implemented\r\n",
+        "HTTP/1.1 505 HTTP Version Not Supported\r\n", "HTTP/1.1 413 Content Too Large\r\n",
+        "HTTP/1.1 400 Bad Request\r\n"};
+    for (int i = 0; i < 5; i++) {
+        auto_close int fd = dial_tcp(s);
+        auto_buf heard = HEARD;
+        say(fd, texts[i]);
+        const char *text = hear(fd, NULL, &heard);
+        assert_int_equal(strncmp(text, wants[i], strlen(wants[i])), 0);
+        assert_non_null(strstr(text, "\r\nConnection: close\r\n"));
+        assert_non_null(strstr(text, "\r\n\r\n{\"error\":\""));
+    }
+    assert_int_equal(s->asked, 0);
+}
+
+/* Also one who goes on sending hears why nobody listens. */
+static void refusal_reaches_who_is_still_sending(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_tcp(s);
+    auto_buf heard = HEARD;
+    char much[64 * 1024];
+    memset(much, 'x', sizeof much);
+    say(fd, "POST /small HTTP/1.1\r\n" HOST "Content-Length: 100000000\r\n\r\n");
+    for (int i = 0; i < 40; i++)
+        if (send(fd, much, sizeof much, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            break;
+    assert_non_null(strstr(hear(fd, NULL, &heard), "413 Content Too Large"));
+}
+
+static void last_request_of_a_connection(void **state)
+{
+    struct stage *s = *state;
+    static const char *const texts[] = {"GET /x HTTP/1.1\r\n" HOST
+                                        "Connection: close\r\n\r\n" GET("/y"),
+                                        "GET /x HTTP/1.0\r\n\r\n"};
+    for (int i = 0; i < 2; i++) {
+        auto_close int fd = dial_unix(s);
+        auto_buf heard = HEARD;
+        say(fd, texts[i]);
+        const char *text = hear(fd, NULL, &heard);
+        assert_non_null(strstr(text, "200 OK"));
+        assert_non_null(strstr(text, "Connection: close"));
+        assert_null(strstr(text, "/y"));
+    }
+}
+
+/* --- time --- */
+
+static void whoever_is_slow_is_given_up(void **state)
+{
+    struct stage *s = *state;
+    auto_close int idle = dial_unix(s), head = dial_unix(s), body = dial_unix(s),
+                   busy = dial_unix(s);
+    auto_buf a = HEARD, b = HEARD, c = HEARD, d = HEARD;
+    say(idle, GET("/x"));
+    (void)hear(idle, "/x\r\n\r\n", &a);
+    say(busy, GET("/held"));
+    struct berth_http_exchange *x = await_held(s, 0);
+    say(head, "GET /");
+    say(body, "POST /x HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhe");
+    assert_true(is_silent(head) && is_silent(body) && is_silent(idle));
+    berth_time_shift(0, 5000);
+    say(head, "a"); /* a byte now and then does not help */
+    pause_ms(20);
+    berth_time_shift(0, 6000);
+    assert_non_null(strstr(hear(head, NULL, &b), "408 Request Timeout"));
+    assert_true(is_silent(body) && is_silent(idle));
+    berth_time_shift(0, 50000);
+    assert_non_null(strstr(hear(body, NULL, &c), "408 Request Timeout"));
+    assert_true(is_silent(idle));
+    berth_time_shift(0, 20000);
+    assert_true(has_ended(idle));
+    berth_time_shift(0, 24 * 3600 * 1000);
+    assert_true(is_silent(busy)); /* an answer may take as long as it takes */
+    answer(x);
+    (void)hear(busy, "/held\r\n\r\n", &d);
+}
+
+static void reader_that_does_not_read_is_given_up(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    auto_buf heard = HEARD;
+    say(fd, GET("/much"));
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    assert_true(poll(&ready, 1, PATIENCE_MS) > 0);
+    pause_ms(50);
+    berth_time_shift(0, 31000);
+    pause_ms(50);
+    assert_true(strlen(hear(fd, NULL, &heard)) < 4000000);
+}
+
+/* --- those who leave --- */
+
+static void client_that_leaves_is_noticed(void **state)
+{
+    struct stage *s = *state;
+    for (int late = 0; late < 2; late++) {
+        int fd = dial_tcp(s);
+        say(fd, GET("/held"));
+        struct berth_http_exchange *x = await_held(s, late);
+        struct pollfd left = {.fd = late ? -1 : berth_http_exchange_left_fd(x), .events = POLLIN};
+        if (!late)
+            assert_int_equal(poll(&left, 1, 20), 0);
+        (void)close(fd);
+        pause_ms(late ? 50 : 0);
+        left.fd = berth_http_exchange_left_fd(x);
+        assert_int_equal(poll(&left, 1, PATIENCE_MS), 1);
+        answer(x); /* nobody hears it, and nobody minds */
+    }
+}
+
+static void too_many_are_turned_away(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.connections_max = 3;
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    auto_close int a = dial_unix(s), b = dial_unix(s), c = dial_unix(s), d = dial_unix(s);
+    auto_buf first = HEARD, again = HEARD;
+    assert_true(has_ended(d));
+    say(c, GET("/x"));
+    (void)hear(c, "/x\r\n\r\n", &first);
+    (void)shutdown(a, SHUT_RDWR);
+    pause_ms(50);
+    auto_close int e = dial_unix(s);
+    say(e, GET("/x"));
+    (void)hear(e, "/x\r\n\r\n", &again);
+    (void)b;
+}
+
+/* --- the end --- */
+
+static void *drain_main(void *ctx)
+{
+    berth_http_server_drain(ctx, PATIENCE_MS);
+    return NULL;
+}
+
+static void drain_lets_requests_finish(void **state)
+{
+    struct stage *s = *state;
+    auto_close int idle = dial_unix(s), busy = dial_unix(s);
+    auto_buf a = HEARD, b = HEARD;
+    say(idle, GET("/x"));
+    (void)hear(idle, "/x\r\n\r\n", &a);
+    say(busy, GET("/held") GET("/behind"));
+    struct berth_http_exchange *x = await_held(s, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, drain_main, s->server), 0);
+    assert_true(has_ended(idle));
+    assert_int_equal(access(s->path, F_OK), -1);
+    answer(x);
+    const char *text = hear(busy, NULL, &b);
+    assert_non_null(strstr(text, "X-Path: /held"));
+    assert_non_null(strstr(text, "Connection: close"));
+    assert_null(strstr(text, "/behind"));
+    (void)close(busy);
+    busy = -1;
+    (void)pthread_join(thread, NULL);
+}
+
+static void *close_main(void *ctx)
+{
+    struct stage *s = ctx;
+    berth_http_server_close(s->server);
+    s->server = NULL;
+    return NULL;
+}
+
+static void close_waits_for_whoever_is_to_answer(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    say(fd, GET("/held"));
+    struct berth_http_exchange *x = await_held(s, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, close_main, s), 0);
+    assert_true(has_ended(fd));
+    pause_ms(20);
+    answer(x);
+    (void)pthread_join(thread, NULL);
+}
+
+/* --- addresses --- */
+
+static void addresses(void **state)
+{
+    struct stage *s = *state;
+    struct berth_error err;
+    struct stat st;
+    char long_path[200], left[120];
+    assert_int_equal(stat(s->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(berth_http_server_listen(s->server, s->path, NULL, 0, &err), BERTH_E_CONFLICT);
+    assert_int_equal(berth_http_server_listen(s->server, NULL, "127.0.0.1", s->port, &err),
+                     BERTH_E_CONFLICT);
+    assert_int_equal(berth_http_server_listen(s->server, NULL, "localhost", 0, &err),
+                     BERTH_E_INVALID);
+    memset(long_path, 'x', sizeof long_path);
+    long_path[0] = '/';
+    long_path[150] = '\0';
+    assert_int_equal(berth_http_server_listen(s->server, long_path, NULL, 0, &err),
+                     BERTH_E_INVALID);
+    /* A socket that somebody left is taken over; a file is not. */
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    (void)snprintf(left, sizeof left, "%s/left", s->directory);
+    (void)snprintf(at.sun_path, sizeof at.sun_path, "%.100s", left);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    (void)close(fd);
+    assert_int_equal(berth_http_server_listen(s->server, left, NULL, 0, &err), 0);
+    (void)snprintf(left, sizeof left, "%s/file", s->directory);
+    FILE *file = fopen(left, "w");
+    (void)fclose(file);
+    assert_int_equal(berth_http_server_listen(s->server, left, NULL, 0, &err), BERTH_E_CONFLICT);
+    assert_int_equal(unlink(left), 0);
+    assert_true(berth_http_server_listen(s->server, NULL, "::1", 0, &err) > 0);
+}
+
+#define ON_STAGE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_STAGE(answers_over_both_kinds_of_sockets),
+        ON_STAGE(one_connection_many_requests),
+        ON_STAGE(pipelined_requests),
+        ON_STAGE(bodies),
+        ON_STAGE(refusals_end_the_connection),
+        ON_STAGE(refusal_reaches_who_is_still_sending),
+        ON_STAGE(last_request_of_a_connection),
+        ON_STAGE(whoever_is_slow_is_given_up),
+        ON_STAGE(reader_that_does_not_read_is_given_up),
+        ON_STAGE(client_that_leaves_is_noticed),
+        ON_STAGE(too_many_are_turned_away),
+        ON_STAGE(drain_lets_requests_finish),
+        ON_STAGE(close_waits_for_whoever_is_to_answer),
+        ON_STAGE(addresses),
+    };
+    return cmocka_run_group_tests_name("http_server", tests, NULL, NULL);
+}
