@@ -19,7 +19,8 @@
 #define LISTENERS_MAX 8
 #define WAITING_BYTES_MAX (64 * 1024) /* of requests behind the one that is being answered */
 #define LINGER_MS 2000                /* for the last words to be read before the line is cut */
-#define JOINED_BYTES_MAX (16 * 1024)  /* a longer body is not copied behind its head */
+#define HEAD_BYTES_MAX (64 * 1024)
+#define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
 
 struct berth_http_server {
     struct berth_engine *engine;
@@ -65,7 +66,7 @@ struct berth_http_exchange {
     struct berth_buf head_bytes, body; /* what `head` points into */
     struct berth_peer peer;
     struct berth_id id;
-    struct berth_http_answer answer;
+    struct berth_buf answer_head, answer_body;
     _Atomic int left_fd;
     _Atomic bool left;
 };
@@ -111,8 +112,9 @@ const char *berth_http_reason(int status)
     return "Unknown";
 }
 
+/* All but the last line of a head, which says whether the connection goes on. */
 static void write_head(struct berth_buf *out, const struct berth_http_answer *answer,
-                       const char *request_id, bool keep_alive)
+                       const char *request_id)
 {
     berth_buf_printf(out, "HTTP/1.1 %d %s\r\n", answer->status, berth_http_reason(answer->status));
     if (answer->type)
@@ -122,29 +124,27 @@ static void write_head(struct berth_buf *out, const struct berth_http_answer *an
     berth_buf_puts(out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
     if (request_id)
         berth_buf_printf(out, "X-Request-Id: %s\r\n", request_id);
-    for (int i = 0; i < 4 && answer->more[i].name; i++)
+    for (int i = 0; i < BERTH_HTTP_MORE_MAX && answer->more[i].name; i++)
         berth_buf_printf(out, "%s: %s\r\n", answer->more[i].name, answer->more[i].value);
-    berth_buf_puts(out, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
 }
 
 static void set_deadline(struct conn *c);
 
-/* A HEAD has the head of its answer, and nothing else. */
-static void send_answer(struct conn *c, const struct berth_http_answer *answer,
-                        const char *request_id, bool keep_alive, bool with_body)
+/* A short body goes with its head. */
+static void send_answer(struct conn *c, struct berth_buf *head, const struct berth_buf *body,
+                        bool keep_alive)
 {
-    auto_buf out = BERTH_BUF_INIT(JOINED_BYTES_MAX + BERTH_HTTP_HEAD_BYTES_MAX);
-    write_head(&out, answer, request_id, keep_alive);
-    bool joined = with_body && answer->body.len <= JOINED_BYTES_MAX;
+    bool joined = body->len <= JOINED_BYTES_MAX;
+    berth_buf_puts(head, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
     if (joined)
-        berth_buf_append(&out, answer->body.data, answer->body.len);
-    if (out.failed || answer->body.failed) {
+        berth_buf_append(head, body->data, body->len);
+    if (head->failed || body->failed) {
         berth_socket_close(c->socket); /* there is no memory for a word */
         return;
     }
-    berth_socket_write(c->socket, out.data, out.len);
-    if (with_body && !joined)
-        berth_socket_write(c->socket, answer->body.data, answer->body.len);
+    berth_socket_write(c->socket, head->data, head->len);
+    if (!joined)
+        berth_socket_write(c->socket, body->data, body->len);
 }
 
 static void refuse(struct conn *c, int status, const char *why)
@@ -160,7 +160,9 @@ static void refuse(struct conn *c, int status, const char *why)
                                        : "invalid");
     berth_json_close(&w, '}');
     c->phase = REFUSING;
-    send_answer(c, &answer, NULL, false, true);
+    auto_buf head = BERTH_BUF_INIT(HEAD_BYTES_MAX);
+    write_head(&head, &answer, NULL);
+    send_answer(c, &head, &answer.body, false);
     berth_buf_clear(&answer.body);
     set_deadline(c);
     berth_socket_finish(c->socket);
@@ -203,7 +205,8 @@ static void free_exchange(struct berth_http_exchange *x)
         (void)close(fd);
     berth_buf_clear(&x->head_bytes);
     berth_buf_clear(&x->body);
-    berth_buf_clear(&x->answer.body);
+    berth_buf_clear(&x->answer_head);
+    berth_buf_clear(&x->answer_body);
     free(x);
     pthread_mutex_lock(&server->lock);
     server->exchanges--;
@@ -324,7 +327,7 @@ static void run_answer(struct berth_post *post)
     }
     bool keep_alive = x->head.keep_alive && !c->server->draining;
     c->exchange = NULL;
-    send_answer(c, &x->answer, x->id.text, keep_alive, x->head.method != BERTH_HTTP_HEAD);
+    send_answer(c, &x->answer_head, &x->answer_body, keep_alive);
     free_exchange(x);
     if (keep_alive) {
         go_on(c);
@@ -338,7 +341,11 @@ static void run_answer(struct berth_post *post)
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer)
 {
     struct berth_error ignored;
-    x->answer = *answer;
+    x->answer_head = (struct berth_buf)BERTH_BUF_INIT(HEAD_BYTES_MAX);
+    write_head(&x->answer_head, answer, x->id.text);
+    if (x->head.method == BERTH_HTTP_HEAD) /* it has the head of its answer, and nothing else */
+        berth_buf_clear(&answer->body);
+    x->answer_body = answer->body;
     answer->body = (struct berth_buf){.max = answer->body.max};
     x->post.run = run_answer;
     (void)berth_engine_post(x->server->engine, &x->post,

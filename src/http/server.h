@@ -52,13 +52,15 @@ const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a na
 /* Readable when the one who asked has left; -1: there is none. From any thread. */
 int berth_http_exchange_left_fd(struct berth_http_exchange *x);
 
+#define BERTH_HTTP_MORE_MAX 4
 struct berth_http_answer {
     int status;
-    const char *type;                 /* of the body */
-    struct berth_http_header more[4]; /* closed by one without a name; names as they are written */
-    struct berth_buf body;            /* taken over */
+    const char *type; /* of the body */
+    /* Closed by one without a name; names as they are written. */
+    struct berth_http_header more[BERTH_HTTP_MORE_MAX];
+    struct berth_buf body; /* taken over */
 };
-/* From any thread, once. The exchange is gone afterwards. */
+/* From any thread, once; texts are borrowed for the call. The exchange is gone afterwards. */
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer);
 const char *berth_http_reason(int status); /* "Not Found" */
 #endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/api.c - see api.h: from a request to its handler, and from what that says to an answer.
+ * Who asks is looked at before anything of what is asked. */
+#include "api/api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/call.h"
+#include "base/auto.h"
+#include "base/limits.h"
+#include "os/pool.h"
+
+#define QUICK_THREADS_MAX 16
+#define SLOW_THREADS_MAX 64 /* each may wait for a provider */
+#define BODY_BYTES_MAX (2 * 1024 * 1024)
+#define ANSWER_BYTES_MAX (64 * 1024 * 1024)
+
+struct berth_api {
+    struct berth *b;
+    struct berth_http_server *server;
+    struct berth_pool *quick, *slow;
+};
+
+static const struct berth_api_route *const tables[] = {
+    berth_api_instance_routes, berth_api_company_routes, berth_api_environment_routes,
+    berth_api_lease_routes};
+
+/* --- answers --- */
+
+static void free_call(struct berth_api_call *c)
+{
+    berth_buf_clear(&c->out);
+    berth_arena_wipe(&c->arena);
+    free(c);
+}
+
+static void say_error(struct berth_json_writer *w, const struct berth_error *err,
+                      const struct berth_issues *issues)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "error", err->message);
+    berth_json_put_str(w, "code", berth_code_wire(err->code));
+    if (issues && issues->list.count) {
+        berth_json_open_in(w, "details", '[');
+        for (int i = 0; i < issues->list.count; i++) {
+            const struct berth_issue *issue = issues->list.items[i];
+            berth_json_open(w, '{');
+            berth_json_put_str(w, "path", issue->path);
+            berth_json_put_str(w, "message", issue->message);
+            berth_json_close(w, '}');
+        }
+        berth_json_close(w, ']');
+    }
+    berth_json_close(w, '}');
+}
+
+/* What went wrong inside stays inside: the log has it, under the request's name. */
+static struct berth_error shown(const struct berth *b, const struct berth_http_exchange *x,
+                                const struct berth_error *err)
+{
+    struct berth_error out = *err;
+    if (err->code != BERTH_E_INTERNAL && err->code != BERTH_E_NO_MEMORY)
+        return out;
+    berth_log_line(&b->log, BERTH_LOG_ERROR, "request failed", "requestId",
+                   berth_http_exchange_id(x), "where", err->where, "error", err->message, NULL);
+    (void)berth_fail(&out, err->code, "Internal server error");
+    return out;
+}
+
+static void answer_error(const struct berth *b, struct berth_http_exchange *x,
+                         const struct berth_error *err, const struct berth_issues *issues,
+                         const char *allow)
+{
+    struct berth_http_answer answer = {.status = allow ? 405 : berth_code_http(err->code),
+                                       .type = "application/json",
+                                       .body = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+    struct berth_json_writer w = {.buf = &answer.body};
+    struct berth_error told = shown(b, x, err);
+    if (allow)
+        answer.more[0] = (struct berth_http_header){"Allow", allow};
+    say_error(&w, &told, issues);
+    berth_http_answer(x, &answer);
+}
+
+static void answer_call(struct berth_api_call *c, int rc, const struct berth_error *err)
+{
+    struct berth_error trouble = *err;
+    if (rc == BERTH_OK)
+        rc = berth_buf_check(&c->out, "The answer", &trouble);
+    if (rc < 0) {
+        answer_error(c->b, c->x, &trouble, &c->issues, NULL);
+        return;
+    }
+    struct berth_http_answer answer = {
+        .status = c->status, .type = c->out.len ? "application/json" : NULL, .body = c->out};
+    c->out = (struct berth_buf){0};
+    berth_http_answer(c->x, &answer);
+}
+
+static void run_call(void *ctx)
+{
+    struct berth_api_call *c = ctx;
+    struct berth_error err = {0};
+    c->w = (struct berth_json_writer){.buf = &c->out};
+    c->issues.arena = &c->arena;
+    int rc = c->route->run(c, &err);
+    answer_call(c, rc, &err);
+    free_call(c);
+}
+
+/* --- routes --- */
+
+/* One segment of the path against one of the pattern. */
+static bool match_segment(const char **pattern, const char **path, const char *values[],
+                          size_t lens[], int *count)
+{
+    size_t want = strcspn(*pattern, "/"), have = strcspn(*path, "/");
+    bool param = **pattern == ':';
+    if (param && have > 0) {
+        values[*count] = *path;
+        lens[(*count)++] = have;
+    } else if (want != have || strncmp(*pattern, *path, want) != 0) {
+        return false;
+    }
+    *pattern += want;
+    *path += have;
+    return true;
+}
+
+/* The values of params point into the path. */
+static bool match(const char *pattern, const char *path, const char *values[], size_t lens[])
+{
+    int count = 0;
+    while (*pattern == '/' && *path == '/') {
+        pattern++;
+        path++;
+        if (!match_segment(&pattern, &path, values, lens, &count))
+            return false;
+    }
+    return !*pattern && !*path;
+}
+
+struct found {
+    const struct berth_api_route *route;
+    const char *values[BERTH_API_PARAMS_MAX];
+    size_t lens[BERTH_API_PARAMS_MAX];
+    char allow[64]; /* the methods that the path has, when this one is none of them */
+};
+
+static void find_route(const struct berth_http_head *head, struct found *out)
+{
+    const char *method =
+        berth_http_methods[head->method == BERTH_HTTP_HEAD ? BERTH_HTTP_GET : head->method];
+    *out = (struct found){0};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        for (const struct berth_api_route *r = tables[i]; r->method; r++) {
+            if (!match(r->pattern, head->path, out->values, out->lens))
+                continue;
+            if (strcmp(r->method, method) == 0) {
+                out->route = r;
+                return;
+            }
+            size_t len = strlen(out->allow);
+            (void)snprintf(out->allow + len, sizeof out->allow - len, "%s%s", len ? ", " : "",
+                           r->method);
+        }
+}
+
+/* --- who asks --- */
+
+/* The kernel says who is at the socket; a token that was shown must be a good one, also there. */
+static int authenticate(struct berth_http_exchange *x, struct berth_actor *actor,
+                        struct berth_error *err)
+{
+    const struct berth_peer *peer = berth_http_exchange_peer(x);
+    const struct berth_http_head *head = berth_http_exchange_head(x);
+    if (berth_http_header(head, "authorization"))
+        return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
+    if (!peer->local || (peer->uid != geteuid() && peer->uid != 0))
+        return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
+    *actor = (struct berth_actor){.type = "user", .id = "local-board"};
+    return BERTH_OK;
+}
+
+/* --- requests --- */
+
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
+{
+    (void)ctx, (void)head;
+    return BODY_BYTES_MAX;
+}
+
+static int begin_call(struct berth_api *api, struct berth_http_exchange *x, const struct found *f,
+                      const struct berth_actor *actor, struct berth_error *err)
+{
+    struct berth_api_call *c = calloc(1, sizeof *c);
+    if (!c)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    *c = (struct berth_api_call){.b = api->b,
+                                 .x = x,
+                                 .head = berth_http_exchange_head(x),
+                                 .route = f->route,
+                                 .actor = *actor,
+                                 .status = 200,
+                                 .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+    for (int i = 0; i < BERTH_API_PARAMS_MAX && f->values[i]; i++)
+        c->params[i] = berth_arena_copy(&c->arena, f->values[i], f->lens[i]);
+    int rc = berth_arena_check(&c->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_pool_submit(f->route->slow ? api->slow : api->quick, run_call, c, err);
+    if (rc < 0)
+        free_call(c);
+    return rc;
+}
+
+static void on_request(void *ctx, struct berth_http_exchange *x)
+{
+    struct berth_api *api = ctx;
+    struct found found;
+    struct berth_actor actor = {.type = "system"};
+    struct berth_error err = {0};
+    find_route(berth_http_exchange_head(x), &found);
+    bool open = found.route && found.route->access == BERTH_API_OPEN;
+    int rc = open ? BERTH_OK : authenticate(x, &actor, &err);
+    if (rc == BERTH_OK && !found.route)
+        rc = found.allow[0] ? berth_fail(&err, BERTH_E_INVALID, "Method not allowed")
+                            : berth_fail(&err, BERTH_E_NOT_FOUND, "API route not found");
+    if (rc == BERTH_OK)
+        rc = begin_call(api, x, &found, &actor, &err);
+    if (rc < 0)
+        answer_error(api->b, x, &err, NULL,
+                     err.code == BERTH_E_INVALID && found.allow[0] ? found.allow : NULL);
+}
+
+/* --- all of it --- */
+
+int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
+                   struct berth_api **out, struct berth_error *err)
+{
+    struct berth_api *api = calloc(1, sizeof *api);
+    if (!api)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
+    api->b = b;
+    struct berth_http_handlers handlers = {
+        .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = api};
+    int rc = berth_pool_new(QUICK_THREADS_MAX, &api->quick, err);
+    if (rc == BERTH_OK)
+        rc = berth_pool_new(SLOW_THREADS_MAX, &api->slow, err);
+    if (rc == BERTH_OK)
+        rc = berth_http_server_open(b->engine, settings, &handlers, &api->server, err);
+    if (rc < 0)
+        berth_api_close(api, 0);
+    else
+        *out = api;
+    return rc;
+}
+
+int berth_api_listen(struct berth_api *api, const char *path, struct berth_error *err)
+{
+    return berth_http_server_listen(api->server, path, NULL, 0, err);
+}
+
+void berth_api_close(struct berth_api *api, int64_t wait_ms)
+{
+    if (!api)
+        return;
+    if (api->server)
+        berth_http_server_drain(api->server, wait_ms);
+    berth_http_server_close(api->server); /* waits for those who are to answer */
+    berth_pool_free(api->quick);
+    berth_pool_free(api->slow);
+    free(api);
+}

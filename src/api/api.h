@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/api.h - the HTTP API: what callers may ask of a runtime, as JSON. */
+#ifndef BERTH_API_API_H
+#define BERTH_API_API_H
+
+#include "core/berth.h"
+#include "http/server.h"
+
+struct berth_api;
+
+int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
+                   struct berth_api **out, struct berth_error *err);
+/* At a Unix socket: whoever has our uid, and root, may do everything. Nobody else is heard. */
+int berth_api_listen(struct berth_api *api, const char *path, struct berth_error *err);
+/* Accepts nobody any more, lets what is under way finish for so long, and ends. NULL is fine. */
+void berth_api_close(struct berth_api *api, int64_t wait_ms);
+#endif

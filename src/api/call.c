@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/call.c - see call.h: bodies, queries, lists. */
+#include "api/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+
+/* --- bodies --- */
+
+static const char *const type_names[] = {"string", "object", "boolean", "number", "string"};
+
+static bool has_type(const struct berth_json *value, enum berth_api_type type)
+{
+    switch (type) {
+    case BERTH_API_TEXT:
+    case BERTH_API_WORD:
+        return berth_json_is(value, BERTH_JSON_STRING) &&
+               strlen(berth_json_str(value)) == berth_json_str_len(value); /* no NUL in it */
+    case BERTH_API_OBJECT:
+        return berth_json_is(value, BERTH_JSON_OBJECT);
+    case BERTH_API_FLAG:
+        return berth_json_is(value, BERTH_JSON_BOOL);
+    case BERTH_API_NUMBER:
+        return berth_json_is(value, BERTH_JSON_INT) && berth_json_int(value) >= 0;
+    }
+    return false;
+}
+
+static int find_word(const char *const *words, const char *text)
+{
+    for (int i = 0; text && words[i]; i++)
+        if (strcmp(words[i], text) == 0)
+            return i;
+    return -1;
+}
+
+static void set_field(struct berth_api_call *c, const struct berth_api_field *f,
+                      const struct berth_json *value, void *out)
+{
+    void *at = (char *)out + f->offset;
+    const char *text = NULL;
+    if (f->type == BERTH_API_TEXT)
+        text = berth_arena_strdup(&c->arena, berth_json_str(value));
+    else if (f->type == BERTH_API_OBJECT)
+        text = berth_json_canonical_in(&c->arena, value);
+    else if (f->type == BERTH_API_FLAG)
+        *(bool *)at = berth_json_true(value);
+    else if (f->type == BERTH_API_NUMBER)
+        *(int64_t *)at = berth_json_int(value);
+    else if ((*(int *)at = find_word(f->words, berth_json_str(value))) < 0)
+        berth_issues_add(&c->issues, f->name, "Unknown value: %.100s", berth_json_str(value));
+    if (text)
+        *(const char **)at = text;
+}
+
+static void read_field(struct berth_api_call *c, const struct berth_api_field *f,
+                       const struct berth_json *body, void *out, bool *given)
+{
+    const struct berth_json *value = berth_json_get(body, f->name);
+    bool null = value && berth_json_type(value) == BERTH_JSON_NULL;
+    *given = value != NULL;
+    if (!value && f->required)
+        berth_issues_add(&c->issues, f->name, "Required");
+    else if (null && !f->nullable)
+        berth_issues_add(&c->issues, f->name, "Expected %s, received null", type_names[f->type]);
+    else if (value && !null && !has_type(value, f->type))
+        berth_issues_add(&c->issues, f->name, "Expected %s", type_names[f->type]);
+    else if (value && !null)
+        set_field(c, f, value, out);
+}
+
+static void refuse_unknown(struct berth_api_call *c, const struct berth_api_field *fields,
+                           const struct berth_json *body)
+{
+    berth_json_each (body, iter) {
+        const char *key = berth_json_iter_key(iter);
+        const struct berth_api_field *f = fields;
+        while (f->name && strcmp(f->name, key) != 0)
+            f++;
+        if (!f->name)
+            berth_issues_add(&c->issues, key, "Unrecognized key");
+    }
+}
+
+static int invalid(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_INVALID, "Validation error");
+}
+
+static int parse_body(struct berth_api_call *c, struct berth_json **out, struct berth_error *err)
+{
+    size_t len;
+    const char *bytes = berth_http_exchange_body(c->x, &len);
+    const char *type = berth_http_header(c->head, "content-type");
+    struct berth_error why;
+    if (len == 0) {
+        *out = berth_json_new_object();
+        return *out ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: body.");
+    }
+    if (!type || strncasecmp(type, "application/json", 16) != 0 ||
+        (type[16] && type[16] != ';' && type[16] != ' '))
+        return berth_fail(err, BERTH_E_INVALID, "The body must be application/json.");
+    int rc = berth_json_parse(bytes, len, BERTH_JSON_OURS, out, &why);
+    if (rc == BERTH_E_NO_MEMORY)
+        return berth_fail(err, rc, "%s", why.message);
+    if (rc < 0) {
+        berth_issues_add(&c->issues, "", "%s", why.message);
+        return invalid(err);
+    }
+    if (berth_json_is(*out, BERTH_JSON_OBJECT))
+        return BERTH_OK;
+    berth_issues_add(&c->issues, "", "Expected object");
+    return invalid(err);
+}
+
+int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
+                   unsigned *given, struct berth_error *err)
+{
+    auto_json *body = NULL;
+    unsigned seen = 0;
+    int rc = parse_body(c, &body, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; fields[i].name; i++) {
+        bool there;
+        read_field(c, &fields[i], body, out, &there);
+        seen |= there ? 1U << i : 0;
+    }
+    refuse_unknown(c, fields, body);
+    if (given)
+        *given = seen;
+    if (c->issues.list.count)
+        return invalid(err);
+    return berth_arena_check(&c->arena, err);
+}
+
+/* --- queries --- */
+
+static int hex(char h)
+{
+    return h <= '9' ? h - '0' : (h | 0x20) - 'a' + 10;
+}
+
+/* The reader has seen that it is well-formed. NULL: it is no text. */
+static const char *decode(struct berth_arena *arena, const char *text, size_t len)
+{
+    char *out = berth_arena_copy(arena, text, len);
+    size_t to = 0;
+    for (size_t at = 0; out && at < len; at++) {
+        out[to] = text[at] == '+' ? ' ' : text[at];
+        if (text[at] == '%') {
+            out[to] = (char)(hex(text[at + 1]) * 16 + hex(text[at + 2]));
+            at += 2;
+        }
+        to++;
+    }
+    if (out)
+        out[to] = '\0';
+    return out;
+}
+
+const char *berth_api_query(struct berth_api_call *c, const char *name)
+{
+    size_t name_len = strlen(name);
+    for (const char *at = c->head->query; at && *at;) {
+        size_t len = strcspn(at, "&");
+        if (len > name_len && at[name_len] == '=' && strncmp(at, name, name_len) == 0)
+            return decode(&c->arena, at + name_len + 1, len - name_len - 1);
+        at += len + (at[len] == '&');
+    }
+    return NULL;
+}
+
+int berth_api_query_number(struct berth_api_call *c, const char *name, int min, int max,
+                           int otherwise, int *out, struct berth_error *err)
+{
+    const char *text = berth_api_query(c, name);
+    char *end = NULL;
+    long value = text ? strtol(text, &end, 10) : otherwise;
+    *out = (int)value;
+    if (text &&
+        (!*text || *end || text[0] == '+' || text[0] == ' ' || value < min || value > max)) {
+        berth_issues_add(&c->issues, name, "Expected a number from %d to %d", min, max);
+        return invalid(err);
+    }
+    return BERTH_OK;
+}
+
+int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
+                         int *out, struct berth_error *err)
+{
+    const char *text = berth_api_query(c, name);
+    *out = find_word(words, text);
+    if (text && *out < 0) {
+        berth_issues_add(&c->issues, name, "Unknown value: %.100s", text);
+        return invalid(err);
+    }
+    return BERTH_OK;
+}
+
+/* --- lists --- */
+
+void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
+                        berth_api_item_fn *each)
+{
+    berth_json_open(&c->w, '[');
+    for (int i = 0; i < list->count; i++)
+        each(&c->w, list->items[i]);
+    berth_json_close(&c->w, ']');
+}

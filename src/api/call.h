@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/call.h - one request on its way through a handler. A resource is a file with handlers,
+ * and rows in its table of routes. */
+#ifndef BERTH_API_CALL_H
+#define BERTH_API_CALL_H
+
+#include "base/arena.h"
+#include "base/issues.h"
+#include "base/json.h"
+#include "core/berth.h"
+#include "http/server.h"
+
+#define BERTH_API_PARAMS_MAX 2
+
+struct berth_api_call;
+typedef int berth_api_handler(struct berth_api_call *c, struct berth_error *err);
+
+enum berth_api_access {
+    BERTH_API_OPEN,   /* everybody, also without a name */
+    BERTH_API_READ,   /* of the company that it is about */
+    BERTH_API_MANAGE, /* environments:manage in that company */
+    BERTH_API_ALL,    /* of the whole instance */
+};
+
+struct berth_api_route {
+    const char *method, *pattern; /* "/api/environments/:id" */
+    berth_api_handler *run;
+    enum berth_api_access access;
+    bool slow; /* it may call a provider */
+};
+/* One table for each resource, closed by an empty row. */
+extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
+    berth_api_environment_routes[], berth_api_lease_routes[];
+
+struct berth_api_call {
+    struct berth *b;
+    struct berth_http_exchange *x;
+    const struct berth_http_head *head;
+    const struct berth_api_route *route;
+    const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
+    struct berth_actor actor;
+    struct berth_arena arena;   /* wiped: a body may hold what is to become a secret */
+    struct berth_issues issues; /* what is wrong with the body; told with the error */
+    int status;                 /* 200 unless the handler says otherwise */
+    struct berth_buf out;
+    struct berth_json_writer w; /* into it */
+};
+
+/* --- what was sent --- */
+
+enum berth_api_type {
+    BERTH_API_TEXT,
+    BERTH_API_OBJECT, /* as JSON text */
+    BERTH_API_FLAG,
+    BERTH_API_NUMBER, /* whole, 0 or more: an int64_t */
+    BERTH_API_WORD,   /* one of `words`: an int */
+};
+struct berth_api_field {
+    const char *name;
+    enum berth_api_type type;
+    size_t offset; /* in the struct: const char *, bool, int64_t or int */
+    bool required, nullable;
+    const char *const *words;
+};
+/* Fills the struct by the table, which is closed by an empty row; *given has a bit for each row
+ * that was there (also as null). INVALID: all that is wrong is in c->issues. An absent body is {}.
+ */
+int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
+                   unsigned *given, struct berth_error *err);
+/* Of the query, decoded, in the arena; NULL: it is not there. */
+const char *berth_api_query(struct berth_api_call *c, const char *name);
+/* A whole number between these; `otherwise` when it is not there. */
+int berth_api_query_number(struct berth_api_call *c, const char *name, int min, int max,
+                           int otherwise, int *out, struct berth_error *err);
+/* -1: it is not there. UNKNOWN words are INVALID. */
+int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
+                         int *out, struct berth_error *err);
+
+/* --- what is said --- */
+
+typedef void berth_api_item_fn(struct berth_json_writer *w, const void *item);
+void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
+                        berth_api_item_fn *each);
+#endif

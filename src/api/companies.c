@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/companies.c - the companies of an instance. */
+#include "api/call.h"
+#include "core/company.h"
+
+static void item(struct berth_json_writer *w, const void *company)
+{
+    berth_company_json(w, company);
+}
+
+static int list(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_list found;
+    int rc = berth_company_list(c->b, &c->arena, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, item);
+    return rc;
+}
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_company *company;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        berth_company_json(&c->w, company);
+    return rc;
+}
+
+static int create(struct berth_api_call *c, struct berth_error *err)
+{
+    const char *name = NULL;
+    const struct berth_api_field fields[] = {{"name", BERTH_API_TEXT, 0, .required = true}, {0}};
+    struct berth_company *company;
+    int rc = berth_api_body(c, fields, &name, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_company_create(c->b, &c->arena, name, &c->actor, &company, err);
+    if (rc < 0)
+        return rc;
+    c->status = 201;
+    berth_company_json(&c->w, company);
+    return BERTH_OK;
+}
+
+const struct berth_api_route berth_api_company_routes[] = {
+    {"GET", "/api/companies", list, BERTH_API_ALL},
+    {"POST", "/api/companies", create, BERTH_API_ALL},
+    {"GET", "/api/companies/:companyId", get, BERTH_API_READ},
+    {0},
+};

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/environments.c - the environments of a company. */
+#include "core/environment.h"
+
+#include <stddef.h>
+
+#include "api/call.h"
+#include "core/company.h"
+
+static void item(struct berth_json_writer *w, const void *environment)
+{
+    berth_environment_json(w, environment);
+}
+
+static int list(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
+    struct berth_company *company;
+    struct berth_list found;
+    filter.company_id = c->params[0];
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_word(c, "status", berth_environment_statuses.names, &filter.status,
+                                  err);
+    if (rc == BERTH_OK)
+        rc =
+            berth_api_query_word(c, "driver", berth_environment_drivers.names, &filter.driver, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_list(c->b, &c->arena, &filter, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, item);
+    return rc;
+}
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment *e;
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc == BERTH_OK)
+        berth_environment_json(&c->w, e);
+    return rc;
+}
+
+/* The rows of the table below, as bits. */
+struct body {
+    const char *name, *description, *config, *metadata;
+    int driver, status;
+};
+
+/* In the order of enum berth_environment_field. */
+static int read_input(struct berth_api_call *c, bool create, struct berth_environment_input *input,
+                      struct berth_error *err)
+{
+    const struct berth_api_field fields[] = {
+        {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = create},
+        {"description", BERTH_API_TEXT, offsetof(struct body, description), .nullable = true},
+        {"driver", BERTH_API_WORD, offsetof(struct body, driver), .required = create,
+         .words = berth_environment_drivers.names},
+        {"status", BERTH_API_WORD, offsetof(struct body, status),
+         .words = berth_environment_statuses.names},
+        {"config", BERTH_API_OBJECT, offsetof(struct body, config)},
+        {"metadata", BERTH_API_OBJECT, offsetof(struct body, metadata), .nullable = true},
+        {0}};
+    struct body body = {0};
+    *input = (struct berth_environment_input)BERTH_ENVIRONMENT_INPUT_INIT;
+    int rc = berth_api_body(c, fields, &body, &input->fields, err);
+    input->name = body.name;
+    input->description = body.description;
+    input->driver = (enum berth_environment_driver)body.driver;
+    input->status = (enum berth_environment_status)body.status;
+    input->config_json = body.config;
+    input->metadata_json = body.metadata;
+    input->actor = &c->actor;
+    return rc;
+}
+
+static int create(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment_input input;
+    struct berth_company *company;
+    struct berth_environment *e;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = read_input(c, true, &input, err);
+    input.company_id = c->params[0];
+    if (rc == BERTH_OK)
+        rc = berth_environment_create(c->b, &c->arena, &input, &c->issues, &e, err);
+    if (rc < 0)
+        return rc;
+    c->status = 201;
+    berth_environment_json(&c->w, e);
+    return BERTH_OK;
+}
+
+static int patch(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment_input input;
+    struct berth_environment *e;
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc == BERTH_OK)
+        rc = read_input(c, false, &input, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_update(c->b, &c->arena, e->id, &input, &c->issues, &e, err);
+    if (rc == BERTH_OK)
+        berth_environment_json(&c->w, e);
+    return rc;
+}
+
+/* What its places need is waited for; with ?drain=true open leases end, too. */
+static int delete (struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const words[] = {"false", "true", NULL};
+    struct berth_environment *e;
+    int drain;
+    int rc = berth_api_query_word(c, "drain", words, &drain, err);
+    if (rc == BERTH_OK)
+        rc =
+            berth_environment_delete(c->b, &c->arena, c->params[0], drain == 1, &c->actor, &e, err);
+    if (rc == BERTH_OK)
+        berth_environment_json(&c->w, e);
+    return rc;
+}
+
+static int probe(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment *e;
+    struct berth_probe found;
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_probe(c->b, &c->arena, e->id, &c->actor, &found, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_bool(&c->w, "ok", found.ok);
+    berth_json_put_str(&c->w, "driver", berth_environment_drivers.names[e->driver]);
+    berth_json_put_str(&c->w, "summary", found.summary);
+    berth_json_put_raw(&c->w, "details", found.details_json);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+const struct berth_api_route berth_api_environment_routes[] = {
+    {"GET", "/api/companies/:companyId/environments", list, BERTH_API_READ},
+    {"POST", "/api/companies/:companyId/environments", create, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/environments/:id", get, BERTH_API_READ},
+    {"PATCH", "/api/environments/:id", patch, BERTH_API_MANAGE, .slow = true},
+    {"DELETE", "/api/environments/:id", delete, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE, .slow = true},
+    {0},
+};

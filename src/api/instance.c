@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/instance.c - what is about no company: is it well, and which version is it. */
+#include <berth/berth.h>
+
+#include "api/call.h"
+
+static int get_health(struct berth_api_call *c, struct berth_error *err)
+{
+    (void)err;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "status", "ok");
+    berth_json_put_str(&c->w, "version", berth_version());
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+const struct berth_api_route berth_api_instance_routes[] = {
+    {"GET", "/api/health", get_health, BERTH_API_OPEN},
+    {0},
+};

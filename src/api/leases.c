@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/leases.c - leases: taken, looked at, given back. */
+#include "core/lease.h"
+
+#include <stddef.h>
+
+#include <berth/driver.h>
+
+#include "api/call.h"
+#include "base/limits.h"
+#include "core/company.h"
+#include "core/environment.h"
+
+static void item(struct berth_json_writer *w, const void *lease)
+{
+    berth_lease_json(w, lease);
+}
+
+static int say(struct berth_api_call *c, int rc, const struct berth_lease *lease)
+{
+    if (rc == BERTH_OK)
+        berth_lease_json(&c->w, lease);
+    return rc;
+}
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    return say(c, rc, l);
+}
+
+static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
+                    struct berth_error *err)
+{
+    struct berth_list found;
+    int rc = berth_api_query_word(c, "status", berth_lease_statuses.names, &filter->status, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, BERTH_LIST_ROWS_DEFAULT,
+                                    &filter->limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_list(c->b, &c->arena, filter, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, item);
+    return rc;
+}
+
+static int list_of_environment(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    struct berth_environment *e;
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc < 0)
+        return rc;
+    filter.environment_id = e->id;
+    return say_page(c, &filter, err);
+}
+
+static int list_of_company(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    struct berth_company *company;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc < 0)
+        return rc;
+    filter.company_id = company->id;
+    return say_page(c, &filter, err);
+}
+
+static int acquire(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    static const struct berth_api_field fields[] = {
+        {"heartbeatRunId", BERTH_API_TEXT, offsetof(struct berth_lease_request, run_id),
+         .nullable = true},
+        {"issueId", BERTH_API_TEXT, offsetof(struct berth_lease_request, issue_id),
+         .nullable = true},
+        {"executionWorkspaceId", BERTH_API_TEXT,
+         offsetof(struct berth_lease_request, execution_workspace_id), .nullable = true},
+        {"executionWorkspaceMode", BERTH_API_TEXT,
+         offsetof(struct berth_lease_request, workspace_mode), .nullable = true},
+        {"ttlMs", BERTH_API_NUMBER, offsetof(struct berth_lease_request, ttl_ms)},
+        {"timeoutMs", BERTH_API_NUMBER, offsetof(struct berth_lease_request, timeout_ms)},
+        {"retainOnFailure", BERTH_API_FLAG,
+         offsetof(struct berth_lease_request, retain_on_failure)},
+        {0}};
+    struct berth_environment *e;
+    struct berth_lease *l = NULL;
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &request, NULL, err);
+    if (rc < 0)
+        return rc;
+    request.environment_id = e->id;
+    request.cancel_fd = berth_http_exchange_left_fd(c->x);
+    request.actor = &c->actor;
+    c->status = 201;
+    rc = berth_lease_acquire(c->b, &c->arena, &request, &l, err);
+    return say(c, rc, l);
+}
+
+static int release(struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const ends[] = {"released", "failed", "expired", NULL};
+    static const enum berth_lease_status statuses[] = {BERTH_LEASE_RELEASED, BERTH_LEASE_FAILED,
+                                                       BERTH_LEASE_EXPIRED};
+    struct body {
+        int status;
+        const char *reason;
+    } body = {0};
+    static const struct berth_api_field fields[] = {
+        {"status", BERTH_API_WORD, offsetof(struct body, status), .words = ends},
+        {"failureReason", BERTH_API_TEXT, offsetof(struct body, reason), .nullable = true},
+        {0}};
+    struct berth_lease *l = NULL;
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc < 0)
+        return rc;
+    struct berth_release_request request = {.lease_id = l->id,
+                                            .status = statuses[body.status],
+                                            .reason = body.reason,
+                                            .actor = &c->actor};
+    rc = berth_lease_release(c->b, &c->arena, &request, &l, err);
+    return say(c, rc, l);
+}
+
+/* These have no body. */
+static const struct berth_api_field nothing[] = {{0}};
+
+static int destroy(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
+    return say(c, rc, l);
+}
+
+/* What is owed is tried now, whenever it was due. */
+static int retry_cleanup(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    if (rc == BERTH_OK && l->cleanup != BERTH_CLEANUP_FAILED && l->cleanup != BERTH_CLEANUP_PENDING)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s owes no clean-up.", l->id);
+    return rc < 0 ? rc : destroy(c, err);
+}
+
+static int acknowledge(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_acknowledge(c->b, &c->arena, c->params[0], &c->actor, &l, err);
+    return say(c, rc, l);
+}
+
+static int resume(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_place place;
+    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_resume(c->b, &c->arena, c->params[0], &place, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "providerLeaseId", place.id);
+    berth_json_put_raw(&c->w, "metadata", place.metadata_json);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+const struct berth_api_route berth_api_lease_routes[] = {
+    {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
+    {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
+    {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/release", release, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE,
+     .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/acknowledge", acknowledge, BERTH_API_MANAGE,
+     .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/resume", resume, BERTH_API_MANAGE, .slow = true},
+    {0},
+};
