@@ -174,19 +174,29 @@ const char *berth_api_query(struct berth_api_call *c, const char *name)
     return NULL;
 }
 
-int berth_api_query_number(struct berth_api_call *c, const char *name, int min, int max,
-                           int otherwise, int *out, struct berth_error *err)
+int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t min, int64_t max,
+                           int64_t otherwise, int64_t *out, struct berth_error *err)
 {
     const char *text = berth_api_query(c, name);
     char *end = NULL;
-    long value = text ? strtol(text, &end, 10) : otherwise;
-    *out = (int)value;
+    int64_t value = text ? strtoll(text, &end, 10) : otherwise;
+    *out = value;
     if (text &&
         (!*text || *end || text[0] == '+' || text[0] == ' ' || value < min || value > max)) {
-        berth_issues_add(&c->issues, name, "Expected a number from %d to %d", min, max);
+        berth_issues_add(&c->issues, name, "Expected a number from %lld to %lld", (long long)min,
+                         (long long)max);
         return invalid(err);
     }
     return BERTH_OK;
+}
+
+int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error *err)
+{
+    int64_t limit;
+    int rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, BERTH_LIST_ROWS_DEFAULT,
+                                    &limit, err);
+    *out = (int)limit;
+    return rc;
 }
 
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,

@@ -30,7 +30,8 @@ struct berth_api_route {
 };
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
-    berth_api_environment_routes[], berth_api_lease_routes[];
+    berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
+    berth_api_run_routes[];
 
 struct berth_api_call {
     struct berth *b;
@@ -70,8 +71,10 @@ int berth_api_body(struct berth_api_call *c, const struct berth_api_field *field
 /* Of the query, decoded, in the arena; NULL: it is not there. */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
 /* A whole number between these; `otherwise` when it is not there. */
-int berth_api_query_number(struct berth_api_call *c, const char *name, int min, int max,
-                           int otherwise, int *out, struct berth_error *err);
+int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t min, int64_t max,
+                           int64_t otherwise, int64_t *out, struct berth_error *err);
+/* How many rows of a list are wanted, by `limit`. */
+int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error *err);
 /* -1: it is not there. UNKNOWN words are INVALID. */
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
                          int *out, struct berth_error *err);

@@ -107,7 +107,7 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
 }
 
 /* What its places need is waited for; with ?drain=true open leases end, too. */
-static int delete (struct berth_api_call *c, struct berth_error *err)
+static int delete_one(struct berth_api_call *c, struct berth_error *err)
 {
     static const char *const words[] = {"false", "true", NULL};
     struct berth_environment *e;
@@ -144,7 +144,7 @@ const struct berth_api_route berth_api_environment_routes[] = {
     {"POST", "/api/companies/:companyId/environments", create, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/environments/:id", get, BERTH_API_READ},
     {"PATCH", "/api/environments/:id", patch, BERTH_API_MANAGE, .slow = true},
-    {"DELETE", "/api/environments/:id", delete, BERTH_API_MANAGE, .slow = true},
+    {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE, .slow = true},
     {0},
 };

@@ -7,7 +7,6 @@
 #include <berth/driver.h>
 
 #include "api/call.h"
-#include "base/limits.h"
 #include "core/company.h"
 #include "core/environment.h"
 
@@ -36,8 +35,7 @@ static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
     struct berth_list found;
     int rc = berth_api_query_word(c, "status", berth_lease_statuses.names, &filter->status, err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, BERTH_LIST_ROWS_DEFAULT,
-                                    &filter->limit, err);
+        rc = berth_api_query_limit(c, &filter->limit, err);
     if (rc == BERTH_OK)
         rc = berth_lease_list(c->b, &c->arena, filter, &found, err);
     if (rc == BERTH_OK)

@@ -304,11 +304,74 @@ static void leases(void **state)
     assert_int_equal(scripted_count(f->world), 0);
 }
 
+static void secrets(void **state)
+{
+    struct fixture *f = *state;
+    const char *to = path(f, "/api/companies/%s/secrets", company(f));
+    struct reply r = ask(f, "POST", to, "{'name':'cloud key','value':'plain-value-42'}");
+    assert_int_equal(r.status, 201);
+    assert_null(strstr(r.body, "plain-value-42"));
+    const char *id = text(f, &r, "id");
+    assert_int_equal(ask(f, "POST", to, "{'name':'cloud key','value':'x'}").status, 409);
+    expect_error(f, ask(f, "POST", to, "{'name':'x'}"), 400, "invalid",
+                 "Managed secrets require value");
+    expect_error(f, ask(f, "POST", to, "{'name':'x','externalRef':'arn:x'}"), 422, "unprocessable",
+                 "Provider vaults and external references are not supported.");
+    r = ask(f, "GET", to, NULL);
+    assert_int_equal(count(&r), 1);
+    assert_null(strstr(r.body, "plain-value-42"));
+    r = ask(f, "POST", path(f, "/api/secrets/%s/rotate", id), "{'value':'plain-value-43'}");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\"latestVersion\":2"));
+    r = ask(f, "PATCH", path(f, "/api/secrets/%s", id), "{'name':'renamed','description':'d'}");
+    assert_string_equal(text(f, &r, "name"), "renamed");
+    r = ask(f, "GET", path(f, "/api/secrets/%s/usage", id), NULL);
+    assert_string_equal(text(f, &r, "secretId"), id);
+    r = ask(f, "GET", path(f, "/api/secrets/%s/access-events", id), NULL);
+    assert_int_equal(count(&r), 0);
+    r = ask(f, "DELETE", path(f, "/api/secrets/%s", id), NULL);
+    assert_string_equal(r.body, "{\"ok\":true}");
+    expect_error(f, ask(f, "POST", "/api/secrets/" NOBODY "/rotate", "{'value':'x'}"), 404,
+                 "not_found", "Secret not found");
+}
+
+static void runs_and_activity(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run *run = make_run(f);
+    struct reply r =
+        ask(f, "GET", path(f, "/api/companies/%s/runs?status=running", company(f)), NULL);
+    assert_int_equal(count(&r), 1);
+    r = ask(f, "GET", path(f, "/api/runs/%s", berth_run_id(run)), NULL);
+    assert_string_equal(text(f, &r, "status"), "running");
+    assert_int_equal(ask(f, "GET", "/api/runs/" NOBODY, NULL).status, 404);
+    for (int i = 0; i < 3; i++)
+        make(f,
+             path(f, "{'name':'box %d','driver':'sandbox','config':{'provider':'scripted'}}", i));
+    const char *to = path(f, "/api/companies/%s/activity", company(f));
+    r = ask(f, "GET", path(f, "%s?limit=2", to), NULL);
+    assert_int_equal(count(&r), 2);
+    assert_string_equal(text(f, &r, "0.action"), "environment.created");
+    assert_string_equal(text(f, &r, "0.actorId"), "local-board");
+    const char *newest = text(f, &r, "0.entityId");
+    struct reply next = ask(f, "GET", path(f, "%s?entityId=%s", to, newest), NULL);
+    assert_int_equal(count(&next), 1);
+    assert_int_equal(ask(f, "GET", path(f, "%s?before=x", to), NULL).status, 400);
+    next = ask(f, "GET", path(f, "%s?before=1", to), NULL);
+    assert_int_equal(count(&next), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(health_and_unknown_routes), ON_BOTH(who_asks_comes_first), ON_BOTH(companies),
-        ON_BOTH(bodies_that_are_wrong),     ON_BOTH(environments),         ON_BOTH(leases),
+        ON_BOTH(health_and_unknown_routes),
+        ON_BOTH(who_asks_comes_first),
+        ON_BOTH(companies),
+        ON_BOTH(bodies_that_are_wrong),
+        ON_BOTH(environments),
+        ON_BOTH(leases),
+        ON_BOTH(secrets),
+        ON_BOTH(runs_and_activity),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

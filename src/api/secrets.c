@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/secrets.c - secrets: what is known of them, but never a value. */
+#include "core/secret.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "core/company.h"
+
+static void item(struct berth_json_writer *w, const void *secret)
+{
+    berth_secret_json(w, secret);
+}
+
+static void binding(struct berth_json_writer *w, const void *one)
+{
+    berth_binding_json(w, one);
+}
+
+static void event(struct berth_json_writer *w, const void *one)
+{
+    berth_secret_event_json(w, one);
+}
+
+static int say(struct berth_api_call *c, int rc, const struct berth_secret *secret)
+{
+    if (rc == BERTH_OK)
+        berth_secret_json(&c->w, secret);
+    return rc;
+}
+
+static int list(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_company *company;
+    struct berth_list found;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_list(c->b, &c->arena, company->id, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, item);
+    return rc;
+}
+
+/* Vaults of others come later: what names one is refused before anything is made. */
+struct body {
+    const char *name, *key, *value, *description, *provider, *vault, *mode, *external;
+};
+
+static int refuse_vaults(const struct body *body, struct berth_error *err)
+{
+    bool ours = (!body->provider || strcmp(body->provider, "local_encrypted") == 0) &&
+                (!body->mode || strcmp(body->mode, "paperclip_managed") == 0) && !body->vault &&
+                !body->external;
+    return ours ? BERTH_OK
+                : berth_fail(err, BERTH_E_UNPROCESSABLE,
+                             "Provider vaults and external references are not supported.");
+}
+
+static int create(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {
+        {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = true},
+        {"key", BERTH_API_TEXT, offsetof(struct body, key)},
+        {"value", BERTH_API_TEXT, offsetof(struct body, value)},
+        {"description", BERTH_API_TEXT, offsetof(struct body, description), .nullable = true},
+        {"provider", BERTH_API_TEXT, offsetof(struct body, provider)},
+        {"providerConfigId", BERTH_API_TEXT, offsetof(struct body, vault), .nullable = true},
+        {"managedMode", BERTH_API_TEXT, offsetof(struct body, mode)},
+        {"externalRef", BERTH_API_TEXT, offsetof(struct body, external), .nullable = true},
+        {0}};
+    struct body body = {0};
+    struct berth_company *company;
+    struct berth_secret *secret = NULL;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc == BERTH_OK)
+        rc = refuse_vaults(&body, err);
+    if (rc == BERTH_OK && !body.value)
+        rc = berth_fail(err, BERTH_E_INVALID, "Managed secrets require value");
+    if (rc < 0)
+        return rc;
+    struct berth_secret_input input = {.company_id = company->id,
+                                       .name = body.name,
+                                       .key = body.key,
+                                       .description = body.description,
+                                       .actor = &c->actor};
+    c->status = 201;
+    rc = berth_secret_create(c->b, &c->arena, &input, body.value, strlen(body.value), &secret, err);
+    return say(c, rc, secret);
+}
+
+static int rotate(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {{"value", BERTH_API_TEXT, 0, .required = true},
+                                                    {0}};
+    const char *value = NULL;
+    struct berth_secret *secret = NULL;
+    int rc = berth_secret_get(c->b, &c->arena, c->params[0], &secret, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &value, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_rotate(c->b, &c->arena, c->params[0], value, strlen(value), &c->actor,
+                                 &secret, err);
+    return say(c, rc, secret);
+}
+
+static int patch(struct berth_api_call *c, struct berth_error *err)
+{
+    /* In the order of enum berth_secret_field. */
+    static const struct berth_api_field fields[] = {
+        {"name", BERTH_API_TEXT, offsetof(struct berth_secret_input, name)},
+        {"description", BERTH_API_TEXT, offsetof(struct berth_secret_input, description),
+         .nullable = true},
+        {0}};
+    struct berth_secret_input input = {.actor = &c->actor};
+    unsigned given;
+    struct berth_secret *secret = NULL;
+    int rc = berth_secret_get(c->b, &c->arena, c->params[0], &secret, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &input, &given, err);
+    if (rc < 0)
+        return rc;
+    input.fields = given;
+    rc = berth_secret_update(c->b, &c->arena, c->params[0], &input, &secret, err);
+    return say(c, rc, secret);
+}
+
+static int delete_one(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_secret *secret;
+    int rc = berth_secret_delete(c->b, &c->arena, c->params[0], &c->actor, &secret, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_bool(&c->w, "ok", true);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+static int usage(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_secret *secret;
+    struct berth_list found;
+    int rc = berth_secret_get(c->b, &c->arena, c->params[0], &secret, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_usage(c->b, &c->arena, secret->id, &found, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "secretId", secret->id);
+    berth_json_open_in(&c->w, "bindings", '[');
+    for (int i = 0; i < found.count; i++)
+        binding(&c->w, found.items[i]);
+    berth_json_close(&c->w, ']');
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+static int events(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_list found;
+    int limit;
+    int rc = berth_api_query_limit(c, &limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_events(c->b, &c->arena, c->params[0], limit, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, event);
+    return rc;
+}
+
+const struct berth_api_route berth_api_secret_routes[] = {
+    {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_MANAGE},
+    {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_MANAGE},
+    {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_MANAGE},
+    {"PATCH", "/api/secrets/:id", patch, BERTH_API_MANAGE},
+    {"DELETE", "/api/secrets/:id", delete_one, BERTH_API_MANAGE},
+    {"GET", "/api/secrets/:id/usage", usage, BERTH_API_MANAGE},
+    {"GET", "/api/secrets/:id/access-events", events, BERTH_API_MANAGE},
+    {0},
+};
