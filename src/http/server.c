@@ -41,9 +41,10 @@ struct berth_http_server {
 
 enum phase {
     IDLE,
-    READING,  /* a head, or a body */
-    WAITING,  /* for the answer */
-    REFUSING, /* the last answer is on its way, and nothing more is read */
+    READING,   /* a head, or a body */
+    WAITING,   /* for the answer */
+    STREAMING, /* an answer that goes on */
+    REFUSING,  /* the last answer is on its way, and nothing more is read */
 };
 
 struct conn {
@@ -56,6 +57,7 @@ struct conn {
     struct berth_timer timer;
     struct berth_http_exchange *exchange; /* while WAITING */
     bool in_body;                         /* while READING: the head is there */
+    uint64_t sent;                        /* when the timer was set */
 };
 
 struct berth_http_exchange {
@@ -67,6 +69,8 @@ struct berth_http_exchange {
     struct berth_peer peer;
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
+    struct berth_http_stream_handlers stream; /* once it is one */
+    bool chunked;
     _Atomic int left_fd;
     _Atomic bool left;
 };
@@ -114,12 +118,12 @@ const char *berth_http_reason(int status)
 
 /* All but the last line of a head, which says whether the connection goes on. */
 static void write_head(struct berth_buf *out, const struct berth_http_answer *answer,
-                       const char *request_id)
+                       const char *request_id, bool endless)
 {
     berth_buf_printf(out, "HTTP/1.1 %d %s\r\n", answer->status, berth_http_reason(answer->status));
     if (answer->type)
         berth_buf_printf(out, "Content-Type: %s\r\n", answer->type);
-    if (answer->status != 204 && answer->status != 304)
+    if (!endless && answer->status != 204 && answer->status != 304)
         berth_buf_printf(out, "Content-Length: %zu\r\n", answer->body.len);
     berth_buf_puts(out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
     if (request_id)
@@ -161,7 +165,7 @@ static void refuse(struct conn *c, int status, const char *why)
     berth_json_close(&w, '}');
     c->phase = REFUSING;
     auto_buf head = BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    write_head(&head, &answer, NULL);
+    write_head(&head, &answer, NULL, false);
     send_answer(c, &head, &answer.body, false);
     berth_buf_clear(&answer.body);
     set_deadline(c);
@@ -173,7 +177,10 @@ static void refuse(struct conn *c, int status, const char *why)
 static void on_timer(struct berth_timer *timer)
 {
     struct conn *c = (struct conn *)(void *)((char *)timer - offsetof(struct conn, timer));
-    if (c->phase == READING && !berth_socket_queued(c->socket))
+    bool queued = berth_socket_queued(c->socket) > 0;
+    if (queued && berth_socket_sent(c->socket) != c->sent)
+        set_deadline(c); /* it reads, if slowly */
+    else if (c->phase == READING && !queued)
         refuse(c, 408, "The request did not come in time.");
     else
         berth_socket_close(c->socket);
@@ -189,7 +196,8 @@ static void set_deadline(struct conn *c)
                        : c->phase != READING ? LINGER_MS
                        : c->in_body          ? s->body_ms
                                              : s->head_ms;
-    if (c->phase == WAITING && !queued)
+    c->sent = berth_socket_sent(c->socket);
+    if ((c->phase == WAITING || c->phase == STREAMING) && !queued)
         berth_timer_clear(c->server->engine, &c->timer);
     else
         berth_timer_set(c->server->engine, &c->timer, after_ms);
@@ -297,7 +305,7 @@ static void on_bytes(void *ctx, const char *bytes, size_t len)
     if (c->phase == REFUSING)
         return;
     size_t done = read_on(c, bytes, len);
-    if (c->phase == WAITING && done < len)
+    if ((c->phase == WAITING || c->phase == STREAMING) && done < len)
         keep(c, bytes + done, len - done);
 }
 
@@ -317,17 +325,11 @@ static void go_on(struct conn *c)
         berth_socket_pause(c->socket, false);
 }
 
-static void run_answer(struct berth_post *post)
+/* All of its answer has been written. */
+static void end_exchange(struct berth_http_exchange *x, bool keep_alive)
 {
-    struct berth_http_exchange *x = (struct berth_http_exchange *)(void *)post;
     struct conn *c = x->conn;
-    if (!c) {
-        free_exchange(x);
-        return;
-    }
-    bool keep_alive = x->head.keep_alive && !c->server->draining;
     c->exchange = NULL;
-    send_answer(c, &x->answer_head, &x->answer_body, keep_alive);
     free_exchange(x);
     if (keep_alive) {
         go_on(c);
@@ -338,11 +340,24 @@ static void run_answer(struct berth_post *post)
     berth_socket_finish(c->socket);
 }
 
+static void run_answer(struct berth_post *post)
+{
+    struct berth_http_exchange *x = (struct berth_http_exchange *)(void *)post;
+    struct conn *c = x->conn;
+    if (!c) {
+        free_exchange(x);
+        return;
+    }
+    bool keep_alive = x->head.keep_alive && !c->server->draining;
+    send_answer(c, &x->answer_head, &x->answer_body, keep_alive);
+    end_exchange(x, keep_alive);
+}
+
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer)
 {
     struct berth_error ignored;
     x->answer_head = (struct berth_buf)BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    write_head(&x->answer_head, answer, x->id.text);
+    write_head(&x->answer_head, answer, x->id.text, false);
     if (x->head.method == BERTH_HTTP_HEAD) /* it has the head of its answer, and nothing else */
         berth_buf_clear(&answer->body);
     x->answer_body = answer->body;
@@ -350,6 +365,68 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
     x->post.run = run_answer;
     (void)berth_engine_post(x->server->engine, &x->post,
                             &ignored); /* its loop runs: we heard of x */
+}
+
+/* --- streams --- */
+
+void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_http_answer *head,
+                             const struct berth_http_stream_handlers *handlers)
+{
+    struct conn *c = x->conn;
+    x->stream = *handlers;
+    if (!c) {
+        handlers->on_gone(handlers->ctx);
+        return;
+    }
+    auto_buf out = BERTH_BUF_INIT(HEAD_BYTES_MAX);
+    x->chunked = x->head.keep_alive; /* else the end of the connection is the end of it */
+    c->phase = STREAMING;
+    write_head(&out, head, x->id.text, true);
+    berth_buf_puts(&out,
+                   x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "Connection: close\r\n\r\n");
+    if (out.failed)
+        berth_socket_close(c->socket);
+    else
+        berth_socket_write(c->socket, out.data, out.len);
+    set_deadline(c);
+}
+
+void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len)
+{
+    struct conn *c = x->conn;
+    if (!c || len == 0 || x->head.method == BERTH_HTTP_HEAD)
+        return;
+    bool waited = berth_socket_queued(c->socket) > 0;
+    auto_buf out = BERTH_BUF_INIT(len + 64);
+    if (x->chunked)
+        berth_buf_printf(&out, "%zx\r\n", len);
+    berth_buf_append(&out, bytes, len);
+    if (x->chunked)
+        berth_buf_append(&out, "\r\n", 2);
+    if (out.failed)
+        berth_socket_close(c->socket);
+    else
+        berth_socket_write(c->socket, out.data, out.len);
+    if (!waited)
+        set_deadline(c); /* from now on its reader has to read */
+}
+
+size_t berth_http_stream_queued(const struct berth_http_exchange *x)
+{
+    return x->conn ? berth_socket_queued(x->conn->socket) : 0;
+}
+
+void berth_http_stream_end(struct berth_http_exchange *x)
+{
+    struct conn *c = x->conn;
+    if (!c) {
+        free_exchange(x);
+        return;
+    }
+    bool keep_alive = x->chunked && !c->server->draining;
+    if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
+        berth_socket_write(c->socket, "0\r\n\r\n", 5);
+    end_exchange(x, keep_alive);
 }
 
 const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x)
@@ -398,6 +475,8 @@ static void tell_left(struct conn *c)
     int fd = atomic_load(&x->left_fd);
     if (fd >= 0)
         (void)eventfd_write(fd, 1);
+    if (x->stream.on_gone)
+        x->stream.on_gone(x->stream.ctx);
 }
 
 static void on_gone(void *ctx)
@@ -413,6 +492,8 @@ static void on_room(void *ctx)
     struct conn *c = ctx;
     if (c->phase != READING)
         set_deadline(c);
+    if (c->phase == STREAMING && c->exchange->stream.on_room)
+        c->exchange->stream.on_room(c->exchange->stream.ctx);
 }
 
 static void on_closed(void *ctx)

@@ -62,5 +62,19 @@ struct berth_http_answer {
 };
 /* From any thread, once; texts are borrowed for the call. The exchange is gone afterwards. */
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer);
+
+/* An answer that goes on: events, logs. All of it on the loop's thread, and instead of
+ * berth_http_answer. Whoever writes looks at what is queued: a reader may be slow. */
+struct berth_http_stream_handlers {
+    void (*on_room)(void *ctx); /* all that was written has gone; or NULL */
+    void (*on_gone)(void *ctx); /* the reader has left: what is written is dropped; end it */
+    void *ctx;
+};
+void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_http_answer *head,
+                             const struct berth_http_stream_handlers *handlers);
+void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len);
+size_t berth_http_stream_queued(const struct berth_http_exchange *x);
+void berth_http_stream_end(struct berth_http_exchange *x); /* the exchange is gone afterwards */
+
 const char *berth_http_reason(int status); /* "Not Found" */
 #endif

@@ -41,6 +41,7 @@ struct berth_socket {
     struct berth_engine *engine;
     struct berth_socket_handlers handlers;
     uv_shutdown_t end;
+    uint64_t written; /* gone or queued */
     bool reading, gone, finishing, closing;
 };
 
@@ -121,6 +122,11 @@ size_t berth_socket_queued(const struct berth_socket *s)
     return s->gone ? 0 : uv_stream_get_write_queue_size(&s->socket.stream);
 }
 
+uint64_t berth_socket_sent(const struct berth_socket *s)
+{
+    return s->written - berth_socket_queued(s);
+}
+
 static void on_written(uv_write_t *request, int status)
 {
     struct outgoing *o = (struct outgoing *)(void *)request;
@@ -146,6 +152,7 @@ void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len)
         leave(s);
         return;
     }
+    s->written += len;
     size_t left = len - (sent > 0 ? (size_t)sent : 0);
     if (left == 0)
         return;

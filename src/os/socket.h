@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <berth/error.h>
@@ -51,6 +52,7 @@ const struct berth_peer *berth_socket_peer(const struct berth_socket *s);
 void berth_socket_start(struct berth_socket *s, const struct berth_socket_handlers *handlers);
 /* The bytes are sent, or copied and sent later. Of one that is gone they are dropped. */
 void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len);
+uint64_t berth_socket_sent(const struct berth_socket *s);     /* bytes that have gone, so far */
 size_t berth_socket_queued(const struct berth_socket *s);     /* bytes that have not gone */
 void berth_socket_pause(struct berth_socket *s, bool paused); /* reading */
 /* Nothing more is written, and the other side sees the end when all that was has gone. What it

@@ -38,7 +38,7 @@ struct stage {
     pthread_mutex_t lock;
     struct berth_http_exchange *held[HELD_MAX]; /* of paths that begin with /held, in their order */
     int held_count;
-    _Atomic int asked;
+    _Atomic int asked, readers_gone;
 };
 
 static void answer(struct berth_http_exchange *x)
@@ -67,10 +67,16 @@ static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
     return strcmp(head->path, "/small") == 0 ? 10 : 8 * 1024 * 1024;
 }
 
+static void begin_counting(struct stage *s, struct berth_http_exchange *x);
+
 static void on_request(void *ctx, struct berth_http_exchange *x)
 {
     struct stage *s = ctx;
     atomic_fetch_add(&s->asked, 1);
+    if (strncmp(berth_http_exchange_head(x)->path, "/count", 6) == 0) {
+        begin_counting(s, x);
+        return;
+    }
     if (strncmp(berth_http_exchange_head(x)->path, "/held", 5) != 0) {
         answer(x);
         return;
@@ -385,9 +391,104 @@ static void reader_that_does_not_read_is_given_up(void **state)
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     assert_true(poll(&ready, 1, PATIENCE_MS) > 0);
     pause_ms(50);
+    for (int i = 0; i < 2; i++) { /* what the kernel took counts as read, once */
+        berth_time_shift(0, 31000);
+        pause_ms(50);
+    }
+    assert_true(strlen(hear(fd, NULL, &heard)) < 4000000);
+}
+
+/* --- streams --- */
+
+/* Counts to 1000 as fast as it is read, then ends. */
+struct counting {
+    struct berth_http_exchange *x;
+    struct stage *s;
+    int at;
+    size_t most; /* that was queued */
+};
+
+static void count_on(void *ctx)
+{
+    struct counting *n = ctx;
+    char line[2000];
+    while (n->at < 1000 && berth_http_stream_queued(n->x) < 256 * 1024) {
+        int len = snprintf(line, sizeof line, "data: %01900d\n\n", n->at++);
+        berth_http_stream_write(n->x, line, (size_t)len);
+        size_t queued = berth_http_stream_queued(n->x);
+        n->most = queued > n->most ? queued : n->most;
+    }
+    if (n->at == 1000 && berth_http_stream_queued(n->x) == 0) {
+        n->at++;
+        berth_http_stream_end(n->x);
+        free(n);
+    }
+}
+
+static void on_reader_gone(void *ctx)
+{
+    struct counting *n = ctx;
+    atomic_fetch_add(&n->s->readers_gone, 1);
+    berth_http_stream_end(n->x);
+    free(n);
+}
+
+static void begin_counting(struct stage *s, struct berth_http_exchange *x)
+{
+    struct counting *n = calloc(1, sizeof *n);
+    n->x = x;
+    n->s = s;
+    struct berth_http_answer head = {.status = 200, .type = "text/event-stream"};
+    struct berth_http_stream_handlers handlers = {
+        .on_room = count_on, .on_gone = on_reader_gone, .ctx = n};
+    berth_http_stream_begin(x, &head, &handlers);
+    if (strcmp(berth_http_exchange_head(x)->path, "/count/later") != 0)
+        count_on(n);
+}
+
+static void streams_to_their_end(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_tcp(s), old = dial_unix(s);
+    auto_buf heard = HEARD, plain = HEARD;
+    say(fd, GET("/count") GET("/behind"));
+    pause_ms(100); /* it fills up, and goes on when there is room */
+    const char *text = hear(fd, "X-Path: /behind\r\n\r\n", &heard);
+    assert_non_null(strstr(text, "\r\nTransfer-Encoding: chunked\r\n\r\n774\r\ndata: 0"));
+    assert_null(strstr(strstr(text, "\r\n\r\n") - 200, "Content-Length: 0\r\nTransfer"));
+    assert_non_null(strstr(text, "0999\n\n\r\n0\r\n\r\nHTTP/1.1 200 OK"));
+    assert_true(heard.len > 1000 * 1900);
+    say(old, "GET /count HTTP/1.0\r\n\r\n");
+    text = hear(old, NULL, &plain);
+    assert_null(strstr(text, "chunked"));
+    assert_non_null(strstr(text, "\r\n\r\ndata: 0"));
+    assert_int_equal(strcmp(text + plain.len - 6, "0999\n\n"), 0);
+}
+
+static void reader_of_a_stream_leaves(void **state)
+{
+    struct stage *s = *state;
+    int fd = dial_tcp(s);
+    auto_buf heard = HEARD;
+    say(fd, GET("/count/later"));
+    (void)hear(fd, "chunked\r\n\r\n", &heard);
+    berth_time_shift(0, 24 * 3600 * 1000);
+    assert_true(is_silent(fd)); /* a stream may be silent for as long as it likes */
+    (void)close(fd);
+    for (int waited = 0; s->readers_gone < 1; waited++) {
+        assert_true(waited < PATIENCE_MS);
+        pause_ms(1);
+    }
+    auto_close int stuck = dial_unix(s); /* and one that stops reading is given up */
+    say(stuck, GET("/count"));
+    pause_ms(100);
     berth_time_shift(0, 31000);
     pause_ms(50);
-    assert_true(strlen(hear(fd, NULL, &heard)) < 4000000);
+    berth_time_shift(0, 31000);
+    for (int waited = 0; s->readers_gone < 2; waited++) {
+        assert_true(waited < PATIENCE_MS);
+        pause_ms(1);
+    }
 }
 
 /* --- those who leave --- */
@@ -533,6 +634,8 @@ int main(void)
         ON_STAGE(last_request_of_a_connection),
         ON_STAGE(whoever_is_slow_is_given_up),
         ON_STAGE(reader_that_does_not_read_is_given_up),
+        ON_STAGE(streams_to_their_end),
+        ON_STAGE(reader_of_a_stream_leaves),
         ON_STAGE(client_that_leaves_is_noticed),
         ON_STAGE(too_many_are_turned_away),
         ON_STAGE(drain_lets_requests_finish),
