@@ -455,7 +455,7 @@ static void streams_to_their_end(void **state)
     pause_ms(100); /* it fills up, and goes on when there is room */
     const char *text = hear(fd, "X-Path: /behind\r\n\r\n", &heard);
     assert_non_null(strstr(text, "\r\nTransfer-Encoding: chunked\r\n\r\n774\r\ndata: 0"));
-    assert_null(strstr(strstr(text, "\r\n\r\n") - 200, "Content-Length: 0\r\nTransfer"));
+    assert_true(strstr(text, "Content-Length") > strstr(text, "\r\n\r\n")); /* of the next */
     assert_non_null(strstr(text, "0999\n\n\r\n0\r\n\r\nHTTP/1.1 200 OK"));
     assert_true(heard.len > 1000 * 1900);
     say(old, "GET /count HTTP/1.0\r\n\r\n");
