@@ -26,7 +26,8 @@ struct berth_api {
 
 static const struct berth_api_route *const tables[] = {
     berth_api_instance_routes, berth_api_company_routes, berth_api_environment_routes,
-    berth_api_lease_routes,    berth_api_secret_routes,  berth_api_run_routes};
+    berth_api_lease_routes,    berth_api_secret_routes,  berth_api_run_routes,
+    berth_api_plugin_routes};
 
 /* --- answers --- */
 

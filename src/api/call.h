@@ -31,7 +31,7 @@ struct berth_api_route {
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
-    berth_api_run_routes[];
+    berth_api_run_routes[], berth_api_plugin_routes[];
 
 struct berth_api_call {
     struct berth *b;

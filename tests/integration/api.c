@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/api.c - the API over a real socket, on both stores: what each route answers,
  * and what it refuses. */
-#include "fixture.h"
+#include "plugins.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -361,6 +361,48 @@ static void runs_and_activity(void **state)
     assert_int_equal(count(&next), 0);
 }
 
+static void plugins(void **state)
+{
+    struct fixture *f = *state;
+    const char *package = make_fake_package(f, "acme");
+    struct reply r = ask(f, "POST", "/api/plugins/install",
+                         path(f, "{'packageName':'%s','isLocalPath':true}", package));
+    assert_int_equal(r.status, 201);
+    const char *id = text(f, &r, "id"), *key = text(f, &r, "pluginKey");
+    assert_string_equal(text(f, &r, "status"), "ready");
+    assert_int_equal(ask(f, "POST", "/api/plugins/install",
+                         path(f, "{'packageName':'%s','isLocalPath':true}", package))
+                         .status,
+                     409);
+    assert_int_equal(
+        ask(f, "POST", "/api/plugins/install", path(f, "{'packageName':'%s'}", package)).status,
+        400);
+    r = ask(f, "GET", "/api/plugins", NULL);
+    assert_int_equal(count(&r), 1);
+    r = ask(f, "GET", path(f, "/api/plugins/%s", key), NULL);
+    assert_string_equal(text(f, &r, "id"), id);
+    r = ask(f, "POST", path(f, "/api/plugins/%s/restart", id), NULL);
+    assert_string_equal(text(f, &r, "status"), "running");
+    r = ask(f, "POST", path(f, "/api/plugins/%s/disable", id), "{'reason':'for now'}");
+    assert_string_equal(text(f, &r, "lastError"), "for now");
+    r = ask(f, "GET", path(f, "/api/plugins/%s/worker", id), NULL);
+    assert_string_equal(text(f, &r, "status"), "stopped");
+    assert_int_equal(ask(f, "POST", path(f, "/api/plugins/%s/disable", id), NULL).status, 400);
+    assert_int_equal(ask(f, "POST", path(f, "/api/plugins/%s/enable", id), NULL).status, 200);
+    /* A place of it, all the way through. */
+    const char *e = make(f, "{'name':'box','driver':'sandbox','config':{'provider':'acme'}}");
+    r = ask(f, "POST", path(f, "/api/environments/%s/leases", e), "{}");
+    assert_int_equal(r.status, 201);
+    const char *lease = text(f, &r, "id");
+    assert_int_equal(ask(f, "DELETE", path(f, "/api/plugins/%s", id), NULL).status, 409);
+    r = ask(f, "POST", path(f, "/api/environment-leases/%s/release", lease), NULL);
+    assert_string_equal(text(f, &r, "cleanupStatus"), "success");
+    r = ask(f, "DELETE", path(f, "/api/plugins/%s", id), NULL);
+    assert_string_equal(r.body, "{\"ok\":true}");
+    expect_error(f, ask(f, "GET", path(f, "/api/plugins/%s", id), NULL), 404, "not_found",
+                 path(f, "Plugin not found: %s", id));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +414,7 @@ int main(void)
         ON_BOTH(leases),
         ON_BOTH(secrets),
         ON_BOTH(runs_and_activity),
+        ON_BOTH(plugins),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/plugins.c - plugins, which serve the whole instance. */
+#include "core/plugin.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "api/call.h"
+
+static void item(struct berth_json_writer *w, const void *plugin)
+{
+    berth_plugin_json(w, plugin);
+}
+
+static int say(struct berth_api_call *c, int rc, const struct berth_plugin *plugin)
+{
+    if (rc == BERTH_OK)
+        berth_plugin_json(&c->w, plugin);
+    return rc;
+}
+
+static int list(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_list found;
+    int rc = berth_plugin_list(c->b, &c->arena, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, item);
+    return rc;
+}
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_plugin_get(c->b, &c->arena, c->params[0], &plugin, err);
+    return say(c, rc, plugin);
+}
+
+/* A path is one only where it is said to be: a package's name has no slash but behind a scope. */
+static int install(struct berth_api_call *c, struct berth_error *err)
+{
+    struct body {
+        const char *name, *version, *config;
+        bool local;
+    } body = {0};
+    static const struct berth_api_field fields[] = {
+        {"packageName", BERTH_API_TEXT, offsetof(struct body, name), .required = true},
+        {"version", BERTH_API_TEXT, offsetof(struct body, version), .nullable = true},
+        {"configJson", BERTH_API_OBJECT, offsetof(struct body, config)},
+        {"isLocalPath", BERTH_API_FLAG, offsetof(struct body, local)},
+        {0}};
+    struct berth_plugin *plugin = NULL;
+    struct berth_plugin_install request = BERTH_PLUGIN_INSTALL_INIT;
+    int rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc == BERTH_OK && body.local != (body.name[0] == '/'))
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "packageName is an absolute path with isLocalPath, and a name without.");
+    if (rc < 0)
+        return rc;
+    request.source = body.name;
+    request.version = body.version;
+    request.config_json = body.config;
+    request.cancel_fd = berth_http_exchange_left_fd(c->x);
+    request.actor = &c->actor;
+    c->status = 201;
+    rc = berth_plugin_install(c->b, &c->arena, &request, &plugin, err);
+    return say(c, rc, plugin);
+}
+
+static const struct berth_api_field nothing[] = {{0}};
+
+static int enable(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_enable(c->b, &c->arena, c->params[0], &c->actor, &plugin, err);
+    return say(c, rc, plugin);
+}
+
+static int disable(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {{"reason", BERTH_API_TEXT, 0, .nullable = true},
+                                                    {0}};
+    const char *reason = NULL;
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_api_body(c, fields, &reason, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_disable(c->b, &c->arena, c->params[0], reason, &c->actor, &plugin, err);
+    return say(c, rc, plugin);
+}
+
+static int upgrade(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {
+        {"version", BERTH_API_TEXT, 0, .nullable = true}, {0}};
+    const char *version = NULL;
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_api_body(c, fields, &version, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_upgrade(c->b, &c->arena, c->params[0], version, &c->actor, &plugin, err);
+    return say(c, rc, plugin);
+}
+
+static int uninstall(struct berth_api_call *c, struct berth_error *err)
+{
+    int rc = berth_plugin_uninstall(c->b, &c->arena, c->params[0], &c->actor, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_bool(&c->w, "ok", true);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+static int worker(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_worker_status status;
+    int rc = berth_plugin_worker(c->b, &c->arena, c->params[0], &status, err);
+    if (rc == BERTH_OK)
+        berth_worker_json(&c->w, &status);
+    return rc;
+}
+
+static int restart(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_worker_status status;
+    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_restart(c->b, &c->arena, c->params[0], &status, err);
+    if (rc == BERTH_OK)
+        berth_worker_json(&c->w, &status);
+    return rc;
+}
+
+const struct berth_api_route berth_api_plugin_routes[] = {
+    {"GET", "/api/plugins", list, BERTH_API_ALL},
+    {"POST", "/api/plugins/install", install, BERTH_API_ALL, .slow = true},
+    {"GET", "/api/plugins/:id", get, BERTH_API_ALL},
+    {"DELETE", "/api/plugins/:id", uninstall, BERTH_API_ALL, .slow = true},
+    {"POST", "/api/plugins/:id/enable", enable, BERTH_API_ALL},
+    {"POST", "/api/plugins/:id/disable", disable, BERTH_API_ALL, .slow = true},
+    {"POST", "/api/plugins/:id/upgrade", upgrade, BERTH_API_ALL, .slow = true},
+    {"GET", "/api/plugins/:id/worker", worker, BERTH_API_ALL},
+    {"POST", "/api/plugins/:id/restart", restart, BERTH_API_ALL, .slow = true},
+    {0},
+};
