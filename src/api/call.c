@@ -211,7 +211,14 @@ int berth_api_query_word(struct berth_api_call *c, const char *name, const char 
     return BERTH_OK;
 }
 
-/* --- lists --- */
+/* --- what is said --- */
+
+void berth_api_say_ok(struct berth_api_call *c)
+{
+    berth_json_open(&c->w, '{');
+    berth_json_put_bool(&c->w, "ok", true);
+    berth_json_close(&c->w, '}');
+}
 
 void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
                         berth_api_item_fn *each)

@@ -81,6 +81,7 @@ int berth_api_query_word(struct berth_api_call *c, const char *name, const char 
 
 /* --- what is said --- */
 
+void berth_api_say_ok(struct berth_api_call *c); /* {"ok":true} */
 typedef void berth_api_item_fn(struct berth_json_writer *w, const void *item);
 void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
                         berth_api_item_fn *each);

@@ -104,12 +104,9 @@ static int upgrade(struct berth_api_call *c, struct berth_error *err)
 static int uninstall(struct berth_api_call *c, struct berth_error *err)
 {
     int rc = berth_plugin_uninstall(c->b, &c->arena, c->params[0], &c->actor, err);
-    if (rc < 0)
-        return rc;
-    berth_json_open(&c->w, '{');
-    berth_json_put_bool(&c->w, "ok", true);
-    berth_json_close(&c->w, '}');
-    return BERTH_OK;
+    if (rc == BERTH_OK)
+        berth_api_say_ok(c);
+    return rc;
 }
 
 static int worker(struct berth_api_call *c, struct berth_error *err)

@@ -131,12 +131,9 @@ static int delete_one(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_secret *secret;
     int rc = berth_secret_delete(c->b, &c->arena, c->params[0], &c->actor, &secret, err);
-    if (rc < 0)
-        return rc;
-    berth_json_open(&c->w, '{');
-    berth_json_put_bool(&c->w, "ok", true);
-    berth_json_close(&c->w, '}');
-    return BERTH_OK;
+    if (rc == BERTH_OK)
+        berth_api_say_ok(c);
+    return rc;
 }
 
 static int usage(struct berth_api_call *c, struct berth_error *err)

@@ -32,7 +32,6 @@ struct berth_http_server {
     pthread_cond_t changed;
     int connections; /* under the lock; the loop alone changes it */
     int exchanges;   /* not answered yet: they still know us */
-    bool closed;     /* under the lock */
 
     /* The loop's thread alone: */
     struct conn *first;
@@ -581,40 +580,21 @@ int berth_http_server_listen(struct berth_http_server *server, const char *path,
     return berth_listener_port(*at);
 }
 
-/* On the loop; somebody waits until it is done. */
-struct errand {
-    struct berth_post post;
-    struct berth_http_server *server;
-    bool close, done;
-};
-
-static void run_end(struct berth_post *post)
+static void run_drain(void *ctx)
 {
-    struct errand *e = (struct errand *)(void *)post;
-    struct berth_http_server *server = e->server;
+    struct berth_http_server *server = ctx;
     server->draining = true;
-    for (struct conn *c = server->first, *next; c; c = next) {
-        next = c->next;
-        if (e->close || c->phase == IDLE)
+    for (struct conn *c = server->first; c; c = c->next)
+        if (c->phase == IDLE)
             berth_socket_close(c->socket);
-    }
-    pthread_mutex_lock(&server->lock);
-    e->done = true;
-    pthread_cond_broadcast(&server->changed);
-    pthread_mutex_unlock(&server->lock);
 }
 
-/* Idle connections at least are on their way out when this returns. */
-static void end_connections(struct berth_http_server *server, bool close)
+static void run_close(void *ctx)
 {
-    struct errand e = {.post = {.run = run_end}, .server = server, .close = close};
-    struct berth_error ignored;
-    if (berth_engine_post(server->engine, &e.post, &ignored) < 0)
-        return; /* it never ran, so there is nobody */
-    pthread_mutex_lock(&server->lock);
-    while (!e.done)
-        pthread_cond_wait(&server->changed, &server->lock);
-    pthread_mutex_unlock(&server->lock);
+    struct berth_http_server *server = ctx;
+    server->draining = true;
+    for (struct conn *c = server->first; c; c = c->next)
+        berth_socket_close(c->socket);
 }
 
 static void stop_listening(struct berth_http_server *server)
@@ -627,8 +607,9 @@ static void stop_listening(struct berth_http_server *server)
 void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms)
 {
     struct timespec until = berth_time_until(wait_ms);
+    struct berth_error ignored; /* a loop that cannot run has no connections */
     stop_listening(server);
-    end_connections(server, false);
+    (void)berth_engine_do(server->engine, run_drain, server, &ignored);
     pthread_mutex_lock(&server->lock);
     while (server->connections && wait_ms > 0)
         if (pthread_cond_timedwait(&server->changed, &server->lock, &until) != 0)
@@ -640,8 +621,9 @@ void berth_http_server_close(struct berth_http_server *server)
 {
     if (!server)
         return;
+    struct berth_error ignored;
     stop_listening(server);
-    end_connections(server, true);
+    (void)berth_engine_do(server->engine, run_close, server, &ignored);
     pthread_mutex_lock(&server->lock);
     while (server->connections || server->exchanges)
         pthread_cond_wait(&server->changed, &server->lock);

@@ -229,6 +229,43 @@ int berth_engine_post(struct berth_engine *engine, struct berth_post *what, stru
     return rc;
 }
 
+/* Somebody waits for it. */
+struct errand {
+    struct berth_post post;
+    void (*run)(void *ctx);
+    void *ctx;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void run_errand(struct berth_post *what)
+{
+    struct errand *e = (struct errand *)(void *)what;
+    e->run(e->ctx);
+    pthread_mutex_lock(&e->lock);
+    e->done = true;
+    pthread_cond_signal(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+int berth_engine_do(struct berth_engine *engine, void (*run)(void *ctx), void *ctx,
+                    struct berth_error *err)
+{
+    assert(!berth_engine_is_here(engine)); /* it would wait for itself */
+    struct errand e = {.post = {.run = run_errand}, .run = run, .ctx = ctx};
+    pthread_mutex_init(&e.lock, NULL);
+    pthread_cond_init(&e.changed, NULL);
+    int rc = berth_engine_post(engine, &e.post, err);
+    pthread_mutex_lock(&e.lock);
+    while (rc == BERTH_OK && !e.done)
+        pthread_cond_wait(&e.changed, &e.lock);
+    pthread_mutex_unlock(&e.lock);
+    pthread_cond_destroy(&e.changed);
+    pthread_mutex_destroy(&e.lock);
+    return rc;
+}
+
 int berth_engine_new(struct berth_engine **out, struct berth_error *err)
 {
     struct berth_engine *engine = calloc(1, sizeof *engine);

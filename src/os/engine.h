@@ -28,6 +28,10 @@ struct berth_post {
 int berth_engine_post(struct berth_engine *engine, struct berth_post *what,
                       struct berth_error *err);
 
+/* The same for any other thread, which waits until it has run. */
+int berth_engine_do(struct berth_engine *engine, void (*run)(void *ctx), void *ctx,
+                    struct berth_error *err);
+
 /* Only for those on the engine's thread. `run` is set before; setting it again moves it, and
  * without memory to wait with it runs at once. */
 struct berth_timer {

@@ -30,7 +30,8 @@ struct berth_listener {
     struct berth_engine *engine;
     struct berth_listener_options options;
     union handle socket;
-    int fd; /* until the loop has it */
+    int fd;     /* until the loop has it */
+    int number; /* of libuv: what it said of that */
     int port;
     char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* "" for TCP */
 };
@@ -328,74 +329,43 @@ static int open_tcp(struct berth_listener *l, const char *host, int port, struct
 
 /* --- listeners --- */
 
-/* Something to be done on the loop that somebody waits for. */
-struct errand {
-    struct berth_post post;
-    struct berth_listener *listener;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-    int number; /* of libuv */
-};
-
-static void end_errand(struct errand *e)
+static void run_open(void *ctx)
 {
-    pthread_mutex_lock(&e->lock);
-    e->done = true;
-    pthread_cond_signal(&e->changed);
-    pthread_mutex_unlock(&e->lock);
-}
-
-static int do_errand(struct berth_listener *l, void (*run)(struct berth_post *post), int *number,
-                     struct berth_error *err)
-{
-    struct errand e = {.post = {.run = run},
-                       .listener = l,
-                       .lock = PTHREAD_MUTEX_INITIALIZER,
-                       .changed = PTHREAD_COND_INITIALIZER};
-    int rc = berth_engine_post(l->engine, &e.post, err);
-    pthread_mutex_lock(&e.lock);
-    while (rc == BERTH_OK && !e.done)
-        pthread_cond_wait(&e.changed, &e.lock);
-    pthread_mutex_unlock(&e.lock);
-    *number = e.number;
-    return rc;
-}
-
-static void run_open(struct berth_post *post)
-{
-    struct errand *e = (struct errand *)(void *)post;
-    struct berth_listener *l = e->listener;
+    struct berth_listener *l = ctx;
     bool local = l->path[0] != '\0';
-    e->number = init_handle(l->engine, &l->socket, local);
+    l->number = init_handle(l->engine, &l->socket, local);
     l->socket.handle.data = l;
-    if (e->number == 0)
-        e->number =
+    if (l->number == 0)
+        l->number =
             local ? uv_pipe_open(&l->socket.pipe, l->fd) : uv_tcp_open(&l->socket.tcp, l->fd);
-    if (e->number == 0) {
+    if (l->number == 0) {
         l->fd = -1;
-        e->number = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+        l->number = uv_listen(&l->socket.stream, BACKLOG, on_connection);
     }
-    end_errand(e);
+}
+
+static void free_listener(struct berth_listener *l)
+{
+    if (l->fd >= 0)
+        (void)close(l->fd);
+    free(l);
 }
 
 static void on_listener_closed(uv_handle_t *handle)
 {
-    end_errand(handle->data);
+    free_listener(handle->data);
 }
 
-static void run_close(struct berth_post *post)
+static void run_close(void *ctx)
 {
-    struct errand *e = (struct errand *)(void *)post;
-    e->listener->socket.handle.data = e;
-    uv_close(&e->listener->socket.handle, on_listener_closed);
+    struct berth_listener *l = ctx;
+    uv_close(&l->socket.handle, on_listener_closed);
 }
 
 int berth_listener_open(struct berth_engine *engine, const struct berth_listener_options *options,
                         struct berth_listener **out, struct berth_error *err)
 {
     struct berth_listener *l = calloc(1, sizeof *l);
-    int number;
     if (!l)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: listener.");
     l->engine = engine;
@@ -404,18 +374,17 @@ int berth_listener_open(struct berth_engine *engine, const struct berth_listener
     int rc = options->path ? open_unix(l, options->path, err)
                            : open_tcp(l, options->host, options->port, err);
     if (rc == BERTH_OK)
-        rc = do_errand(l, run_open, &number, err);
+        rc = berth_engine_do(engine, run_open, l, err);
     if (rc < 0) {
-        if (l->fd >= 0)
-            (void)close(l->fd);
         if (l->path[0])
             (void)unlink(l->path);
-        free(l);
+        free_listener(l);
         return rc;
     }
-    if (number != 0) {
+    if (l->number != 0) {
+        rc = berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot listen: %s.", uv_strerror(l->number));
         berth_listener_close(l);
-        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot listen: %s.", uv_strerror(number));
+        return rc;
     }
     *out = l;
     return BERTH_OK;
@@ -429,13 +398,9 @@ int berth_listener_port(const struct berth_listener *listener)
 void berth_listener_close(struct berth_listener *l)
 {
     struct berth_error ignored;
-    int number;
     if (!l)
         return;
     if (l->path[0])
         (void)unlink(l->path);
-    (void)do_errand(l, run_close, &number, &ignored); /* the loop runs: it has the socket */
-    if (l->fd >= 0)
-        (void)close(l->fd);
-    free(l);
+    (void)berth_engine_do(l->engine, run_close, l, &ignored); /* its loop runs: it has the socket */
 }

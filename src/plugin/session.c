@@ -16,40 +16,18 @@
 /* --- on the engine's thread, and waited for --- */
 
 struct errand {
-    struct berth_post post;
     struct berth_session *session;
-    void (*run)(struct errand *errand);
     const void *bytes;
     size_t len;
     int rc;
     struct berth_error *err;
-    bool done;
 };
 
-static void run_errand(struct berth_post *post)
+static int do_errand(struct errand *e, void (*run)(void *ctx), struct berth_error *err)
 {
-    struct errand *e = (struct errand *)(void *)post;
-    struct berth_session *s = e->session;
-    e->run(e);
-    pthread_mutex_lock(&s->lock);
-    e->done = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static int do_errand(struct errand *e, struct berth_error *err)
-{
-    struct berth_session *s = e->session;
-    e->post.run = run_errand;
     e->err = err;
-    int rc = berth_engine_post(s->engine, &e->post, err);
-    if (rc < 0)
-        return rc;
-    pthread_mutex_lock(&s->lock);
-    while (!e->done)
-        pthread_cond_wait(&s->changed, &s->lock);
-    pthread_mutex_unlock(&s->lock);
-    return e->rc;
+    int rc = berth_engine_do(e->session->engine, run, e, err);
+    return rc < 0 ? rc : e->rc;
 }
 
 /* --- what it says --- */
@@ -112,8 +90,9 @@ static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf
 
 /* --- beginning and end --- */
 
-static void run_start(struct errand *e)
+static void run_start(void *ctx)
 {
+    struct errand *e = ctx;
     struct berth_session *s = e->session;
     struct berth_rpc_handlers handlers = {.on_message = on_message,
                                           .on_noise = on_noise,
@@ -137,12 +116,12 @@ int berth_session_open(struct berth_engine *engine, const struct berth_worker_sp
     pthread_cond_init(&s->changed, &clock);
     (void)pthread_condattr_destroy(&clock);
     s->streamed = berth_json_new_array();
-    struct errand errand = {.session = s, .run = run_start};
+    struct errand errand = {.session = s};
     int rc = berth_launch_prepare("check", spec, &s->launch, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(2, &s->pool, err);
     if (rc == BERTH_OK)
-        rc = do_errand(&errand, err);
+        rc = do_errand(&errand, run_start, err);
     if (rc < 0) {
         s->ended = true;
         berth_session_close(s);
@@ -152,8 +131,9 @@ int berth_session_open(struct berth_engine *engine, const struct berth_worker_sp
     return BERTH_OK;
 }
 
-static void run_free(struct errand *e)
+static void run_free(void *ctx)
 {
+    struct errand *e = ctx;
     berth_rpc_free(e->session->rpc);
     e->session->rpc = NULL;
 }
@@ -168,8 +148,8 @@ void berth_session_close(struct berth_session *s)
         if (!berth_session_wait_end(s, CLOSE_MS))
             berth_session_kill(s);
         (void)berth_session_wait_end(s, INT32_MAX);
-        struct errand errand = {.session = s, .run = run_free};
-        (void)do_errand(&errand, &ignored);
+        struct errand errand = {.session = s};
+        (void)do_errand(&errand, run_free, &ignored);
     }
     berth_pool_free(s->pool);
     berth_launch_clear(&s->launch);
@@ -285,8 +265,9 @@ void berth_session_reply_clear(struct berth_session_reply *reply)
 
 /* --- other things that happen to workers --- */
 
-static void run_write(struct errand *e)
+static void run_write(void *ctx)
 {
+    struct errand *e = ctx;
     struct berth_buf lines = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
     berth_buf_append(&lines, e->bytes, e->len);
     berth_rpc_send(e->session->rpc, &lines);
@@ -294,33 +275,35 @@ static void run_write(struct errand *e)
 
 void berth_session_write(struct berth_session *s, const char *bytes, size_t len)
 {
-    struct errand errand = {.session = s, .run = run_write, .bytes = bytes, .len = len};
+    struct errand errand = {.session = s, .bytes = bytes, .len = len};
     struct berth_error ignored;
-    (void)do_errand(&errand, &ignored);
+    (void)do_errand(&errand, run_write, &ignored);
 }
 
-static void run_hang_up(struct errand *e)
+static void run_hang_up(void *ctx)
 {
+    struct errand *e = ctx;
     berth_process_close_stdin(berth_rpc_process(e->session->rpc));
 }
 
 void berth_session_hang_up(struct berth_session *s)
 {
-    struct errand errand = {.session = s, .run = run_hang_up};
+    struct errand errand = {.session = s};
     struct berth_error ignored;
-    (void)do_errand(&errand, &ignored);
+    (void)do_errand(&errand, run_hang_up, &ignored);
 }
 
-static void run_kill(struct errand *e)
+static void run_kill(void *ctx)
 {
+    struct errand *e = ctx;
     berth_process_kill(berth_rpc_process(e->session->rpc));
 }
 
 void berth_session_kill(struct berth_session *s)
 {
-    struct errand errand = {.session = s, .run = run_kill};
+    struct errand errand = {.session = s};
     struct berth_error ignored;
-    (void)do_errand(&errand, &ignored);
+    (void)do_errand(&errand, run_kill, &ignored);
 }
 
 bool berth_session_wait_end(struct berth_session *s, int64_t wait_ms)
