@@ -150,6 +150,23 @@ static void send_answer(struct conn *c, struct berth_buf *head, const struct ber
         berth_socket_write(c->socket, body->data, body->len);
 }
 
+/* The wire's name of what was wrong. */
+static const char *code_of(int status)
+{
+    switch (status) {
+    case 408:
+        return berth_code_wire(BERTH_E_TIMEOUT);
+    case 413:
+        return berth_code_wire(BERTH_E_TOO_LARGE);
+    case 501:
+        return berth_code_wire(BERTH_E_UNSUPPORTED);
+    case 503:
+        return berth_code_wire(BERTH_E_UNAVAILABLE);
+    default:
+        return berth_code_wire(BERTH_E_INVALID);
+    }
+}
+
 static void refuse(struct conn *c, int status, const char *why)
 {
     struct berth_http_answer answer = {
@@ -157,10 +174,7 @@ static void refuse(struct conn *c, int status, const char *why)
     struct berth_json_writer w = {.buf = &answer.body};
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "error", why);
-    berth_json_put_str(&w, "code",
-                       status == 408   ? "timeout"
-                       : status == 413 ? "too_large"
-                                       : "invalid");
+    berth_json_put_str(&w, "code", code_of(status));
     berth_json_close(&w, '}');
     c->phase = REFUSING;
     auto_buf head = BERTH_BUF_INIT(HEAD_BYTES_MAX);
@@ -260,6 +274,13 @@ static void begin_body(struct conn *c)
         berth_socket_write(c->socket, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
+static void take_piece(struct conn *c)
+{
+    berth_buf_append(&c->body, c->reader.piece, c->reader.piece_len);
+    if (c->body.failed)
+        refuse(c, 503, "There is no memory for the body.");
+}
+
 /* What was not used is kept; beyond a bound the client keeps it. */
 static void keep(struct conn *c, const char *bytes, size_t len)
 {
@@ -271,7 +292,7 @@ static void keep(struct conn *c, const char *bytes, size_t len)
 }
 
 /* Reads until there is a request to be answered, or no byte is left. */
-static size_t read_on(struct conn *c, const char *bytes, size_t len)
+static void read_on(struct conn *c, const char *bytes, size_t len)
 {
     size_t done = 0;
     while (c->phase == IDLE || c->phase == READING) {
@@ -289,23 +310,23 @@ static size_t read_on(struct conn *c, const char *bytes, size_t len)
         else if (step == BERTH_HTTP_HEAD_READ)
             begin_body(c);
         else if (step == BERTH_HTTP_BODY)
-            berth_buf_append(&c->body, c->reader.piece, c->reader.piece_len);
+            take_piece(c);
         else if (step == BERTH_HTTP_DONE)
             begin_exchange(c);
         else
             break;
     }
-    return done;
+    if ((c->phase == WAITING || c->phase == STREAMING) && done < len)
+        keep(c, bytes + done, len - done);
 }
 
 static void on_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct conn *c = ctx;
-    if (c->phase == REFUSING)
-        return;
-    size_t done = read_on(c, bytes, len);
-    if ((c->phase == WAITING || c->phase == STREAMING) && done < len)
-        keep(c, bytes + done, len - done);
+    if (c->phase == WAITING || c->phase == STREAMING)
+        keep(c, bytes, len);
+    else if (c->phase != REFUSING)
+        read_on(c, bytes, len);
 }
 
 /* --- the answer --- */
@@ -317,10 +338,9 @@ static void go_on(struct conn *c)
     c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
     c->phase = IDLE;
     set_deadline(c);
-    size_t done = waiting.len ? read_on(c, waiting.data, waiting.len) : 0;
-    if (c->phase == WAITING && done < waiting.len)
-        keep(c, waiting.data + done, waiting.len - done);
-    if (c->phase == IDLE || c->phase == READING || c->waiting.len < WAITING_BYTES_MAX)
+    if (waiting.len)
+        read_on(c, waiting.data, waiting.len);
+    if (c->waiting.len < WAITING_BYTES_MAX)
         berth_socket_pause(c->socket, false);
 }
 
