@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "net/lines.h"
 #include "os/pool.h"
+#include "plugin/verdict.h"
 
 #define VALIDATE "environmentValidateConfig"
 #define INITIALIZE_MS 15000
@@ -689,88 +690,6 @@ static void count_call(struct berth_worker *w, int change)
     pthread_mutex_unlock(&w->ground->lock);
 }
 
-/* Is the text one of those in the value, be it as a key? */
-static bool has_text(const struct berth_json *value, const char *text)
-{
-    if (berth_json_is(value, BERTH_JSON_STRING))
-        return strcmp(berth_json_str(value), text) == 0;
-    for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
-        if (has_text(berth_json_at(value, i), text))
-            return true;
-    if (!berth_json_is(value, BERTH_JSON_OBJECT))
-        return false;
-    berth_json_each (value, iter)
-        if (strcmp(berth_json_iter_key(iter), text) == 0 ||
-            has_text(berth_json_iter_value(iter), text))
-            return true;
-    return false;
-}
-
-/* Does it say a secret that was told with another call? What `sent` has is the caller's own. */
-static bool tells(const struct berth_worker *w, const struct berth_json *value,
-                  const struct berth_json *sent)
-{
-    const char *text = berth_json_str(value);
-    if (text)
-        return berth_worker_log_shows(w->log, text, berth_json_str_len(value)) &&
-               !has_text(sent, text);
-    for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
-        if (tells(w, berth_json_at(value, i), sent))
-            return true;
-    if (!berth_json_is(value, BERTH_JSON_OBJECT))
-        return false;
-    berth_json_each (value, iter) {
-        const char *key = berth_json_iter_key(iter);
-        if ((berth_worker_log_shows(w->log, key, strlen(key)) && !has_text(sent, key)) ||
-            tells(w, berth_json_iter_value(iter), sent))
-            return true;
-    }
-    return false;
-}
-
-/* A list of texts with everything hidden that the worker was ever told; the caller's. */
-static struct berth_json *clean_texts(const struct berth_worker *w, const struct berth_json *list)
-{
-    struct berth_json *out = berth_json_new_array();
-    for (size_t i = 0; out && i < berth_json_count(list); i++) {
-        const struct berth_json *text = berth_json_at(list, i);
-        auto_free char *clean =
-            berth_json_is(text, BERTH_JSON_STRING)
-                ? berth_worker_log_clean(w->log, berth_json_str(text), berth_json_str_len(text))
-                : NULL;
-        if (clean && !berth_json_add(out, berth_json_new_str(clean))) {
-            berth_json_free(out);
-            return NULL;
-        }
-    }
-    return out;
-}
-
-/* What is said of a config goes to whoever saves it, or into the store: a worker may know secrets
- * of others, which the one who asks does not. NULL: it must not be heard. */
-static struct berth_json *clean_verdict(const struct berth_stream_watch *watch,
-                                        const struct berth_json *result)
-{
-    const struct berth_worker *w = watch->worker;
-    struct berth_json *out = berth_json_copy(result);
-    auto_json *sent = NULL;
-    struct berth_error ignored;
-    bool fine = out &&
-                berth_json_parse(watch->sent, strlen(watch->sent), BERTH_JSON_OURS, &sent,
-                                 &ignored) == BERTH_OK &&
-                !tells(w, berth_json_get(result, "normalizedConfig"), sent);
-    static const char *const lists[] = {"errors", "warnings"};
-    for (int i = 0; fine && i < 2; i++) {
-        const struct berth_json *list = berth_json_get(result, lists[i]);
-        if (berth_json_is(list, BERTH_JSON_ARRAY))
-            fine = berth_json_set(out, lists[i], clean_texts(w, list));
-    }
-    if (fine)
-        return out;
-    berth_json_free(out);
-    return NULL;
-}
-
 /* Whoever asks takes the secrets of its call out of the answer; errors also lose all others that
  * the worker was ever told. */
 static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
@@ -778,12 +697,13 @@ static void end_watch(struct berth_stream_watch *watch, berth_reply_fn *tell,
 {
     struct berth_worker *w = watch->worker;
     struct berth_reply clean = *reply;
-    auto_json *verdict = watch->sent && reply->result ? clean_verdict(watch, reply->result) : NULL;
+    auto_json *verdict = NULL;
+    struct berth_error err;
     auto_free char *text = reply->text ? clean_text(w, reply->text) : NULL;
-    if (watch->sent && reply->result && !verdict)
-        clean = (struct berth_reply){.kind = BERTH_REPLY_ERROR,
-                                     .code = BERTH_RPC_WORKER_ERROR,
-                                     .text = "The worker answered with a secret of somebody else."};
+    if (watch->sent && reply->result &&
+        berth_verdict_clean(w->log, watch->sent, reply->result, &verdict, &err) < 0)
+        clean = (struct berth_reply){
+            .kind = BERTH_REPLY_ERROR, .code = BERTH_RPC_WORKER_ERROR, .text = err.message};
     else if (verdict)
         clean.result = verdict;
     else if (reply->text)

@@ -999,6 +999,11 @@ static void X12_config_that_is_saved_is_never_rewritten(void **state)
     assert_string_equal(json_text(f, e->config_json, "n"), whole);
     assert_fails(f, BERTH_E_UPSTREAM, "The worker answered with a secret of somebody else.",
                  try_create(s, BERTH_DRIVER_SANDBOX, js(s, WITH_TEXTS, "y"), &issues, &e));
+    /* What is longer than any config is not looked through. */
+    script(s, VALIDATE,
+           js(s, "[{'result':{'ok':true,'normalizedConfig':{'image':'%01200000d'}}}]", 7));
+    assert_fails(f, BERTH_E_UPSTREAM, "The worker says too much about a config.",
+                 try_create(s, BERTH_DRIVER_SANDBOX, js(s, WITH_TEXTS, "y"), &issues, &e));
 }
 
 /* --- R10 --- */
@@ -1801,6 +1806,14 @@ static struct berth_lease *outwait_acquire(struct stage *s, const struct berth_e
     return newest_lease(f, e);
 }
 
+static void await_settled(struct stage *s, const struct berth_lease *l)
+{
+    for (int waited = 0; berth_lease_stands(look_at_lease(&s->f, l)); waited += 5) {
+        assert_true(waited < AWAIT_MS);
+        pause_ms(5);
+    }
+}
+
 #define LATE "[{'pauseMs':700,'lost':%s,'result':{'providerLeaseId':'box-9'}}]"
 
 /* The worker cannot be asked for it, and need not be: it says so itself in the end. */
@@ -1812,10 +1825,7 @@ static void X3_place_of_a_late_answer_is_ended(void **state)
     struct berth_environment *e = environment(s, R8_STORED);
     script(s, ACQUIRE, js(s, LATE, s->process ? "null" : "true"));
     struct berth_lease *l = outwait_acquire(s, e);
-    for (int waited = 0; berth_lease_stands(look_at_lease(f, l)); waited += 5) {
-        assert_true(waited < AWAIT_MS);
-        pause_ms(5);
-    }
+    await_settled(s, l);
     assert_destroyed(s, e, l);
     assert_int_equal(sweep(f).owed, 0);
 }
@@ -1861,10 +1871,7 @@ static void X3_late_answer_is_recorded_in_the_end(void **state)
         pause_ms(5);
     }
     assert_false(log_has(s, "late place not recorded"));
-    for (int waited = 0; berth_lease_stands(look_at_lease(f, l)); waited += 5) {
-        assert_true(waited < AWAIT_MS);
-        pause_ms(5);
-    }
+    await_settled(s, l);
     assert_destroyed(s, e, l);
 }
 
