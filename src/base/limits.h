@@ -45,6 +45,21 @@
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100
 
+#define BERTH_TLS_FILE_BYTES_MAX (256 * 1024)      /* a chain of certificates, or a key */
+#define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* from one client */
+#define BERTH_TLS_WAITING_BYTES_MAX (1024 * 1024)  /* plain, for the end of the handshake */
+
+#define BERTH_OPTIONS_BYTES_MAX (1024 * 1024) /* berthd.yaml */
+#define BERTH_OPTION_BYTES_MAX 4096           /* one text in it */
+#define BERTH_LISTEN_MAX 16                   /* addresses of TCP */
+#define BERTH_ALLOWED_HOSTS_MAX 64
+#define BERTH_ALLOWED_ORIGINS_MAX 64
+#define BERTH_HOST_BYTES_MAX 253 /* a name in the DNS */
+#define BERTH_HOST_LABEL_BYTES_MAX 63
+#define BERTH_CONNECTIONS_MIN 16
+#define BERTH_CONNECTIONS_MAX 1000000
+#define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* of each stream of a command */
+
 #define BERTH_WORKER_READY_MS 5000  /* a call waits so long for a worker that is starting */
 #define BERTH_WORKER_POLL_MS 100    /* and looks so often */
 #define BERTH_WORKER_START_MS 20000 /* who wants to see it start waits so long */

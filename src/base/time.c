@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/limits.h"
+
 static _Atomic int64_t wall_shift_ms, mono_shift_ms;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct berth_time_watch *watches;
@@ -143,6 +145,27 @@ bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
         return false; /* timegm has moved 30 February into March */
     *wall_ms = (seconds - offset_s) * 1000 + ms;
     return true;
+}
+
+bool berth_time_parse_duration(const char *text, int64_t *ms)
+{
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+    size_t digits = strspn(text, "0123456789");
+    if (!digits || digits > 12)
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(text + digits, units[i].unit) != 0)
+            continue;
+        int64_t number = strtoll(text, NULL, 10);
+        if (number == 0 || number > BERTH_TTL_MS_MAX / units[i].ms)
+            return false;
+        *ms = number * units[i].ms;
+        return true;
+    }
+    return false;
 }
 
 static void place(struct berth_deadlines *all, size_t i, struct berth_deadline *d)

@@ -34,6 +34,8 @@ void berth_time_watch_remove(struct berth_time_watch *watch);
 #define BERTH_TIME_ISO_SIZE 28
 void berth_time_iso(int64_t wall_ms, char out[BERTH_TIME_ISO_SIZE]); /* 2026-11-15T08:05:00.123Z */
 bool berth_time_parse_iso(const char *text, int64_t *wall_ms);       /* the same, or an offset */
+/* "250ms", "90s", "15m", "1h", "2d"; longer than nothing, and at most BERTH_TTL_MS_MAX. */
+bool berth_time_parse_duration(const char *text, int64_t *ms);
 
 /* A deadline belongs to whoever embeds it; the heap only points at it. */
 struct berth_deadline {

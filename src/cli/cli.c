@@ -396,24 +396,6 @@ bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out)
     return true;
 }
 
-bool cli_duration(const char *text, int64_t *ms)
-{
-    static const struct {
-        const char *unit;
-        int64_t ms;
-    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
-    size_t digits = strspn(text, "0123456789");
-    if (!digits || digits > 12)
-        return false;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(text + digits, units[i].unit) != 0)
-            continue;
-        *ms = strtoll(text, NULL, 10) * units[i].ms;
-        return *ms > 0 && *ms <= BERTH_TTL_MS_MAX;
-    }
-    return false;
-}
-
 int cli_read_object(struct cli *cli, const char *path, struct berth_json **out)
 {
     bool std_in = strcmp(path, "-") == 0;

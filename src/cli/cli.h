@@ -84,8 +84,6 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
               int max);
 int cli_usage(const struct cli *cli, const char *fmt, ...) BERTH_PRINTF(2, 3); /* CLI_USAGE */
 int cli_fail(struct cli *cli); /* tells cli->err and the issues; CLI_FAILED */
-/* "90s", "15m", "1h", "2d", "250ms". */
-bool cli_duration(const char *text, int64_t *ms);
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out);
 /* The names of an enum, "a, b, c". */
 const char *cli_choices(struct cli *cli, const struct berth_enum *type);

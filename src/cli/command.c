@@ -17,6 +17,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "cli/command.h"
 #include "cli/control.h"
 #include "core/exec.h"
@@ -373,7 +374,8 @@ static int make_command(struct cli *cli, struct form *form, char **argv,
     for (int i = 0; status == CLI_OK && i < form->env.count; i++)
         status = add_env(cli, &env, form->env.items[i]);
     (void)berth_list_add(&env, &cli->arena, NULL);
-    if (status == CLI_OK && form->timeout && !cli_duration(form->timeout, &out->timeout_ms))
+    if (status == CLI_OK && form->timeout &&
+        !berth_time_parse_duration(form->timeout, &out->timeout_ms))
         status = cli_usage(cli, "--timeout \"%s\" is no time: write 90s, 15m or 1h", form->timeout);
     out->argv = (const char *const *)argv;
     out->env = (const char *const *)(void *)env.items;
@@ -611,7 +613,7 @@ int cli_run(struct cli *cli, int argc, char **argv)
         return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     int status = make_command(cli, &form, argv + ours + 1, &request.command);
-    if (status == CLI_OK && ttl && !cli_duration(ttl, &request.ttl_ms))
+    if (status == CLI_OK && ttl && !berth_time_parse_duration(ttl, &request.ttl_ms))
         status = cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", ttl);
     if (status == CLI_OK)
         status = cli_open(cli);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/time.h"
 #include "cli/cli.h"
 #include "core/lease.h"
 
@@ -61,9 +62,9 @@ static int acquire(struct cli *cli, int argc, char **argv)
     };
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
-    if (ttl && !cli_duration(ttl, &request.ttl_ms))
+    if (ttl && !berth_time_parse_duration(ttl, &request.ttl_ms))
         return cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", ttl);
-    if (timeout && !cli_duration(timeout, &request.timeout_ms))
+    if (timeout && !berth_time_parse_duration(timeout, &request.timeout_ms))
         return cli_usage(cli, "--timeout \"%s\" is no time: write 90s, 15m or 1h", timeout);
     int status = cli_open(cli);
     if (status != CLI_OK)

@@ -7,6 +7,7 @@
 
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "cli/cli.h"
 #include "core/secret.h"
 #include "core/sweep.h"
@@ -163,7 +164,7 @@ static int sweep(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     if (interval && !watching)
         return cli_usage(cli, "--interval goes with --watch");
-    if (interval && !cli_duration(interval, &interval_ms))
+    if (interval && !berth_time_parse_duration(interval, &interval_ms))
         return cli_usage(cli, "--interval \"%s\" is no time: write 30s or 5m", interval);
     int status = cli_connect(cli);
     if (status != CLI_OK)

@@ -73,6 +73,8 @@ struct berth_db {
 struct berth_database {
     const char *scheme;
     bool one_writer; /* one transaction writes at a time, in batches; else there is a pool */
+    /* Is it an address that may be named? Touches nothing; NULL: any is. */
+    int (*check)(const char *where, struct berth_error *err);
     /* Checks `where`, makes what must exist first, and answers the name by which the store is
      * opened from then on, the caller's; called once per store. */
     int (*prepare)(const char *where, char **canonical, struct berth_error *err);

@@ -277,7 +277,11 @@ static int postgres_prepare(const char *where, char **canonical, struct berth_er
     return *canonical ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
 }
 
-const struct berth_database berth_database_postgres = {
-    .scheme = "postgres", .prepare = postgres_prepare, .open = postgres_open};
-const struct berth_database berth_database_postgresql = {
-    .scheme = "postgresql", .prepare = postgres_prepare, .open = postgres_open};
+const struct berth_database berth_database_postgres = {.scheme = "postgres",
+                                                       .check = check_address,
+                                                       .prepare = postgres_prepare,
+                                                       .open = postgres_open};
+const struct berth_database berth_database_postgresql = {.scheme = "postgresql",
+                                                         .check = check_address,
+                                                         .prepare = postgres_prepare,
+                                                         .open = postgres_open};

@@ -409,6 +409,16 @@ static int find_database(const struct berth_database *const *databases, const ch
                       "No store at this address: write sqlite:PATH or postgres://user@host/db.");
 }
 
+int berth_store_check(const struct berth_database *const *databases, const char *address,
+                      struct berth_error *err)
+{
+    const struct berth_database *database = NULL;
+    int rc = find_database(databases, address, &database, err);
+    if (rc == BERTH_OK && database->check)
+        rc = database->check(strchr(address, ':') + 1, err);
+    return rc;
+}
+
 static int start(struct berth_store *store, struct berth_error *err)
 {
     char *canonical = NULL;

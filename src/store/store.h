@@ -20,6 +20,9 @@ typedef int berth_tx_fn(struct berth_db *db, void *ctx, struct berth_error *err)
  * newer than this program is refused. Missing tables are made. */
 int berth_store_open(const struct berth_database *const *databases, const char *address,
                      struct berth_store **out, struct berth_error *err);
+/* INVALID, with the same texts, for an address that is wrong by itself; opens and makes nothing. */
+int berth_store_check(const struct berth_database *const *databases, const char *address,
+                      struct berth_error *err);
 void berth_store_close(struct berth_store *store); /* nobody uses it any more; NULL is fine */
 
 /* Returns after the commit. A failure says that nothing is known to be stored: after UNAVAILABLE a

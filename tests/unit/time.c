@@ -233,6 +233,63 @@ static void parse_refuses_what_libc_forgives(void **state)
     refuses_all(texts);
 }
 
+/* --- durations --- */
+
+static void durations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } fine[] = {{"1ms", 1},
+                {"250ms", 250},
+                {"90s", 90000},
+                {"15m", 900000},
+                {"1h", HOUR_MS},
+                {"2d", 48 * HOUR_MS},
+                {"007s", 7000},
+                {"366d", 366 * 24 * HOUR_MS},
+                {"31622400s", 366 * 24 * HOUR_MS}};
+    for (unsigned i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        int64_t ms = -1;
+        if (!berth_time_parse_duration(fine[i].text, &ms) || ms != fine[i].ms)
+            fail_msg("%s gives %lld", fine[i].text, (long long)ms);
+    }
+}
+
+static void what_is_no_duration(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "0s",
+                                        "0ms",
+                                        "1",
+                                        "s",
+                                        "ms",
+                                        "1 s",
+                                        " 1s",
+                                        "1s ",
+                                        "-1s",
+                                        "+1s",
+                                        "1.5h",
+                                        "1S",
+                                        "1min",
+                                        "1w",
+                                        "367d",
+                                        "31622401s",
+                                        "0x1s",
+                                        "999999999999d",
+                                        "213504d",
+                                        "213503982335d",
+                                        "1000000000000ms",
+                                        "99999999999999999999s"};
+    for (unsigned i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        int64_t ms = -1;
+        if (berth_time_parse_duration(texts[i], &ms) || ms != -1)
+            fail_msg("%s gives %lld", texts[i], (long long)ms);
+    }
+}
+
 /* --- deadlines --- */
 
 static void empty_heap_answers(void **state)
@@ -378,6 +435,8 @@ int main(void)
         cmocka_unit_test(parse_knows_offsets_and_fractions),
         cmocka_unit_test(parse_refuses_garbage),
         cmocka_unit_test(parse_refuses_what_libc_forgives),
+        cmocka_unit_test(durations),
+        cmocka_unit_test(what_is_no_duration),
         cmocka_unit_test(empty_heap_answers),
         cmocka_unit_test(due_means_reached),
         cmocka_unit_test(clear_leaves_nobody_inside),
