@@ -16,6 +16,7 @@
 #include <berth/run.h>
 #include <berth/secret.h>
 #include <berth/sweep.h>
+#include <berth/token.h>
 
 /* What is not said otherwise, in milliseconds. */
 struct berth_settings {

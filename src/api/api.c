@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "base/auto.h"
 #include "base/limits.h"
 #include "os/pool.h"
@@ -20,14 +20,15 @@
 
 struct berth_api {
     struct berth *b;
+    struct berth_api_gate *gate;
     struct berth_http_server *server;
     struct berth_pool *quick, *slow;
 };
 
-static const struct berth_api_route *const tables[] = {
+const struct berth_api_route *const berth_api_tables[] = {
     berth_api_instance_routes, berth_api_company_routes, berth_api_environment_routes,
     berth_api_lease_routes,    berth_api_secret_routes,  berth_api_run_routes,
-    berth_api_plugin_routes};
+    berth_api_plugin_routes,   berth_api_token_routes,   NULL};
 
 /* --- answers --- */
 
@@ -71,17 +72,29 @@ static struct berth_error shown(const struct berth *b, const struct berth_http_e
     return out;
 }
 
+/* The header that goes with it, if one does. */
+static struct berth_http_header header_of(const struct berth_error *err, const char *allow)
+{
+    if (err->code == BERTH_E_UNAUTHORIZED)
+        return (struct berth_http_header){"WWW-Authenticate", "Bearer"};
+    if (err->code == BERTH_E_RATE_LIMITED)
+        return (struct berth_http_header){"Retry-After", "3"};
+    return (struct berth_http_header){allow && *allow ? "Allow" : NULL, allow};
+}
+
+/* `allow`: the method is not one of these; NULL or "" otherwise. */
 static void answer_error(const struct berth *b, struct berth_http_exchange *x,
                          const struct berth_error *err, const struct berth_issues *issues,
                          const char *allow)
 {
-    struct berth_http_answer answer = {.status = allow ? 405 : berth_code_http(err->code),
+    struct berth_http_header header = header_of(err, allow);
+    bool method = header.name && header.value == allow;
+    struct berth_http_answer answer = {.status = method ? 405 : berth_code_http(err->code),
                                        .type = "application/json",
+                                       .more = {header},
                                        .body = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
     struct berth_json_writer w = {.buf = &answer.body};
     struct berth_error told = shown(b, x, err);
-    if (allow)
-        answer.more[0] = (struct berth_http_header){"Allow", allow};
     say_error(&w, &told, issues);
     berth_http_answer(x, &answer);
 }
@@ -92,7 +105,7 @@ static void answer_call(struct berth_api_call *c, int rc, const struct berth_err
     if (rc == BERTH_OK)
         rc = berth_buf_check(&c->out, "The answer", &trouble);
     if (rc < 0) {
-        answer_error(c->b, c->x, &trouble, &c->issues, NULL);
+        answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
         return;
     }
     struct berth_http_answer answer = {
@@ -101,13 +114,33 @@ static void answer_call(struct berth_api_call *c, int rc, const struct berth_err
     berth_http_answer(c->x, &answer);
 }
 
+/* Nobody has to show a token here; one that is shown must be good all the same. */
+static bool is_open(const struct berth_api_route *route, const struct berth_http_head *head)
+{
+    return route && route->access == BERTH_API_OPEN && !berth_http_header(head, "authorization");
+}
+
+static int find_handler(const struct berth_api_call *c, struct berth_error *err)
+{
+    if (c->route)
+        return BERTH_OK;
+    return c->allow ? berth_fail(err, BERTH_E_INVALID, "Method not allowed")
+                    : berth_fail(err, BERTH_E_NOT_FOUND, "API route not found");
+}
+
 static void run_call(void *ctx)
 {
     struct berth_api_call *c = ctx;
     struct berth_error err = {0};
     c->w = (struct berth_json_writer){.buf = &c->out};
     c->issues.arena = &c->arena;
-    int rc = c->route->run(c, &err);
+    int rc = is_open(c->route, c->head) ? BERTH_OK : berth_api_authenticate(c->gate, c, &err);
+    if (rc == BERTH_OK)
+        rc = find_handler(c, &err);
+    if (rc == BERTH_OK)
+        rc = berth_api_authorize(c, &err);
+    if (rc == BERTH_OK)
+        rc = c->route->handle(c, &err);
     answer_call(c, rc, &err);
     free_call(c);
 }
@@ -156,8 +189,8 @@ static void find_route(const struct berth_http_head *head, struct found *out)
     const char *method =
         berth_http_methods[head->method == BERTH_HTTP_HEAD ? BERTH_HTTP_GET : head->method];
     *out = (struct found){0};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        for (const struct berth_api_route *r = tables[i]; r->method; r++) {
+    for (int i = 0; berth_api_tables[i]; i++)
+        for (const struct berth_api_route *r = berth_api_tables[i]; r->method; r++) {
             if (!match(r->pattern, head->path, out->values, out->lens))
                 continue;
             if (strcmp(r->method, method) == 0) {
@@ -170,22 +203,6 @@ static void find_route(const struct berth_http_head *head, struct found *out)
         }
 }
 
-/* --- who asks --- */
-
-/* The kernel says who is at the socket; a token that was shown must be a good one, also there. */
-static int authenticate(struct berth_http_exchange *x, struct berth_actor *actor,
-                        struct berth_error *err)
-{
-    const struct berth_peer *peer = berth_http_exchange_peer(x);
-    const struct berth_http_head *head = berth_http_exchange_head(x);
-    if (berth_http_header(head, "authorization"))
-        return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
-    if (!peer->local || (peer->uid != geteuid() && peer->uid != 0))
-        return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
-    *actor = (struct berth_actor){.type = "user", .id = "local-board"};
-    return BERTH_OK;
-}
-
 /* --- requests --- */
 
 static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
@@ -195,23 +212,26 @@ static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x, const struct found *f,
-                      const struct berth_actor *actor, struct berth_error *err)
+                      struct berth_error *err)
 {
     struct berth_api_call *c = calloc(1, sizeof *c);
     if (!c)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
     *c = (struct berth_api_call){.b = api->b,
                                  .x = x,
+                                 .gate = api->gate,
                                  .head = berth_http_exchange_head(x),
                                  .route = f->route,
-                                 .actor = *actor,
                                  .status = 200,
                                  .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+    if (!f->route && f->allow[0])
+        c->allow = berth_arena_strdup(&c->arena, f->allow);
     for (int i = 0; i < BERTH_API_PARAMS_MAX && f->values[i]; i++)
         c->params[i] = berth_arena_copy(&c->arena, f->values[i], f->lens[i]);
     int rc = berth_arena_check(&c->arena, err);
+    bool slow = f->route && f->route->slow;
     if (rc == BERTH_OK)
-        rc = berth_pool_submit(f->route->slow ? api->slow : api->quick, run_call, c, err);
+        rc = berth_pool_submit(slow ? api->slow : api->quick, run_call, c, err);
     if (rc < 0)
         free_call(c);
     return rc;
@@ -221,19 +241,14 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
 {
     struct berth_api *api = ctx;
     struct found found;
-    struct berth_actor actor = {.type = "system"};
     struct berth_error err = {0};
     find_route(berth_http_exchange_head(x), &found);
-    bool open = found.route && found.route->access == BERTH_API_OPEN;
-    int rc = open ? BERTH_OK : authenticate(x, &actor, &err);
-    if (rc == BERTH_OK && !found.route)
-        rc = found.allow[0] ? berth_fail(&err, BERTH_E_INVALID, "Method not allowed")
-                            : berth_fail(&err, BERTH_E_NOT_FOUND, "API route not found");
+    bool open = is_open(found.route, berth_http_exchange_head(x));
+    int rc = open ? BERTH_OK : berth_api_gate_look(api->gate, x, &err);
     if (rc == BERTH_OK)
-        rc = begin_call(api, x, &found, &actor, &err);
+        rc = begin_call(api, x, &found, &err);
     if (rc < 0)
-        answer_error(api->b, x, &err, NULL,
-                     err.code == BERTH_E_INVALID && found.allow[0] ? found.allow : NULL);
+        answer_error(api->b, x, &err, NULL, NULL);
 }
 
 /* --- all of it --- */
@@ -247,7 +262,9 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     api->b = b;
     struct berth_http_handlers handlers = {
         .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = api};
-    int rc = berth_pool_new(QUICK_THREADS_MAX, &api->quick, err);
+    int rc = berth_api_gate_new(&api->gate, err);
+    if (rc == BERTH_OK)
+        rc = berth_pool_new(QUICK_THREADS_MAX, &api->quick, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(SLOW_THREADS_MAX, &api->slow, err);
     if (rc == BERTH_OK)
@@ -273,5 +290,6 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
+    berth_api_gate_free(api->gate);
     free(api);
 }

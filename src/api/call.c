@@ -10,15 +10,43 @@
 
 /* --- bodies --- */
 
-static const char *const type_names[] = {"string", "object", "boolean", "number", "string"};
+static const char *const type_names[] = {"string", "object",           "boolean",          "number",
+                                         "string", "array of strings", "object of strings"};
+
+static bool is_text(const struct berth_json *value)
+{
+    return berth_json_is(value, BERTH_JSON_STRING) &&
+           strlen(berth_json_str(value)) == berth_json_str_len(value); /* no NUL in it */
+}
+
+static bool are_texts(const struct berth_json *array)
+{
+    bool all = berth_json_is(array, BERTH_JSON_ARRAY);
+    for (size_t i = 0; all && i < berth_json_count(array); i++)
+        all = is_text(berth_json_at(array, i));
+    return all;
+}
+
+static bool are_pairs(const struct berth_json *object)
+{
+    if (!berth_json_is(object, BERTH_JSON_OBJECT))
+        return false;
+    berth_json_each (object, iter)
+        if (!is_text(berth_json_iter_value(iter)))
+            return false;
+    return true;
+}
 
 static bool has_type(const struct berth_json *value, enum berth_api_type type)
 {
     switch (type) {
     case BERTH_API_TEXT:
     case BERTH_API_WORD:
-        return berth_json_is(value, BERTH_JSON_STRING) &&
-               strlen(berth_json_str(value)) == berth_json_str_len(value); /* no NUL in it */
+        return is_text(value);
+    case BERTH_API_TEXTS:
+        return are_texts(value);
+    case BERTH_API_PAIRS:
+        return are_pairs(value);
     case BERTH_API_OBJECT:
         return berth_json_is(value, BERTH_JSON_OBJECT);
     case BERTH_API_FLAG:
@@ -29,12 +57,29 @@ static bool has_type(const struct berth_json *value, enum berth_api_type type)
     return false;
 }
 
-static int find_word(const char *const *words, const char *text)
+int berth_api_find_word(const char *const *words, const char *text)
 {
     for (int i = 0; text && words[i]; i++)
         if (strcmp(words[i], text) == 0)
             return i;
     return -1;
+}
+
+static void set_texts(struct berth_arena *arena, const struct berth_json *array,
+                      struct berth_list *out)
+{
+    for (size_t i = 0; i < berth_json_count(array); i++)
+        (void)berth_list_add(out, arena,
+                             berth_arena_strdup(arena, berth_json_str(berth_json_at(array, i))));
+}
+
+static void set_pairs(struct berth_arena *arena, const struct berth_json *object,
+                      struct berth_list *out)
+{
+    berth_json_each (object, iter)
+        (void)berth_list_add(out, arena,
+                             berth_arena_printf(arena, "%s=%s", berth_json_iter_key(iter),
+                                                berth_json_str(berth_json_iter_value(iter))));
 }
 
 static void set_field(struct berth_api_call *c, const struct berth_api_field *f,
@@ -48,9 +93,13 @@ static void set_field(struct berth_api_call *c, const struct berth_api_field *f,
         text = berth_json_canonical_in(&c->arena, value);
     else if (f->type == BERTH_API_FLAG)
         *(bool *)at = berth_json_true(value);
+    else if (f->type == BERTH_API_TEXTS)
+        set_texts(&c->arena, value, at);
+    else if (f->type == BERTH_API_PAIRS)
+        set_pairs(&c->arena, value, at);
     else if (f->type == BERTH_API_NUMBER)
         *(int64_t *)at = berth_json_int(value);
-    else if ((*(int *)at = find_word(f->words, berth_json_str(value))) < 0)
+    else if ((*(int *)at = berth_api_find_word(f->words, berth_json_str(value))) < 0)
         berth_issues_add(&c->issues, f->name, "Unknown value: %.100s", berth_json_str(value));
     if (text)
         *(const char **)at = text;
@@ -203,7 +252,7 @@ int berth_api_query_word(struct berth_api_call *c, const char *name, const char 
                          int *out, struct berth_error *err)
 {
     const char *text = berth_api_query(c, name);
-    *out = find_word(words, text);
+    *out = berth_api_find_word(words, text);
     if (text && *out < 0) {
         berth_issues_add(&c->issues, name, "Unknown value: %.100s", text);
         return invalid(err);

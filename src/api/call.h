@@ -13,33 +13,50 @@
 #define BERTH_API_PARAMS_MAX 2
 
 struct berth_api_call;
+struct berth_api_gate;
 typedef int berth_api_handler(struct berth_api_call *c, struct berth_error *err);
 
+/* Who may: whoever may look at a thing that belongs to a company is of that company, or of the
+ * instance. */
 enum berth_api_access {
-    BERTH_API_OPEN,   /* everybody, also without a name */
-    BERTH_API_READ,   /* of the company that it is about */
-    BERTH_API_MANAGE, /* environments:manage in that company */
-    BERTH_API_ALL,    /* of the whole instance */
+    BERTH_API_OPEN,     /* everybody, also without a name */
+    BERTH_API_READ,     /* who is known */
+    BERTH_API_MANAGE,   /* and has environments:manage */
+    BERTH_API_BOARD,    /* operators; for changes, secrets:manage */
+    BERTH_API_INSTANCE, /* operators of the instance; for changes, instance:manage */
 };
 
 struct berth_api_route {
     const char *method, *pattern; /* "/api/environments/:id" */
-    berth_api_handler *run;
+    berth_api_handler *handle;
     enum berth_api_access access;
     bool slow; /* it may call a provider */
+    bool run;  /* a run's token may, for its own */
 };
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
-    berth_api_run_routes[], berth_api_plugin_routes[];
+    berth_api_run_routes[], berth_api_plugin_routes[], berth_api_token_routes[];
+
+extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
+
+struct berth_api_caller {
+    enum berth_token_kind kind;
+    const char *company_id; /* NULL: all of them */
+    unsigned permissions;   /* of enum berth_permission */
+    const char *run_id, *lease_id;
+};
 
 struct berth_api_call {
     struct berth *b;
     struct berth_http_exchange *x;
+    struct berth_api_gate *gate;
     const struct berth_http_head *head;
-    const struct berth_api_route *route;
+    const struct berth_api_route *route; /* NULL: there is none; `allow` then has the methods */
+    const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
-    struct berth_actor actor;
+    struct berth_api_caller caller;
+    struct berth_actor actor;   /* what is written down of him */
     struct berth_arena arena;   /* wiped: a body may hold what is to become a secret */
     struct berth_issues issues; /* what is wrong with the body; told with the error */
     int status;                 /* 200 unless the handler says otherwise */
@@ -55,11 +72,13 @@ enum berth_api_type {
     BERTH_API_FLAG,
     BERTH_API_NUMBER, /* whole, 0 or more: an int64_t */
     BERTH_API_WORD,   /* one of `words`: an int */
+    BERTH_API_TEXTS,  /* an array of them: a berth_list */
+    BERTH_API_PAIRS,  /* an object of texts: a berth_list of "name=text" */
 };
 struct berth_api_field {
     const char *name;
     enum berth_api_type type;
-    size_t offset; /* in the struct: const char *, bool, int64_t or int */
+    size_t offset; /* in the struct: const char *, bool, int64_t, int or struct berth_list */
     bool required, nullable;
     const char *const *words;
 };
@@ -68,6 +87,8 @@ struct berth_api_field {
  */
 int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
                    unsigned *given, struct berth_error *err);
+/* -1: it is none of them. */
+int berth_api_find_word(const char *const *words, const char *text);
 /* Of the query, decoded, in the arena; NULL: it is not there. */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
 /* A whole number between these; `otherwise` when it is not there. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/companies.c - the companies of an instance. */
+#include <string.h>
+
 #include "api/call.h"
 #include "core/company.h"
 
@@ -8,10 +10,18 @@ static void item(struct berth_json_writer *w, const void *company)
     berth_company_json(w, company);
 }
 
+/* Those that the caller may look at. */
 static int list(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_list found;
-    int rc = berth_company_list(c->b, &c->arena, &found, err);
+    struct berth_list all, found = {0};
+    int rc = berth_company_list(c->b, &c->arena, &all, err);
+    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
+        const char *id = berth_company_id(all.items[i]), *own = c->caller.company_id;
+        if (!own || strcmp(id, own) == 0)
+            (void)berth_list_add(&found, &c->arena, all.items[i]);
+    }
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, item);
     return rc;
@@ -42,8 +52,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_company_routes[] = {
-    {"GET", "/api/companies", list, BERTH_API_ALL},
-    {"POST", "/api/companies", create, BERTH_API_ALL},
+    {"GET", "/api/companies", list, BERTH_API_READ},
+    {"POST", "/api/companies", create, BERTH_API_INSTANCE},
     {"GET", "/api/companies/:companyId", get, BERTH_API_READ},
     {0},
 };

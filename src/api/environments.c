@@ -12,6 +12,16 @@ static void item(struct berth_json_writer *w, const void *environment)
     berth_environment_json(w, environment);
 }
 
+static void redacted_item(struct berth_json_writer *w, const void *environment)
+{
+    berth_environment_json_redacted(w, environment);
+}
+
+static berth_api_item_fn *view_for(const struct berth_api_call *c)
+{
+    return c->caller.permissions & BERTH_MAY_ENVIRONMENTS ? item : redacted_item;
+}
+
 static int list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
@@ -28,7 +38,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_environment_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        berth_api_say_list(c, &found, view_for(c));
     return rc;
 }
 
@@ -37,7 +47,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
     struct berth_environment *e;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
-        berth_environment_json(&c->w, e);
+        view_for(c)(&c->w, e);
     return rc;
 }
 

@@ -174,7 +174,7 @@ const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
     {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
-    {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE},
+    {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE, .run = true},
     {"POST", "/api/environment-leases/:leaseId/release", release, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE,

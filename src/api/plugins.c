@@ -130,14 +130,14 @@ static int restart(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_plugin_routes[] = {
-    {"GET", "/api/plugins", list, BERTH_API_ALL},
-    {"POST", "/api/plugins/install", install, BERTH_API_ALL, .slow = true},
-    {"GET", "/api/plugins/:id", get, BERTH_API_ALL},
-    {"DELETE", "/api/plugins/:id", uninstall, BERTH_API_ALL, .slow = true},
-    {"POST", "/api/plugins/:id/enable", enable, BERTH_API_ALL},
-    {"POST", "/api/plugins/:id/disable", disable, BERTH_API_ALL, .slow = true},
-    {"POST", "/api/plugins/:id/upgrade", upgrade, BERTH_API_ALL, .slow = true},
-    {"GET", "/api/plugins/:id/worker", worker, BERTH_API_ALL},
-    {"POST", "/api/plugins/:id/restart", restart, BERTH_API_ALL, .slow = true},
+    {"GET", "/api/plugins", list, BERTH_API_INSTANCE},
+    {"POST", "/api/plugins/install", install, BERTH_API_INSTANCE, .slow = true},
+    {"GET", "/api/plugins/:id", get, BERTH_API_INSTANCE},
+    {"DELETE", "/api/plugins/:id", uninstall, BERTH_API_INSTANCE, .slow = true},
+    {"POST", "/api/plugins/:id/enable", enable, BERTH_API_INSTANCE},
+    {"POST", "/api/plugins/:id/disable", disable, BERTH_API_INSTANCE, .slow = true},
+    {"POST", "/api/plugins/:id/upgrade", upgrade, BERTH_API_INSTANCE, .slow = true},
+    {"GET", "/api/plugins/:id/worker", worker, BERTH_API_INSTANCE},
+    {"POST", "/api/plugins/:id/restart", restart, BERTH_API_INSTANCE, .slow = true},
     {0},
 };

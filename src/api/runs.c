@@ -67,7 +67,7 @@ static int activity(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", list, BERTH_API_READ},
-    {"GET", "/api/runs/:id", get, BERTH_API_READ},
+    {"GET", "/api/runs/:id", get, BERTH_API_READ, .run = true},
     {"GET", "/api/companies/:companyId/activity", activity, BERTH_API_READ},
     {0},
 };

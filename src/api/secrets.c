@@ -168,12 +168,12 @@ static int events(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_secret_routes[] = {
-    {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_MANAGE},
-    {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_MANAGE},
-    {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_MANAGE},
-    {"PATCH", "/api/secrets/:id", patch, BERTH_API_MANAGE},
-    {"DELETE", "/api/secrets/:id", delete_one, BERTH_API_MANAGE},
-    {"GET", "/api/secrets/:id/usage", usage, BERTH_API_MANAGE},
-    {"GET", "/api/secrets/:id/access-events", events, BERTH_API_MANAGE},
+    {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_BOARD},
+    {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_BOARD},
+    {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_BOARD},
+    {"PATCH", "/api/secrets/:id", patch, BERTH_API_BOARD},
+    {"DELETE", "/api/secrets/:id", delete_one, BERTH_API_BOARD},
+    {"GET", "/api/secrets/:id/usage", usage, BERTH_API_BOARD},
+    {"GET", "/api/secrets/:id/access-events", events, BERTH_API_BOARD},
     {0},
 };

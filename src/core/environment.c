@@ -106,7 +106,8 @@ int berth_environment_list(struct berth *b, struct berth_arena *arena,
     return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
-void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e)
+static void put_environment(struct berth_json_writer *w, const struct berth_environment *e,
+                            bool redacted)
 {
     berth_json_open(w, '{');
     berth_json_put_str(w, "id", e->id);
@@ -115,11 +116,25 @@ void berth_environment_json(struct berth_json_writer *w, const struct berth_envi
     berth_json_put_str(w, "description", e->description);
     berth_json_put_str(w, "driver", berth_environment_drivers.names[e->driver]);
     berth_json_put_str(w, "status", berth_environment_statuses.names[e->status]);
-    berth_json_put_raw(w, "config", e->config_json);
-    berth_json_put_raw(w, "metadata", e->metadata_json);
+    berth_json_put_raw(w, "config", redacted ? "{}" : e->config_json);
+    berth_json_put_raw(w, "metadata", redacted ? NULL : e->metadata_json);
     berth_json_put_time(w, "createdAt", e->created_at_ms);
     berth_json_put_time(w, "updatedAt", e->updated_at_ms);
+    if (redacted) {
+        berth_json_put_bool(w, "configRedacted", true);
+        berth_json_put_bool(w, "metadataRedacted", true);
+    }
     berth_json_close(w, '}');
+}
+
+void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e)
+{
+    put_environment(w, e, false);
+}
+
+void berth_environment_json_redacted(struct berth_json_writer *w, const struct berth_environment *e)
+{
+    put_environment(w, e, true);
 }
 
 const char *berth_environment_id(const struct berth_environment *e)

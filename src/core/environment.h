@@ -16,4 +16,7 @@ int berth_environment_finish_delete(struct berth *b, const char *id,
                                     const struct berth_actor *actor, bool *deleted,
                                     struct berth_error *err);
 void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e);
+/* For those who may know that it is there, and not how it is configured. */
+void berth_environment_json_redacted(struct berth_json_writer *w,
+                                     const struct berth_environment *e);
 #endif

@@ -6,13 +6,16 @@
 #include <string.h>
 
 #include "base/id.h"
+#include "core/record.h"
 #include "store/store.h"
 
 static const char *const kinds[][2] = {[BERTH_KIND_COMPANY] = {"Company", "companies"},
                                        [BERTH_KIND_ENVIRONMENT] = {"Environment", "environments"},
                                        [BERTH_KIND_LEASE] = {"Environment lease", "leases"},
                                        [BERTH_KIND_RUN] = {"Run", "runs"},
-                                       [BERTH_KIND_SECRET] = {"Secret", "secrets"}};
+                                       [BERTH_KIND_SECRET] = {"Secret", "secrets"},
+                                       [BERTH_KIND_EXEC] = {"Exec", "execs"},
+                                       [BERTH_KIND_TOKEN] = {"Token", "tokens"}};
 
 struct search {
     struct berth_arena *arena;
@@ -62,4 +65,33 @@ int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind ki
                           (const char *)s.found.items[1]);
     *out = s.found.items[0];
     return BERTH_OK;
+}
+
+struct ownership {
+    struct berth_arena *arena;
+    enum berth_kind kind;
+    const char *id, *company_id, *lease_id;
+};
+
+static int tx_owner(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct ownership *o = ctx;
+    return berth_owner_select(db, o->arena, o->kind, o->id, &o->company_id, &o->lease_id, err);
+}
+
+int berth_find_owner(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
+                     const char *id, const char **company_id, const char **lease_id,
+                     struct berth_error *err)
+{
+    struct berth_id parsed;
+    *company_id = *lease_id = NULL;
+    if (berth_id_parse(id, kinds[kind][0], &parsed, err) < 0)
+        return BERTH_OK;
+    if (kind == BERTH_KIND_EXEC)
+        berth_record_flush(b);
+    struct ownership o = {.arena = arena, .kind = kind, .id = parsed.text};
+    int rc = berth_store_read(b->store, tx_owner, &o, err);
+    *company_id = o.company_id;
+    *lease_id = o.lease_id;
+    return rc;
 }

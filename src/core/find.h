@@ -15,4 +15,8 @@ bool berth_is_prefix(const char *text);
 int berth_find_id(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
                   const char *company_id, const char *text, const char **out,
                   struct berth_error *err);
+/* Whose the thing of that id is; both NULL: there is none. lease_id: of an exec or a lease. */
+int berth_find_owner(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
+                     const char *id, const char **company_id, const char **lease_id,
+                     struct berth_error *err);
 #endif

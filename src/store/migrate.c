@@ -135,8 +135,18 @@ static const char *const migration_5[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4,
-                                                migration_5};
+static const char *const migration_6[] = {
+    /* company_id is null for those of the instance; hash is of what only their holders have. */
+    "CREATE TABLE tokens ("
+    " id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL,"
+    " company_id TEXT REFERENCES companies (id), permissions {bigint} NOT NULL, agent_id TEXT,"
+    " run_id TEXT, lease_id TEXT, hash TEXT NOT NULL, created_at {bigint} NOT NULL,"
+    " expires_at {bigint}, revoked_at {bigint}, last_used_at {bigint} {table_end}",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3,
+                                                migration_4, migration_5, migration_6};
 
 int berth_store_version(void)
 {

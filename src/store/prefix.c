@@ -30,10 +30,47 @@ int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum ber
         [BERTH_KIND_LEASE] = BY_PREFIX("leases", "company_id"),
         [BERTH_KIND_RUN] = BY_PREFIX("runs", "company_id"),
         [BERTH_KIND_SECRET] = BY_PREFIX("secrets", "company_id"),
+        [BERTH_KIND_EXEC] = BY_PREFIX("execs", "company_id"),
+        [BERTH_KIND_TOKEN] = BY_PREFIX("tokens", "company_id"),
     };
 #undef BY_PREFIX
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     return berth_db_exec(db, sql[kind], on_id, &reader, err, berth_text(prefix),
                          berth_text(company_id));
+}
+
+struct owner {
+    struct berth_arena *arena;
+    const char *company_id, *lease_id;
+};
+
+static int on_owner(void *ctx, const struct berth_value *row, struct berth_error *err)
+{
+    struct owner *owner = ctx;
+    owner->company_id = berth_row_text(owner->arena, &row[0]);
+    owner->lease_id = berth_row_text(owner->arena, &row[1]);
+    return berth_arena_check(owner->arena, err);
+}
+
+int berth_owner_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
+                       const char *id, const char **company_id, const char **lease_id,
+                       struct berth_error *err)
+{
+#define OWNER(columns, table) "SELECT " columns " FROM " table " WHERE id = $1"
+    static const char *const sql[] = {
+        [BERTH_KIND_COMPANY] = OWNER("id, NULL", "companies"),
+        [BERTH_KIND_ENVIRONMENT] = OWNER("company_id, NULL", "environments"),
+        [BERTH_KIND_LEASE] = OWNER("company_id, id", "leases"),
+        [BERTH_KIND_RUN] = OWNER("company_id, NULL", "runs"),
+        [BERTH_KIND_SECRET] = OWNER("company_id, NULL", "secrets"),
+        [BERTH_KIND_EXEC] = OWNER("company_id, lease_id", "execs"),
+        [BERTH_KIND_TOKEN] = OWNER("company_id, NULL", "tokens"),
+    };
+#undef OWNER
+    struct owner owner = {.arena = arena};
+    int rc = berth_db_exec(db, sql[kind], on_owner, &owner, err, berth_text(id));
+    *company_id = owner.company_id;
+    *lease_id = owner.lease_id;
+    return rc;
 }

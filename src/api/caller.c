@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/caller.c - see caller.h. Failed attempts fill a bucket for each address, which drains
+ * with time; while it is full, only tokens that were good a moment ago are looked up. */
+#include "api/caller.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "core/find.h"
+#include "core/token.h"
+#include "crypto/hash.h"
+
+#define BUCKETS 1024 /* addresses that fall into the same one share it */
+#define KNOWN 1024
+#define FAILURES_MAX 20
+#define FAILURE_MS 3000 /* until one is forgotten */
+#define BEARER "Bearer "
+
+struct berth_api_gate {
+    pthread_mutex_t lock;
+    int64_t full_until_ms[BUCKETS]; /* when the bucket is empty again */
+    uint64_t known[KNOWN];          /* of tokens that were good: a part of their hash */
+};
+
+int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err)
+{
+    struct berth_api_gate *gate = calloc(1, sizeof *gate);
+    if (!gate)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
+    pthread_mutex_init(&gate->lock, NULL);
+    *out = gate;
+    return BERTH_OK;
+}
+
+void berth_api_gate_free(struct berth_api_gate *gate)
+{
+    if (!gate)
+        return;
+    pthread_mutex_destroy(&gate->lock);
+    free(gate);
+}
+
+static int refuse(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
+}
+
+/* --- failed attempts --- */
+
+static uint64_t digest(const char *text, size_t len)
+{
+    char hex[BERTH_SHA256_HEX_SIZE];
+    struct berth_error none;
+    if (berth_sha256_hex(text, len, hex, &none) < 0)
+        return 0;
+    hex[16] = '\0';
+    return strtoull(hex, NULL, 16);
+}
+
+/* Of the machine, whatever its port. */
+static size_t bucket_of(const struct berth_http_exchange *x)
+{
+    const struct berth_peer *peer = berth_http_exchange_peer(x);
+    const char *colon = strrchr(peer->address, ':');
+    if (peer->local)
+        return (size_t)peer->uid % BUCKETS;
+    return digest(peer->address, colon ? (size_t)(colon - peer->address) : 0) % BUCKETS;
+}
+
+static bool is_full(struct berth_api_gate *gate, size_t bucket)
+{
+    return gate->full_until_ms[bucket] - berth_time_mono_ms() >
+           (int64_t)(FAILURES_MAX - 1) * FAILURE_MS;
+}
+
+static void count_failure(struct berth_api_gate *gate, size_t bucket)
+{
+    int64_t now = berth_time_mono_ms();
+    pthread_mutex_lock(&gate->lock);
+    if (gate->full_until_ms[bucket] < now)
+        gate->full_until_ms[bucket] = now;
+    if (!is_full(gate, bucket))
+        gate->full_until_ms[bucket] += FAILURE_MS;
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* What was shown as a token; NULL: nothing was, *shown says whether something else. */
+static const char *token_of(const struct berth_http_head *head, bool *shown)
+{
+    const char *value = berth_http_header(head, "authorization");
+    *shown = value != NULL;
+    if (!value || strncasecmp(value, BEARER, sizeof BEARER - 1) != 0)
+        return NULL;
+    return value + sizeof BEARER - 1;
+}
+
+/* Whoever has the daemon's account, and root. */
+static bool is_owner(const struct berth_peer *peer)
+{
+    return peer->local && (peer->uid == geteuid() || peer->uid == 0);
+}
+
+int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+                        struct berth_error *err)
+{
+    bool shown;
+    const char *token = token_of(berth_http_exchange_head(x), &shown);
+    if (!shown)
+        return is_owner(berth_http_exchange_peer(x)) ? BERTH_OK : refuse(err);
+    size_t bucket = bucket_of(x);
+    bool form = token && berth_token_well_formed(token);
+    uint64_t hash = form ? digest(token, strlen(token)) : 0;
+    pthread_mutex_lock(&gate->lock);
+    bool full = is_full(gate, bucket) && (!form || gate->known[hash % KNOWN] != hash);
+    pthread_mutex_unlock(&gate->lock);
+    if (full)
+        return berth_fail(err, BERTH_E_RATE_LIMITED,
+                          "Too many failed attempts; try again in %d seconds", FAILURE_MS / 1000);
+    if (form)
+        return BERTH_OK;
+    count_failure(gate, bucket);
+    return refuse(err);
+}
+
+/* --- who it is --- */
+
+static void take_token(struct berth_api_call *c, const struct berth_token *t)
+{
+    c->caller = (struct berth_api_caller){.kind = t->kind,
+                                          .company_id = t->company_id,
+                                          .permissions = t->permissions,
+                                          .run_id = t->run_id,
+                                          .lease_id = t->lease_id};
+    bool agent = t->kind != BERTH_TOKEN_OPERATOR;
+    c->actor = (struct berth_actor){.type = agent ? "agent" : "user",
+                                    .id = t->agent_id ? t->agent_id : t->id};
+}
+
+int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
+                           struct berth_error *err)
+{
+    bool shown;
+    const char *text = token_of(c->head, &shown);
+    struct berth_token *token;
+    if (!shown) { /* the gate has looked */
+        c->caller =
+            (struct berth_api_caller){.kind = BERTH_TOKEN_OPERATOR, .permissions = BERTH_MAY_ALL};
+        c->actor = (struct berth_actor){.type = "user", .id = "local-board"};
+        return BERTH_OK;
+    }
+    int rc = berth_token_check(c->b, &c->arena, text, &token, err);
+    if (rc == BERTH_E_UNAUTHORIZED)
+        count_failure(gate, bucket_of(c->x));
+    if (rc < 0)
+        return rc;
+    uint64_t hash = digest(text, strlen(text));
+    pthread_mutex_lock(&gate->lock);
+    gate->known[hash % KNOWN] = hash;
+    pthread_mutex_unlock(&gate->lock);
+    take_token(c, token);
+    return BERTH_OK;
+}
+
+/* --- what he may --- */
+
+/* What the first parameter of a path names. */
+static const struct {
+    const char *prefix;
+    enum berth_kind kind;
+} kinds[] = {{"/api/companies/:", BERTH_KIND_COMPANY},
+             {"/api/environments/:", BERTH_KIND_ENVIRONMENT},
+             {"/api/environment-leases/:", BERTH_KIND_LEASE},
+             {"/api/runs/:", BERTH_KIND_RUN},
+             {"/api/execs/:", BERTH_KIND_EXEC},
+             {"/api/secrets/:", BERTH_KIND_SECRET}};
+
+static bool kind_of(const struct berth_api_route *route, enum berth_kind *out)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(route->pattern, kinds[i].prefix, strlen(kinds[i].prefix)) == 0) {
+            *out = kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static bool same_id(const char *a, const char *b)
+{
+    return a && b && strcasecmp(a, b) == 0;
+}
+
+static int allow_run(struct berth_api_call *c, enum berth_kind kind, const char *lease_id,
+                     struct berth_error *err)
+{
+    bool own = kind == BERTH_KIND_RUN ? same_id(c->params[0], c->caller.run_id)
+                                      : same_id(lease_id, c->caller.lease_id);
+    return own && c->route->run
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_DENIED, "A run's token sees its own run and lease only");
+}
+
+/* Is the thing of his company? What does not exist is the handler's to tell. */
+static int allow_company(struct berth_api_call *c, struct berth_error *err)
+{
+    enum berth_kind kind;
+    const char *company_id, *lease_id;
+    if (!c->caller.company_id || !kind_of(c->route, &kind))
+        return BERTH_OK;
+    int rc = berth_find_owner(c->b, &c->arena, kind, c->params[0], &company_id, &lease_id, err);
+    if (rc < 0)
+        return rc;
+    if (c->caller.kind == BERTH_TOKEN_RUN)
+        return allow_run(c, kind, lease_id, err);
+    if (!company_id || same_id(company_id, c->caller.company_id))
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_DENIED,
+                      c->caller.kind == BERTH_TOKEN_AGENT
+                          ? "Agent key cannot access another company"
+                          : "User does not have access to this company");
+}
+
+static int need(const struct berth_api_call *c, unsigned permission, struct berth_error *err)
+{
+    int bit = __builtin_ctz(permission);
+    return c->caller.permissions & permission
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_DENIED, "Missing permission: %s", berth_permissions[bit]);
+}
+
+int berth_api_authorize(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct berth_api_caller *who = &c->caller;
+    bool looks = c->head->method == BERTH_HTTP_GET || c->head->method == BERTH_HTTP_HEAD;
+    enum berth_api_access access = c->route->access;
+    enum berth_kind kind;
+    if (access == BERTH_API_OPEN)
+        return BERTH_OK;
+    if (who->kind == BERTH_TOKEN_RUN && (!c->route->run || !kind_of(c->route, &kind)))
+        return allow_run(c, BERTH_KIND_LEASE, NULL, err);
+    if (access == BERTH_API_BOARD && who->kind != BERTH_TOKEN_OPERATOR)
+        return berth_fail(err, BERTH_E_DENIED, "Board access required");
+    if (access == BERTH_API_INSTANCE && (who->kind != BERTH_TOKEN_OPERATOR || who->company_id))
+        return berth_fail(err, BERTH_E_DENIED, "Instance access required");
+    int rc = allow_company(c, err);
+    if (rc < 0 || who->kind == BERTH_TOKEN_RUN)
+        return rc;
+    if (access == BERTH_API_MANAGE)
+        return need(c, BERTH_MAY_ENVIRONMENTS, err);
+    if (access == BERTH_API_BOARD && !looks)
+        return need(c, BERTH_MAY_SECRETS, err);
+    return access == BERTH_API_INSTANCE && !looks ? need(c, BERTH_MAY_INSTANCE, err) : BERTH_OK;
+}

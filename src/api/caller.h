@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/caller.h - who asks, and what he may: looked at before anything of what is asked. */
+#ifndef BERTH_API_CALLER_H
+#define BERTH_API_CALLER_H
+
+#include "api/call.h"
+
+struct berth_api_gate; /* remembers failed attempts; safe to share between threads */
+
+int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err);
+void berth_api_gate_free(struct berth_api_gate *gate); /* NULL is fine */
+
+/* What can be said without the store, on the loop's thread. UNAUTHORIZED: nobody that we know, or
+ * what was shown can be no token. RATE_LIMITED: too many have failed from there. */
+int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+                        struct berth_error *err);
+/* Who it is: the socket's owner, or whose token was shown. Fills c->caller and c->actor. */
+int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
+                           struct berth_error *err);
+/* May he do this? DENIED says what is missing. */
+int berth_api_authorize(struct berth_api_call *c, struct berth_error *err);
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/store/token.h - tokens as rows. */
+#ifndef BERTH_STORE_TOKEN_H
+#define BERTH_STORE_TOKEN_H
+
+#include <berth/token.h>
+
+#include "store/row.h"
+
+extern const struct berth_enum berth_token_kinds;
+
+struct berth_token {
+    const char *id, *name;
+    enum berth_token_kind kind;
+    const char *company_id; /* NULL: all of them */
+    unsigned permissions;
+    const char *agent_id, *run_id, *lease_id; /* or NULL */
+    const char *hash;                         /* of the part that is random, in hex */
+    int64_t created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms; /* 0: never */
+    bool run_ended;                                                       /* or is gone */
+};
+
+int berth_token_insert(struct berth_db *db, const struct berth_token *token,
+                       struct berth_error *err);
+/* *out is NULL when there is none. */
+int berth_token_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                     struct berth_token **out, struct berth_error *err);
+/* A list of struct berth_token, newest first; those that are of use at `now_ms`, or all. */
+int berth_token_select(struct berth_db *db, struct berth_arena *arena, const char *company_id,
+                       int64_t now_ms, bool all, struct berth_list *out, struct berth_error *err);
+/* The first time counts. */
+int berth_token_set_revoked(struct berth_db *db, const char *id, int64_t now_ms,
+                            struct berth_error *err);
+int berth_token_set_used(struct berth_db *db, const char *id, int64_t now_ms,
+                         struct berth_error *err);
+/* Is there one that lets somebody in? */
+int berth_token_count(struct berth_db *db, int64_t now_ms, int64_t *out, struct berth_error *err);
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/access.c - who may what: every route times every kind of caller, from one
+ * table, and the life of a token. */
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/call.h"
+#include "asking.h"
+#include "base/auto.h"
+#include "base/time.h"
+#include "core/token.h"
+#include "crypto/locked.h"
+
+/* --- the table --- */
+
+enum caller {
+    LOCAL,     /* at the socket, as its owner */
+    STRANGER,  /* at the socket, with another uid */
+    BAD,       /* a token that nobody has */
+    REVOKED,   /* one that was good */
+    OTHER,     /* an operator of another company, who may everything there */
+    VIEWER,    /* an operator of the company who may only look */
+    MANAGER,   /* with environments:manage */
+    KEEPER,    /* with secrets:manage */
+    AGENT,     /* an agent of the company who may only look */
+    WORKER,    /* with environments:manage */
+    RUN,       /* the token of its run */
+    OTHER_RUN, /* of another run of the company */
+    INSPECTOR, /* an operator of the instance who may only look */
+    ADMIN,     /* who may everything */
+    CALLERS,
+};
+
+/* For each caller in that order: "+" is let in, "4" is not known (401), "-" may not (403). */
+static const struct row {
+    const char *who, *method, *pattern;
+} table[] = {
+    /* LSBROVMKAWROIA */
+    {"++44++++++++++", "GET", "/api/health"},
+    {"+444++++++--++", "GET", "/api/companies"},
+    {"+444---------+", "POST", "/api/companies"},
+    {"+444-+++++--++", "GET", "/api/companies/:companyId"},
+    {"+444-+++++--++", "GET", "/api/companies/:companyId/environments"},
+    {"+444--+--+---+", "POST", "/api/companies/:companyId/environments"},
+    {"+444-+++++--++", "GET", "/api/environments/:id"},
+    {"+444--+--+---+", "PATCH", "/api/environments/:id"},
+    {"+444--+--+---+", "DELETE", "/api/environments/:id"},
+    {"+444--+--+---+", "POST", "/api/environments/:id/probe"},
+    {"+444--+--+---+", "GET", "/api/environments/:id/leases"},
+    {"+444--+--+---+", "POST", "/api/environments/:id/leases"},
+    {"+444--+--+---+", "GET", "/api/companies/:companyId/leases"},
+    {"+444--+--++--+", "GET", "/api/environment-leases/:leaseId"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/release"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
+    {"+444-+++----++", "GET", "/api/companies/:companyId/secrets"},
+    {"+444---+-----+", "POST", "/api/companies/:companyId/secrets"},
+    {"+444---+-----+", "POST", "/api/secrets/:id/rotate"},
+    {"+444---+-----+", "PATCH", "/api/secrets/:id"},
+    {"+444---+-----+", "DELETE", "/api/secrets/:id"},
+    {"+444-+++----++", "GET", "/api/secrets/:id/usage"},
+    {"+444-+++----++", "GET", "/api/secrets/:id/access-events"},
+    {"+444-+++++--++", "GET", "/api/companies/:companyId/runs"},
+    {"+444-++++++-++", "GET", "/api/runs/:id"},
+    {"+444-+++++--++", "GET", "/api/companies/:companyId/activity"},
+    {"+444--------++", "GET", "/api/plugins"},
+    {"+444---------+", "POST", "/api/plugins/install"},
+    {"+444--------++", "GET", "/api/plugins/:id"},
+    {"+444---------+", "DELETE", "/api/plugins/:id"},
+    {"+444---------+", "POST", "/api/plugins/:id/enable"},
+    {"+444---------+", "POST", "/api/plugins/:id/disable"},
+    {"+444---------+", "POST", "/api/plugins/:id/upgrade"},
+    {"+444--------++", "GET", "/api/plugins/:id/worker"},
+    {"+444---------+", "POST", "/api/plugins/:id/restart"},
+    {"+444--------++", "GET", "/api/tokens"},
+    {"+444---------+", "POST", "/api/tokens"},
+    {"+444---------+", "DELETE", "/api/tokens/:id"},
+};
+
+static const struct row *row_of(const struct berth_api_route *route)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strcmp(table[i].method, route->method) == 0 &&
+            strcmp(table[i].pattern, route->pattern) == 0)
+            return &table[i];
+    fail_msg("%s %s is not in the table", route->method, route->pattern);
+    return NULL;
+}
+
+/* --- the stage --- */
+
+struct stage {
+    struct fixture *f;
+    const char *company, *environment, *lease, *run, *secret, *exec;
+    const char *tokens[CALLERS]; /* NULL: by the socket */
+};
+
+static const char *make_token(struct stage *s, const char *body)
+{
+    struct reply r = ask(s->f, "POST", "/api/tokens", body);
+    if (r.status != 201)
+        fail_msg("%d %s", r.status, r.body);
+    return reply_text(s->f, &r, "token");
+}
+
+static const char *lease_of(struct stage *s, const char *run)
+{
+    struct reply r = ask(s->f, "POST", text_of(s->f, "/api/environments/%s/leases", s->environment),
+                         text_of(s->f, "{'heartbeatRunId':'%s'}", run));
+    assert_int_equal(r.status, 201);
+    return reply_text(s->f, &r, "id");
+}
+
+static void make_tokens(struct stage *s)
+{
+    struct fixture *f = s->f;
+    const char *c = s->company;
+    struct reply r = ask(f, "POST", "/api/companies", "{'name':'Other'}");
+    const char *other = reply_text(f, &r, "id");
+    struct berth_run *second = make_run(f);
+    const char *second_lease = lease_of(s, berth_run_id(second));
+    s->tokens[BAD] = text_of(f, "berth_%032d_%064d", 1, 2);
+    s->tokens[REVOKED] = make_token(s, "{'name':'revoked','permissions':['instance:manage']}");
+    s->tokens[OTHER] = make_token(
+        s, text_of(f,
+                   "{'name':'o','companyId':'%s','permissions':['environments:manage','secrets:"
+                   "manage']}",
+                   other));
+    s->tokens[VIEWER] = make_token(s, text_of(f, "{'name':'v','companyId':'%s'}", c));
+    s->tokens[MANAGER] = make_token(
+        s, text_of(f, "{'name':'m','companyId':'%s','permissions':['environments:manage']}", c));
+    s->tokens[KEEPER] = make_token(
+        s, text_of(f, "{'name':'k','companyId':'%s','permissions':['secrets:manage']}", c));
+    s->tokens[AGENT] = make_token(s, text_of(f, "{'name':'a','kind':'agent','companyId':'%s'}", c));
+    s->tokens[WORKER] = make_token(s, text_of(f,
+                                              "{'name':'w','kind':'agent','companyId':'%s',"
+                                              "'permissions':['environments:manage']}",
+                                              c));
+    s->tokens[RUN] = make_token(
+        s, text_of(f, "{'name':'r','kind':'run','runId':'%s','leaseId':'%s'}", s->run, s->lease));
+    s->tokens[OTHER_RUN] =
+        make_token(s, text_of(f, "{'name':'r','kind':'run','runId':'%s','leaseId':'%s'}",
+                              berth_run_id(second), second_lease));
+    s->tokens[INSPECTOR] = make_token(s, "{'name':'i'}");
+    s->tokens[ADMIN] = make_token(s, "{'name':'admin','permissions':['environments:manage',"
+                                     "'secrets:manage','instance:manage']}");
+    struct reply all = ask(f, "GET", "/api/tokens", NULL);
+    assert_int_equal(reply_count(&all), 11);
+    for (int i = 0; i < 11; i++)
+        if (strcmp(reply_text(f, &all, text_of(f, "%d.name", i)), "revoked") == 0)
+            assert_int_equal(
+                ask(f, "DELETE",
+                    text_of(f, "/api/tokens/%s", reply_text(f, &all, text_of(f, "%d.id", i))), NULL)
+                    .status,
+                200);
+}
+
+static void make_stage(struct stage *s, struct fixture *f)
+{
+    *s = (struct stage){.f = f, .company = default_company(f)};
+    s->environment =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    s->run = berth_run_id(make_run(f));
+    s->lease = lease_of(s, s->run);
+    struct reply r = ask(f, "POST", text_of(f, "/api/companies/%s/secrets", s->company),
+                         "{'name':'key','value':'plain-value-42'}");
+    s->secret = reply_text(f, &r, "id");
+    make_tokens(s);
+}
+
+/* The path with what it names; nobody's for those who are let in and would change something. */
+static const char *path_for(const struct stage *s, const struct berth_api_route *route, bool real)
+{
+    char out[300] = "";
+    const char *at = route->pattern, *param = strchr(at, ':');
+    const char *id = NOBODY;
+    if (!param)
+        return at;
+    if (real && strncmp(at, "/api/companies/", 15) == 0)
+        id = s->company;
+    else if (real && strncmp(at, "/api/environments/", 18) == 0)
+        id = s->environment;
+    else if (real && strncmp(at, "/api/environment-leases/", 24) == 0)
+        id = s->lease;
+    else if (real && strncmp(at, "/api/runs/", 10) == 0)
+        id = s->run;
+    else if (real && strncmp(at, "/api/secrets/", 13) == 0)
+        id = s->secret;
+    else if (real && strncmp(at, "/api/execs/", 11) == 0)
+        id = s->exec;
+    (void)snprintf(out, sizeof out, "%.*s%s%s", (int)(param - at), at, id,
+                   param + strcspn(param, "/"));
+    return berth_arena_strdup(&s->f->arena, out);
+}
+
+/* In a process of its own, as somebody else. */
+static int ask_as_stranger(struct fixture *f, const char *method, const char *path)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        if (setgroups(0, NULL) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(99);
+        char line[400], answer[64] = "";
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        (void)snprintf(to.sun_path, sizeof to.sun_path, "%.90s/api", f->directory);
+        int len = snprintf(line, sizeof line, "%s %s HTTP/1.1\r\nHost: x\r\n\r\n", method, path);
+        if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 || write(fd, line, (size_t)len) < 0)
+            _exit(98);
+        int status = 0;
+        if (read(fd, answer, sizeof answer - 1) <= 0 ||
+            sscanf(answer, "HTTP/1.1 %d", &status) != 1) /* NOLINT */
+            _exit(97);
+        _exit(status / 100 * 10 + status % 10); /* 401 -> 41, 200 -> 20 */
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    int code = WEXITSTATUS(how);
+    return code / 10 * 100 + code % 10;
+}
+
+static int status_for(struct stage *s, enum caller who, const struct berth_api_route *route,
+                      char expected)
+{
+    bool looks = strcmp(route->method, "GET") == 0;
+    const char *path = path_for(s, route, looks || expected != '+');
+    if (who == STRANGER)
+        return ask_as_stranger(s->f, route->method, path);
+    const char *headers = s->tokens[who] ? text_of(s->f,
+                                                   "Authorization: Bearer %s\r\nContent-Type: "
+                                                   "application/json\r\n",
+                                                   s->tokens[who])
+                                         : "Content-Type: application/json\r\n";
+    return ask_with(s->f, headers, route->method, path, looks ? NULL : "{\"noSuchKey\":1}").status;
+}
+
+static void every_route_for_every_caller(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    int seen = 0;
+    make_stage(&s, f);
+    bool root = geteuid() == 0;
+    if (root) {
+        assert_int_equal(chmod(f->directory, 0755), 0);
+        assert_int_equal(chmod(text_of(f, "%s/api", f->directory), 0666), 0);
+    }
+    for (int t = 0; berth_api_tables[t]; t++)
+        for (const struct berth_api_route *r = berth_api_tables[t]; r->method; r++) {
+            const struct row *row = row_of(r);
+            assert_int_equal(strlen(row->who), CALLERS);
+            seen++;
+            berth_time_shift(0, 61000); /* failed attempts are forgotten */
+            for (enum caller who = LOCAL; who < CALLERS; who++) {
+                if (who == STRANGER && !root)
+                    continue;
+                int status = status_for(&s, who, r, row->who[who]);
+                char got = status == 401 ? '4' : status == 403 ? '-' : '+';
+                if (got != row->who[who] || status >= 500)
+                    fail_msg("%s %s by caller %d: %d, expected %c", r->method, r->pattern, who,
+                             status, row->who[who]);
+            }
+        }
+    assert_int_equal(seen, sizeof table / sizeof table[0]); /* no row is about nothing */
+}
+
+/* --- the life of a token --- */
+
+static struct reply ask_by(struct fixture *f, const char *token, const char *method,
+                           const char *path, const char *body)
+{
+    return ask_with(
+        f, text_of(f, "Authorization: Bearer %s\r\nContent-Type: application/json\r\n", token),
+        method, path, body);
+}
+
+static void tokens_are_shown_once_and_end_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s = {.f = f};
+    struct reply r = ask(f, "POST", "/api/tokens", "{'name':'one','ttlMs':3600000}");
+    assert_int_equal(r.status, 201);
+    const char *token = reply_text(f, &r, "token"), *id = reply_text(f, &r, "id");
+    assert_int_equal(strlen(token), BERTH_TOKEN_TEXT_SIZE - 1);
+    assert_int_equal(ask_by(f, token, "GET", "/api/companies", NULL).status, 200);
+    r = ask(f, "GET", "/api/tokens", NULL);
+    assert_int_equal(reply_count(&r), 1);
+    assert_null(strstr(r.body, token + 40));
+    assert_non_null(reply_text(f, &r, "0.lastUsedAt"));
+    /* Neither the store nor the log has it. */
+    r = ask(f, "GET", text_of(f, "/api/companies/%s/activity", default_company(f)), NULL);
+    assert_string_equal(reply_text(f, &r, "0.action"), "token.created");
+    assert_null(strstr(r.body, token + 40));
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", id), NULL).status, 200);
+    expect_error(f, ask_by(f, token, "GET", "/api/companies", NULL), 401, "unauthorized",
+                 "Unauthorized");
+    assert_int_equal(ask_by(f, token, "GET", "/api/health", NULL).status, 401);
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", id), NULL).status, 200);
+    r = ask(f, "GET", "/api/tokens", NULL);
+    assert_int_equal(reply_count(&r), 0);
+    r = ask(f, "GET", "/api/tokens?all=true", NULL);
+    assert_int_equal(reply_count(&r), 1);
+    /* Time ends one, too. */
+    token = make_token(&s, "{'name':'short','ttlMs':1}");
+    usleep(5000);
+    assert_int_equal(ask_by(f, token, "GET", "/api/companies", NULL).status, 401);
+}
+
+static void a_runs_token_ends_with_the_run(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *path = text_of(f, "/api/runs/%s", s.run);
+    assert_int_equal(ask_by(f, s.tokens[RUN], "GET", path, NULL).status, 200);
+    struct berth_run_end end = {.status = BERTH_RUN_SUCCEEDED};
+    struct berth_list released;
+    assert_ok(f, berth_run_finish(f->b, &f->arena, s.run, &end, &released, &f->err));
+    assert_int_equal(ask_by(f, s.tokens[RUN], "GET", path, NULL).status, 401);
+    expect_error(
+        f,
+        ask(f, "POST", "/api/tokens",
+            text_of(f, "{'name':'r','kind':'run','runId':'%s','leaseId':'%s'}", s.run, s.lease)),
+        409, "conflict", text_of(f, "Run %s has ended.", s.run));
+}
+
+static void wrong_tokens_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    const char *c = default_company(f);
+    static const struct {
+        const char *body;
+        int status;
+        const char *message;
+    } rows[] = {
+        {"{}", 400, "Validation error"},
+        {"{'name':''}", 400, "A token needs a name."},
+        {"{'name':'x','kind':'king'}", 400, "Validation error"},
+        {"{'name':'x','permissions':['fly']}", 400, "Validation error"},
+        {"{'name':'x','permissions':'fly'}", 400, "Validation error"},
+        {"{'name':'x','companyId':'" NOBODY "'}", 404, "Company not found"},
+        {"{'name':'x','kind':'agent'}", 400, "An agent's token belongs to a company."},
+        {"{'name':'x','kind':'agent','companyId':'%s','permissions':['secrets:manage']}", 400,
+         "An agent may have environments:manage only."},
+        {"{'name':'x','companyId':'%s','permissions':['instance:manage']}", 400,
+         "instance:manage is for tokens of the instance, without a company."},
+        {"{'name':'x','kind':'run'}", 400, "A run's token needs the run and its lease."},
+        {"{'name':'x','runId':'%s','leaseId':'" NOBODY "'}", 400,
+         "Only a run's token names a run and a lease."},
+        {"{'name':'x','agentId':'bob'}", 400, "Only an agent's token names an agent."},
+        {"{'name':'x','ttlMs':99999999999999}", 400, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char body[400];
+        const char *hole = strstr(rows[i].body, "%s");
+        (void)snprintf(body, sizeof body, "%.*s%s%s",
+                       hole ? (int)(hole - rows[i].body) : (int)strlen(rows[i].body), rows[i].body,
+                       hole ? c : "", hole ? hole + 2 : "");
+        struct reply r = ask(f, "POST", "/api/tokens", body);
+        if (r.status != rows[i].status)
+            fail_msg("%s: %d %s", body, r.status, r.body);
+        if (rows[i].message)
+            assert_string_equal(reply_text(f, &r, "error"), rows[i].message);
+    }
+}
+
+/* Whoever may make tokens hands out no more than he has. */
+static void nobody_hands_out_more_than_he_has(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s = {.f = f};
+    const char *clerk = make_token(&s, "{'name':'clerk','permissions':['instance:manage']}");
+    expect_error(f,
+                 ask_by(f, clerk, "POST", "/api/tokens",
+                        "{\"name\":\"x\",\"permissions\":[\"secrets:manage\"]}"),
+                 403, "denied", "Missing permission: secrets:manage");
+    assert_int_equal(ask_by(f, clerk, "POST", "/api/tokens", "{\"name\":\"x\"}").status, 201);
+}
+
+static void failures_are_counted(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s = {.f = f};
+    const char *good = make_token(&s, "{'name':'good'}"), *late = make_token(&s, "{'name':'late'}");
+    assert_int_equal(ask_by(f, good, "GET", "/api/companies", NULL).status, 200);
+    int refused = 0, limited = 0;
+    for (int i = 0; i < 40; i++) {
+        const char *bad = i % 2 ? "nonsense" : text_of(f, "berth_%032d_%064d", i, i);
+        struct reply r = ask_by(f, bad, "GET", "/api/companies", NULL);
+        refused += r.status == 401;
+        limited += r.status == 429;
+        if (r.status == 429)
+            assert_non_null(strstr(r.head, "\r\nRetry-After: 3"));
+    }
+    assert_in_range(refused, 20, 24); /* some time passes meanwhile */
+    assert_int_equal(refused + limited, 40);
+    /* Who was good a moment ago stays in; who only now shows up waits; the socket is not touched.
+     */
+    assert_int_equal(ask_by(f, good, "GET", "/api/companies", NULL).status, 200);
+    assert_int_equal(ask_by(f, late, "GET", "/api/companies", NULL).status, 429);
+    assert_int_equal(ask(f, "GET", "/api/companies", NULL).status, 200);
+}
+
+/* --- the reference's weaknesses --- */
+
+/* 25, 35, 36: who asks comes first, and who shows something must be somebody. */
+static void W25_W36_strangers_learn_nothing(void **state)
+{
+    struct fixture *f = *state;
+    const char *bad = text_of(f, "berth_%032d_%064d", 1, 2);
+    const char *c = default_company(f);
+    struct stage s = {.f = f};
+    const char *viewer = make_token(&s, text_of(f, "{'name':'v','companyId':'%s'}", c));
+    expect_error(f, ask_by(f, bad, "GET", text_of(f, "/api/companies/%s/secrets", c), NULL), 401,
+                 "unauthorized", "Unauthorized");
+    expect_error(
+        f, ask_by(f, viewer, "POST", text_of(f, "/api/companies/%s/environments", c), "{not json"),
+        403, "denied", "Missing permission: environments:manage");
+}
+
+/* 33: a run that a caller only claims to be is heard by nobody. */
+static void W33_claimed_runs_are_dropped(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r =
+        ask_with(f, "X-Paperclip-Run-Id: not-a-run\r\nContent-Type: application/json\r\n", "POST",
+                 "/api/companies", "{\"name\":\"New\"}");
+    assert_int_equal(r.status, 201);
+    r = ask(f, "GET", text_of(f, "/api/companies/%s/activity", reply_text(f, &r, "id")), NULL);
+    assert_string_equal(reply_text(f, &r, "0.action"), "company.created");
+    assert_null(reply_text(f, &r, "0.runId"));
+}
+
+static void restricted_readers_see_no_config(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *one = text_of(f, "/api/environments/%s", s.environment);
+    const char *list = text_of(f, "/api/companies/%s/environments", s.company);
+    struct reply r = ask_by(f, s.tokens[VIEWER], "GET", one, NULL);
+    assert_non_null(strstr(r.body, "\"config\":{},\"metadata\":null"));
+    assert_non_null(strstr(r.body, "\"configRedacted\":true,\"metadataRedacted\":true"));
+    r = ask_by(f, s.tokens[AGENT], "GET", list, NULL);
+    assert_null(strstr(r.body, "scripted"));
+    r = ask_by(f, s.tokens[MANAGER], "GET", one, NULL);
+    assert_non_null(strstr(r.body, "\"provider\":\"scripted\""));
+    assert_null(strstr(r.body, "configRedacted"));
+    expect_error(f, ask_by(f, s.tokens[VIEWER], "GET", text_of(f, "%s/leases", one), NULL), 403,
+                 "denied", "Missing permission: environments:manage");
+    expect_error(f, ask_by(f, s.tokens[OTHER], "GET", one, NULL), 403, "denied",
+                 "User does not have access to this company");
+    expect_error(
+        f,
+        ask_by(f, s.tokens[AGENT], "GET", text_of(f, "/api/companies/%s/secrets", s.company), NULL),
+        403, "denied", "Board access required");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ASK_ON_BOTH(every_route_for_every_caller),
+        ASK_ON_BOTH(tokens_are_shown_once_and_end_at_once),
+        ASK_ON_BOTH(a_runs_token_ends_with_the_run),
+        ASK_ON_BOTH(wrong_tokens_are_refused),
+        ASK_ON_BOTH(nobody_hands_out_more_than_he_has),
+        ASK_ON_BOTH(failures_are_counted),
+        ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
+        ASK_ON_BOTH(W33_claimed_runs_are_dropped),
+        ASK_ON_BOTH(restricted_readers_see_no_config),
+    };
+    return cmocka_run_group_tests_name("access", tests, NULL, NULL);
+}
