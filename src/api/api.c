@@ -9,8 +9,11 @@
 
 #include "api/call.h"
 #include "api/caller.h"
+#include "api/live.h"
+#include "api/state.h"
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "os/pool.h"
 
 #define QUICK_THREADS_MAX 16
@@ -18,21 +21,16 @@
 #define BODY_BYTES_MAX (2 * 1024 * 1024)
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
-struct berth_api {
-    struct berth *b;
-    struct berth_api_gate *gate;
-    struct berth_http_server *server;
-    struct berth_pool *quick, *slow;
-};
-
 const struct berth_api_route *const berth_api_tables[] = {
-    berth_api_instance_routes, berth_api_company_routes, berth_api_environment_routes,
-    berth_api_lease_routes,    berth_api_secret_routes,  berth_api_run_routes,
-    berth_api_plugin_routes,   berth_api_token_routes,   NULL};
+    berth_api_instance_routes,    berth_api_company_routes,
+    berth_api_environment_routes, berth_api_lease_routes,
+    berth_api_exec_routes,        berth_api_run_routes,
+    berth_api_secret_routes,      berth_api_plugin_routes,
+    berth_api_token_routes,       NULL};
 
 /* --- answers --- */
 
-static void free_call(struct berth_api_call *c)
+void berth_api_pass_on(struct berth_api_call *c)
 {
     berth_buf_clear(&c->out);
     berth_arena_wipe(&c->arena);
@@ -99,19 +97,20 @@ static void answer_error(const struct berth *b, struct berth_http_exchange *x,
     berth_http_answer(x, &answer);
 }
 
-static void answer_call(struct berth_api_call *c, int rc, const struct berth_error *err)
+void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err)
 {
     struct berth_error trouble = *err;
     if (rc == BERTH_OK)
         rc = berth_buf_check(&c->out, "The answer", &trouble);
     if (rc < 0) {
         answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
-        return;
+    } else {
+        struct berth_http_answer answer = {
+            .status = c->status, .type = c->out.len ? "application/json" : NULL, .body = c->out};
+        c->out = (struct berth_buf){0};
+        berth_http_answer(c->x, &answer);
     }
-    struct berth_http_answer answer = {
-        .status = c->status, .type = c->out.len ? "application/json" : NULL, .body = c->out};
-    c->out = (struct berth_buf){0};
-    berth_http_answer(c->x, &answer);
+    berth_api_pass_on(c);
 }
 
 /* Nobody has to show a token here; one that is shown must be good all the same. */
@@ -134,15 +133,17 @@ static void run_call(void *ctx)
     struct berth_error err = {0};
     c->w = (struct berth_json_writer){.buf = &c->out};
     c->issues.arena = &c->arena;
-    int rc = is_open(c->route, c->head) ? BERTH_OK : berth_api_authenticate(c->gate, c, &err);
+    int rc = is_open(c->route, c->head) ? BERTH_OK : berth_api_authenticate(c->api->gate, c, &err);
     if (rc == BERTH_OK)
         rc = find_handler(c, &err);
     if (rc == BERTH_OK)
         rc = berth_api_authorize(c, &err);
     if (rc == BERTH_OK)
         rc = c->route->handle(c, &err);
-    answer_call(c, rc, &err);
-    free_call(c);
+    if (rc <= 0)
+        berth_api_answer(c, rc, &err);
+    else if (rc == BERTH_API_PASSED_ON)
+        berth_api_pass_on(c);
 }
 
 /* --- routes --- */
@@ -217,9 +218,9 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x, cons
     struct berth_api_call *c = calloc(1, sizeof *c);
     if (!c)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
-    *c = (struct berth_api_call){.b = api->b,
+    *c = (struct berth_api_call){.api = api,
+                                 .b = api->b,
                                  .x = x,
-                                 .gate = api->gate,
                                  .head = berth_http_exchange_head(x),
                                  .route = f->route,
                                  .status = 200,
@@ -233,7 +234,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x, cons
     if (rc == BERTH_OK)
         rc = berth_pool_submit(slow ? api->slow : api->quick, run_call, c, err);
     if (rc < 0)
-        free_call(c);
+        berth_api_pass_on(c);
     return rc;
 }
 
@@ -260,6 +261,8 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     if (!api)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     api->b = b;
+    pthread_mutex_init(&api->lives_lock, NULL);
+    berth_time_cond_init(&api->lives_changed);
     struct berth_http_handlers handlers = {
         .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = api};
     int rc = berth_api_gate_new(&api->gate, err);
@@ -281,15 +284,27 @@ int berth_api_listen(struct berth_api *api, const char *path, struct berth_error
     return berth_http_server_listen(api->server, path, NULL, 0, err);
 }
 
+static void pass(void *ctx)
+{
+    (void)ctx;
+}
+
 void berth_api_close(struct berth_api *api, int64_t wait_ms)
 {
+    struct berth_error none;
     if (!api)
         return;
     if (api->server)
         berth_http_server_drain(api->server, wait_ms);
+    berth_api_live_end_all(api);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
+    (void)berth_engine_do(api->b->engine, pass, NULL, &none); /* what the pools posted has run */
     berth_api_gate_free(api->gate);
+    berth_map_clear(&api->lives);
+    berth_map_clear(&api->runs);
+    pthread_cond_destroy(&api->lives_changed);
+    pthread_mutex_destroy(&api->lives_lock);
     free(api);
 }

@@ -186,6 +186,8 @@ int berth_api_body(struct berth_api_call *c, const struct berth_api_field *field
     return berth_arena_check(&c->arena, err);
 }
 
+const struct berth_api_field berth_api_nothing[] = {{0}};
+
 /* --- queries --- */
 
 static int hex(char h)
@@ -258,6 +260,14 @@ int berth_api_query_word(struct berth_api_call *c, const char *name, const char 
         return invalid(err);
     }
     return BERTH_OK;
+}
+
+bool berth_api_wants_events(const struct berth_api_call *c)
+{
+    static const char type[] = "text/event-stream";
+    const char *accept = berth_http_header(c->head, "accept");
+    return accept && strncasecmp(accept, type, sizeof type - 1) == 0 &&
+           strcspn(accept + sizeof type - 1, ",; ") == 0;
 }
 
 /* --- what is said --- */

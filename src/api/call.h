@@ -13,8 +13,13 @@
 #define BERTH_API_PARAMS_MAX 2
 
 struct berth_api_call;
-struct berth_api_gate;
+struct berth_api;
+/* BERTH_OK: what it said is the answer; or one of the two below. */
 typedef int berth_api_handler(struct berth_api_call *c, struct berth_error *err);
+enum {
+    BERTH_API_PASSED_ON = 1, /* somebody else answers the exchange */
+    BERTH_API_KEPT = 2,      /* and the call is his, too: berth_api_answer comes, or came */
+};
 
 /* Who may: whoever may look at a thing that belongs to a company is of that company, or of the
  * instance. */
@@ -36,7 +41,8 @@ struct berth_api_route {
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
-    berth_api_run_routes[], berth_api_plugin_routes[], berth_api_token_routes[];
+    berth_api_run_routes[], berth_api_plugin_routes[], berth_api_token_routes[],
+    berth_api_exec_routes[];
 
 extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
 
@@ -48,9 +54,9 @@ struct berth_api_caller {
 };
 
 struct berth_api_call {
+    struct berth_api *api;
     struct berth *b;
     struct berth_http_exchange *x;
-    struct berth_api_gate *gate;
     const struct berth_http_head *head;
     const struct berth_api_route *route; /* NULL: there is none; `allow` then has the methods */
     const char *allow;
@@ -63,6 +69,12 @@ struct berth_api_call {
     struct berth_buf out;
     struct berth_json_writer w; /* into it */
 };
+
+/* Answers, and frees the call. From any thread. */
+void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err);
+
+/* Frees it: somebody else answers the exchange. */
+void berth_api_pass_on(struct berth_api_call *c);
 
 /* --- what was sent --- */
 
@@ -87,8 +99,10 @@ struct berth_api_field {
  */
 int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
                    unsigned *given, struct berth_error *err);
+extern const struct berth_api_field berth_api_nothing[]; /* of those that have no body */
 /* -1: it is none of them. */
 int berth_api_find_word(const char *const *words, const char *text);
+bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */
 /* Of the query, decoded, in the arena; NULL: it is not there. */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
 /* A whole number between these; `otherwise` when it is not there. */

@@ -124,13 +124,10 @@ static int release(struct berth_api_call *c, struct berth_error *err)
     return say(c, rc, l);
 }
 
-/* These have no body. */
-static const struct berth_api_field nothing[] = {{0}};
-
 static int destroy(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_lease *l = NULL;
-    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
     return say(c, rc, l);
@@ -149,7 +146,7 @@ static int retry_cleanup(struct berth_api_call *c, struct berth_error *err)
 static int acknowledge(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_lease *l = NULL;
-    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_lease_acknowledge(c->b, &c->arena, c->params[0], &c->actor, &l, err);
     return say(c, rc, l);
@@ -158,7 +155,7 @@ static int acknowledge(struct berth_api_call *c, struct berth_error *err)
 static int resume(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_place place;
-    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_lease_resume(c->b, &c->arena, c->params[0], &place, err);
     if (rc < 0)

@@ -2,10 +2,22 @@
  * src/api/runs.c - what ran, and what was done: runs and the activity of a company. */
 #include "core/run.h"
 
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/call.h"
+#include "api/command.h"
+#include "api/live.h"
+#include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
+#include "core/record.h"
 #include "store/run.h"
+
+#define END_WAIT_MS 20
+#define END_WAITS_MAX 3000 /* a minute */
 
 static void item(struct berth_json_writer *w, const void *run)
 {
@@ -45,6 +57,340 @@ static int get(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
+/* --- one that we perform --- */
+
+struct performed {
+    struct berth_api *api;
+    struct berth_arena arena; /* of the request */
+    struct berth_run_request request;
+    struct berth_actor actor;
+    struct berth_api_live *live; /* NULL: the command is over */
+    struct berth_buf input;
+    bool has_input;
+    struct berth_api_call *c; /* who is to be told that it is there, or NULL */
+    bool events;
+    char id[BERTH_ID_SIZE];
+};
+
+static void tell(struct performed *p, const struct berth_error *trouble)
+{
+    struct berth_api_call *c = p->c;
+    struct berth_error err = {0};
+    struct berth_run *run;
+    p->c = NULL;
+    if (!c)
+        return;
+    int rc = berth_run_get(c->b, &c->arena, p->id, &run, &err);
+    if (rc == BERTH_OK && p->events) {
+        struct berth_api_watch_options options = {
+            .run_id = p->id, .stream = -1, .events = true, .follow = true};
+        rc = berth_api_watch_start(p->api, c->x, &options, &err);
+        if (rc == BERTH_OK) {
+            berth_api_pass_on(c);
+            return;
+        }
+    }
+    if (rc == BERTH_OK)
+        berth_run_json(&c->w, run);
+    else if (trouble) /* there is no run: it says why */
+        err = *trouble;
+    c->status = 201;
+    berth_api_answer(c, rc < 0 ? err.code : rc, &err);
+}
+
+/* It is there; one that cannot even begin is told of with its end. */
+static void on_phase(void *ctx, enum berth_run_phase phase)
+{
+    if (phase != BERTH_PHASE_RELEASING)
+        tell(ctx, NULL);
+}
+
+static void on_started(void *ctx, struct berth_exec *exec)
+{
+    struct performed *p = ctx;
+    berth_api_live_begin(p->live, exec, p->has_input ? &p->input : NULL);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct performed *p = ctx;
+    berth_api_live_output(p->live, stream, bytes, len);
+}
+
+static void on_stdin_room(void *ctx)
+{
+    struct performed *p = ctx;
+    berth_api_live_room(p->live);
+}
+
+static void end_live(struct performed *p)
+{
+    struct berth_api_live *live = p->live;
+    p->live = NULL;
+    if (live)
+        berth_api_live_end(live);
+}
+
+static void on_stopped(void *ctx)
+{
+    end_live(ctx);
+}
+
+static void free_performed(struct performed *p)
+{
+    if (p->input.data)
+        explicit_bzero(p->input.data, p->input.len);
+    berth_buf_clear(&p->input);
+    berth_arena_wipe(&p->arena);
+    free(p);
+}
+
+static void on_done(void *ctx, const struct berth_run_result *result, const struct berth_error *err)
+{
+    struct performed *p = ctx;
+    (void)result;
+    pthread_mutex_lock(&p->api->lives_lock);
+    (void)berth_map_remove(&p->api->runs, p->id);
+    pthread_mutex_unlock(&p->api->lives_lock);
+    tell(p, err);
+    end_live(p);
+    free_performed(p);
+}
+
+/* --- its beginning --- */
+
+struct run_body {
+    struct berth_api_command in;
+    const char *environment_id, *workspace, *provision;
+    int64_t ttl_ms;
+    struct berth_list secrets; /* "NAME=id" */
+};
+
+static int take_secrets(struct berth_api_call *c, const struct berth_list *pairs,
+                        struct berth_run_request *r, struct berth_error *err)
+{
+    struct berth_run_secret *all =
+        berth_arena_alloc(&c->arena, ((size_t)pairs->count + 1) * sizeof *all);
+    for (int i = 0; all && i < pairs->count; i++) {
+        char *pair = pairs->items[i], *equals = strchr(pair, '=');
+        *equals = '\0';
+        all[i] = (struct berth_run_secret){.variable = pair, .secret_id = equals + 1};
+    }
+    r->secrets = all;
+    r->secret_count = pairs->count;
+    return berth_arena_check(&c->arena, err);
+}
+
+/* The request outlives the call: it takes the call's memory along. */
+static int perform(struct berth_api_call *c, const struct run_body *body,
+                   struct berth_run_request *r, struct berth_error *err)
+{
+    struct performed *p = calloc(1, sizeof *p);
+    if (!p)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
+    struct berth_id id = berth_id_new();
+    *p = (struct performed){.api = c->api,
+                            .actor = {.type = berth_arena_strdup(&c->arena, c->actor.type),
+                                      .id = berth_arena_strdup(&c->arena, c->actor.id)},
+                            .input = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX),
+                            .has_input = body->in.input != NULL,
+                            .c = c,
+                            .events = berth_api_wants_events(c)};
+    memcpy(p->id, id.text, sizeof p->id);
+    if (body->in.input) {
+        berth_buf_puts(&p->input, body->in.input);
+        berth_buf_reserve(&p->input, 1); /* also of "" there is something */
+    }
+    r->run_id = p->id;
+    r->actor = &p->actor;
+    r->on_phase = on_phase;
+    r->on_started = on_started;
+    r->on_stopped = on_stopped;
+    r->handlers = (struct berth_exec_handlers){
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .ctx = p};
+    p->request = *r;
+    int rc = berth_buf_check(&p->input, "stdin", err);
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(&c->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_live_new(c->api, &p->live, err);
+    if (rc < 0) {
+        free_performed(p);
+        return rc;
+    }
+    p->arena = c->arena;
+    c->arena = (struct berth_arena)BERTH_ARENA_INIT;
+    struct berth_performance *performance;
+    pthread_mutex_lock(&c->api->lives_lock); /* its end waits until it is named */
+    rc = berth_run_start(c->b, &p->request, on_done, p, &performance, err);
+    if (rc == BERTH_OK)
+        (void)berth_map_put(&c->api->runs, p->id, performance);
+    pthread_mutex_unlock(&c->api->lives_lock);
+    if (rc < 0) {
+        end_live(p);
+        free_performed(p);
+        return rc;
+    }
+    return BERTH_API_KEPT;
+}
+
+/* Without a command it is a run of somebody else's, who finishes it. */
+static int create(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {
+        BERTH_API_COMMAND_FIELDS(struct run_body, in),
+        {"environmentId", BERTH_API_TEXT, offsetof(struct run_body, environment_id),
+         .nullable = true},
+        {"workspacePath", BERTH_API_TEXT, offsetof(struct run_body, workspace), .nullable = true},
+        {"provisionCommand", BERTH_API_TEXT, offsetof(struct run_body, provision),
+         .nullable = true},
+        {"ttlMs", BERTH_API_NUMBER, offsetof(struct run_body, ttl_ms)},
+        {"secrets", BERTH_API_PAIRS, offsetof(struct run_body, secrets)},
+        {0}};
+    struct run_body body = {.in = BERTH_API_COMMAND_INIT};
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    struct berth_company *company;
+    struct berth_run *run;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc < 0)
+        return rc;
+    if (!body.in.command) {
+        rc = berth_run_create(c->b, &c->arena, company->id, &run, err);
+        c->status = 201;
+        if (rc == BERTH_OK)
+            berth_run_json(&c->w, run);
+        return rc;
+    }
+    rc = berth_api_command_build(c, &body.in, &request.command, err);
+    if (rc == BERTH_OK)
+        rc = take_secrets(c, &body.secrets, &request, err);
+    if (rc < 0)
+        return rc;
+    request.company_id = company->id;
+    request.environment_id = body.environment_id;
+    request.workspace = body.workspace;
+    request.provision_command = body.provision;
+    request.ttl_ms = body.ttl_ms;
+    return perform(c, &body, &request, err);
+}
+
+/* --- its end --- */
+
+/* Waits until it has, for as long as somebody waits for the answer. */
+static int await_end(struct berth_api_call *c, const char *id, struct berth_run **run,
+                     struct berth_error *err)
+{
+    struct pollfd left = {.fd = berth_http_exchange_left_fd(c->x), .events = POLLIN};
+    for (int i = 0; i < END_WAITS_MAX; i++) {
+        int rc = berth_run_get(c->b, &c->arena, id, run, err);
+        if (rc < 0 || berth_run_ended((int)(*run)->status))
+            return rc;
+        if (poll(&left, 1, END_WAIT_MS) > 0)
+            break;
+    }
+    return BERTH_OK;
+}
+
+static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
+                   struct berth_error *err)
+{
+    struct berth_run *run;
+    struct berth_list released;
+    int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&c->api->lives_lock);
+    struct berth_performance *ours = berth_map_get(&c->api->runs, run->id);
+    if (ours)
+        berth_run_cancel(ours);
+    pthread_mutex_unlock(&c->api->lives_lock);
+    if (ours)
+        rc = await_end(c, run->id, &run, err);
+    else if (!run->owner || berth_run_ended((int)run->status))
+        rc = berth_run_finish(c->b, &c->arena, run->id, end, &released, err);
+    else
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Another process performs run %s: cancel it there.",
+                        run->id);
+    if (rc == BERTH_OK)
+        rc = berth_run_get(c->b, &c->arena, run->id, &run, err);
+    if (rc == BERTH_OK)
+        berth_run_json(&c->w, run);
+    return rc;
+}
+
+static int cancel(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_run_end end = {
+        .status = BERTH_RUN_CANCELLED, .error_code = "cancelled", .actor = &c->actor};
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
+    return rc < 0 ? rc : end_one(c, &end, err);
+}
+
+/* Of one that somebody else performs. */
+static int finish(struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const words[] = {"succeeded", "failed", "cancelled", "timed_out", NULL};
+    struct body {
+        int status;
+        struct berth_run_end end;
+    } body = {0};
+    static const struct berth_api_field fields[] = {
+        {"status", BERTH_API_WORD, offsetof(struct body, status), .required = true, .words = words},
+        {"error", BERTH_API_TEXT, offsetof(struct body, end.error), .nullable = true},
+        {"errorCode", BERTH_API_TEXT, offsetof(struct body, end.error_code), .nullable = true},
+        {0}};
+    struct berth_run *run;
+    int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc < 0)
+        return rc;
+    if (run->owner && !berth_run_ended((int)run->status))
+        return berth_fail(err, BERTH_E_CONFLICT, "berth performs run %s, and finishes it.",
+                          run->id);
+    body.end.status = BERTH_RUN_SUCCEEDED + (enum berth_run_status)body.status;
+    body.end.actor = &c->actor;
+    return end_one(c, &body.end, err);
+}
+
+/* --- its commands --- */
+
+static void exec_item(struct berth_json_writer *w, const void *record)
+{
+    berth_record_json(w, record);
+}
+
+static int execs(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_run *run;
+    struct berth_list found;
+    int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
+    if (rc == BERTH_OK)
+        rc = berth_record_list(c->b, &c->arena, run->id, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, exec_item);
+    return rc;
+}
+
+/* Of all of them, one after the other. */
+static int log_of(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_run *run;
+    struct berth_api_watch_options options;
+    int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_log_query(c, &options, err);
+    if (rc < 0)
+        return rc;
+    options.run_id = run->id;
+    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    return rc < 0 ? rc : BERTH_API_PASSED_ON;
+}
+
+/* --- what was done --- */
+
 /* Newest first; `before`, the id of an entry, is the cursor of the next page. */
 static int activity(struct berth_api_call *c, struct berth_error *err)
 {
@@ -67,7 +413,12 @@ static int activity(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", list, BERTH_API_READ},
+    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/runs/:id", get, BERTH_API_READ, .run = true},
+    {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .run = true},
+    {"POST", "/api/runs/:id/cancel", cancel, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/runs/:id/finish", finish, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/companies/:companyId/activity", activity, BERTH_API_READ},
     {0},
 };

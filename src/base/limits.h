@@ -39,7 +39,8 @@
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 
-#define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024) /* waiting for a child to read them */
+#define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024)   /* waiting for a child to read them */
+#define BERTH_STDIN_STEP_BYTES ((size_t)64 * 1024) /* written to one at a time */
 
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)

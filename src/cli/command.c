@@ -502,7 +502,7 @@ static int print_result(struct cli *cli, const struct berth_run *run, const char
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX),
              result = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf}, inner = {.buf = &result};
-    if (log && berth_exec_result_json(&inner, log, end, truncated, &cli->err) < 0)
+    if (log && berth_exec_result_json(&inner, log, NULL, end, truncated, &cli->err) < 0)
         return cli_run_failed(cli);
     if (!run)
         return cli_print(cli, &result);

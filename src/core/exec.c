@@ -123,7 +123,7 @@ static int read_texts(const char *log_path, struct berth_buf texts[2], bool *cut
     return rc;
 }
 
-int berth_exec_result_json(struct berth_json_writer *w, const char *log_path,
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
                            const struct berth_exec_end *end, bool truncated,
                            struct berth_error *err)
 {
@@ -131,6 +131,8 @@ int berth_exec_result_json(struct berth_json_writer *w, const char *log_path,
                                  BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
     int rc = read_texts(log_path, texts, &truncated, err);
     berth_json_open(w, '{');
+    if (exec_id)
+        berth_json_put_str(w, "execId", exec_id);
     berth_exec_end_fields(w, end, truncated);
     berth_json_put_bytes(w, "stdout", berth_buf_str(&texts[0]), texts[0].len);
     berth_json_put_bytes(w, "stderr", berth_buf_str(&texts[1]), texts[1].len);

@@ -17,9 +17,9 @@ void berth_exec_end_strays(struct berth *b);
 void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
                            bool truncated);
 /* The same with the first bytes of both streams, as the log kept them: in `stdout` and `stderr`, no
- * character split, what is no UTF-8 replaced. */
+ * character split, what is no UTF-8 replaced. exec_id NULL: without it. */
 #define BERTH_RESULT_TEXT_BYTES_MAX (1024 * 1024)
-int berth_exec_result_json(struct berth_json_writer *w, const char *log_path,
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
                            const struct berth_exec_end *end, bool truncated,
                            struct berth_error *err);
 bool berth_exec_truncated(const struct berth_exec *x); /* once it is over */

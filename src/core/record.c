@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/id.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "core/exec.h"
@@ -118,9 +119,33 @@ void berth_record_put(struct berth *b, const struct berth_exec_record *record)
 
 struct listing {
     struct berth_arena *arena;
-    const char *run_id;
+    const char *run_id, *id;
     struct berth_list *out;
+    struct berth_exec_record *record;
 };
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct listing *listing = ctx;
+    return berth_exec_load(db, listing->arena, listing->id, &listing->record, err);
+}
+
+int berth_record_get(struct berth *b, struct berth_arena *arena, const char *id,
+                     struct berth_exec_record **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    int rc = berth_id_parse(id, "Exec", &parsed, err);
+    if (rc < 0)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Exec not found");
+    struct listing listing = {.arena = arena, .id = parsed.text};
+    berth_record_flush(b);
+    rc = berth_store_read(b->store, tx_get, &listing, err);
+    if (rc == BERTH_OK && !listing.record)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Exec not found");
+    if (rc == BERTH_OK)
+        *out = listing.record;
+    return rc;
+}
 
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {

@@ -13,6 +13,9 @@
 void berth_record_put(struct berth *b, const struct berth_exec_record *record);
 void berth_record_flush(struct berth *b); /* writes what is queued, now */
 
+/* One command. NOT_FOUND: there is none of that id, or none yet. */
+int berth_record_get(struct berth *b, struct berth_arena *arena, const char *id,
+                     struct berth_exec_record **out, struct berth_error *err);
 /* The commands of a run, a list of struct berth_exec_record. Those of this process are there at
  * once. */
 int berth_record_list(struct berth *b, struct berth_arena *arena, const char *run_id,

@@ -481,6 +481,14 @@ int berth_http_exchange_left_fd(struct berth_http_exchange *x)
     return fd;
 }
 
+void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
+                                 void *ctx)
+{
+    x->stream = (struct berth_http_stream_handlers){.on_gone = on_left, .ctx = ctx};
+    if (!x->conn && on_left)
+        on_left(ctx);
+}
+
 /* --- connections --- */
 
 static void tell_left(struct conn *c)

@@ -51,6 +51,10 @@ const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchan
 const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a name for logs */
 /* Readable when the one who asked has left; -1: there is none. From any thread. */
 int berth_http_exchange_left_fd(struct berth_http_exchange *x);
+/* The same as a call, on the loop's thread, where this is to be called; NULL: no more. Whoever has
+ * left already is told of at once. */
+void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
+                                 void *ctx);
 
 #define BERTH_HTTP_MORE_MAX 4
 struct berth_http_answer {

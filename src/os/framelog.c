@@ -325,6 +325,16 @@ int berth_framereader_next(struct berth_framereader *reader, struct berth_frame 
     return BERTH_OK;
 }
 
+uint64_t berth_framereader_tell(const struct berth_framereader *reader)
+{
+    return (uint64_t)reader->at;
+}
+
+void berth_framereader_seek(struct berth_framereader *reader, uint64_t where)
+{
+    reader->at = (off_t)where;
+}
+
 void berth_framereader_close(struct berth_framereader *reader)
 {
     if (!reader)

@@ -57,5 +57,8 @@ void berth_framereader_from(struct berth_framereader *reader, enum berth_frame_k
  * that is being written counts as none). INVALID: the file is no such log, or damaged. */
 int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
                            struct berth_error *err);
+/* Where the next frame begins in the file, for a reader that goes on there later. */
+uint64_t berth_framereader_tell(const struct berth_framereader *reader);
+void berth_framereader_seek(struct berth_framereader *reader, uint64_t where);
 void berth_framereader_close(struct berth_framereader *reader); /* NULL is fine */
 #endif

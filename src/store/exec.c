@@ -64,6 +64,17 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *x, struc
         berth_int_or_null(end->finished_at_ms), berth_text(x->owner));
 }
 
+int berth_exec_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                    struct berth_exec_record **out, struct berth_error *err)
+{
+    struct berth_list list = {0};
+    struct reader reader = {.arena = arena, .out = &list};
+    int rc = berth_db_exec(db, "SELECT " COLUMNS " FROM execs WHERE id = $1", on_exec, &reader, err,
+                           berth_text(id));
+    *out = list.count ? list.items[0] : NULL;
+    return rc;
+}
+
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
                       struct berth_list *out, struct berth_error *err)
 {

@@ -21,6 +21,9 @@ struct berth_exec_record {
 /* The row as it is now, whatever was there: what is written late loses nothing. */
 int berth_exec_put(struct berth_db *db, const struct berth_exec_record *record,
                    struct berth_error *err);
+/* *out is NULL when there is none. */
+int berth_exec_load(struct berth_db *db, struct berth_arena *arena, const char *id,
+                    struct berth_exec_record **out, struct berth_error *err);
 /* A list of struct berth_exec_record, in the order they were started. */
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
                       struct berth_list *out, struct berth_error *err);

@@ -11,7 +11,9 @@
 #include "api/call.h"
 #include "asking.h"
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/time.h"
+#include "core/record.h"
 #include "core/token.h"
 #include "crypto/locked.h"
 
@@ -68,6 +70,17 @@ static const struct row {
     {"+444-+++----++", "GET", "/api/secrets/:id/access-events"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId/runs"},
     {"+444-++++++-++", "GET", "/api/runs/:id"},
+    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/exec"},
+    {"+444--+--++--+", "GET", "/api/execs/:id"},
+    {"+444--+--++--+", "GET", "/api/execs/:id/log"},
+    {"+444--+--+---+", "POST", "/api/execs/:id/cancel"},
+    {"+444--+--+---+", "POST", "/api/execs/:id/stdin"},
+    {"+444--+--+---+", "POST", "/api/execs/:id/resize"},
+    {"+444--+--+---+", "POST", "/api/companies/:companyId/runs"},
+    {"+444--+--++--+", "GET", "/api/runs/:id/execs"},
+    {"+444--+--++--+", "GET", "/api/runs/:id/log"},
+    {"+444--+--+---+", "POST", "/api/runs/:id/cancel"},
+    {"+444--+--+---+", "POST", "/api/runs/:id/finish"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId/activity"},
     {"+444--------++", "GET", "/api/plugins"},
     {"+444---------+", "POST", "/api/plugins/install"},
@@ -171,6 +184,15 @@ static void make_stage(struct stage *s, struct fixture *f)
     struct reply r = ask(f, "POST", text_of(f, "/api/companies/%s/secrets", s->company),
                          "{'name':'key','value':'plain-value-42'}");
     s->secret = reply_text(f, &r, "id");
+    struct berth_id id = berth_id_new();
+    s->exec = text_of(f, "%s", id.text);
+    berth_record_put(f->b, &(struct berth_exec_record){.id = s->exec,
+                                                       .company_id = s->company,
+                                                       .environment_id = s->environment,
+                                                       .lease_id = s->lease,
+                                                       .run_id = s->run,
+                                                       .command = "true",
+                                                       .ended = true});
     make_tokens(s);
 }
 

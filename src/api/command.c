@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/command.c - see command.h. */
+#include "api/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+struct exec_body {
+    struct berth_api_command in;
+};
+
+int berth_api_command_read(struct berth_api_call *c, struct berth_api_command *out,
+                           struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {
+        BERTH_API_COMMAND_FIELDS(struct exec_body, in),
+        {"detach", BERTH_API_FLAG, offsetof(struct exec_body, in.detach)},
+        {0}};
+    struct exec_body body = {.in = *out};
+    int rc = berth_api_body(c, fields, &body, NULL, err);
+    *out = body.in;
+    return rc;
+}
+
+static int refuse(struct berth_api_call *c, const char *path, const char *why,
+                  struct berth_error *err)
+{
+    berth_issues_add(&c->issues, path, "%s", why);
+    return berth_fail(err, BERTH_E_INVALID, "Validation error");
+}
+
+int berth_api_command_build(struct berth_api_call *c, const struct berth_api_command *in,
+                            struct berth_exec_request *out, struct berth_error *err)
+{
+    struct berth_list argv = {0}, env = in->env;
+    if (!in->command || !*in->command)
+        return refuse(c, "command", "Required", err);
+    if (in->input && in->keep_stdin)
+        return refuse(c, "keepStdin", "Either stdin or keepStdin", err);
+    if (in->rows < 1 || in->rows > 10000 || in->columns < 1 || in->columns > 10000)
+        return refuse(c, "rows", "Expected rows and columns from 1 to 10000", err);
+    if (in->timeout_ms > BERTH_TTL_MS_MAX || in->grace_ms > BERTH_TTL_MS_MAX)
+        return refuse(c, "timeoutMs", "Too long", err);
+    (void)berth_list_add(&argv, &c->arena, (char *)(uintptr_t)in->command);
+    for (int i = 0; i < in->args.count; i++)
+        (void)berth_list_add(&argv, &c->arena, in->args.items[i]);
+    (void)berth_list_add(&argv, &c->arena, NULL);
+    (void)berth_list_add(&env, &c->arena, NULL);
+    out->argv = (const char *const *)(void *)argv.items;
+    out->env = (const char *const *)(void *)env.items;
+    out->cwd = in->cwd;
+    out->with_stdin = in->input || in->keep_stdin;
+    out->terminal = in->terminal;
+    out->rows = (unsigned short)in->rows;
+    out->columns = (unsigned short)in->columns;
+    out->timeout_ms = in->timeout_ms;
+    out->grace_ms = in->grace_ms;
+    return berth_arena_check(&c->arena, err);
+}
+
+/* What a reader who comes back has seen; other ids are none of ours. */
+static bool read_last_id(const struct berth_api_call *c, int64_t *out)
+{
+    const char *text = berth_http_header(c->head, "last-event-id");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (!digits || digits > 18 || text[digits])
+        return false;
+    *out = strtoll(text, NULL, 10);
+    return true;
+}
+
+int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options *out,
+                        struct berth_error *err)
+{
+    static const char *const streams[] = {"stdout", "stderr", NULL};
+    static const char *const words[] = {"false", "true", NULL};
+    int64_t offset;
+    int stream, follow;
+    int rc = berth_api_query_word(c, "stream", streams, &stream, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_word(c, "follow", words, &follow, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
+    if (rc < 0)
+        return rc;
+    bool events = berth_api_wants_events(c);
+    if (events)
+        (void)read_last_id(c, &offset);
+    *out = (struct berth_api_watch_options){.stream = stream,
+                                            .offset = (uint64_t)offset,
+                                            .events = events,
+                                            .follow = follow == 1 || (events && follow != 0)};
+    return BERTH_OK;
+}

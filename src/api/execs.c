@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/execs.c - commands in the place of a lease: started, written to, listened to, ended. No
+ * thread waits for one. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/call.h"
+#include "api/command.h"
+#include "api/live.h"
+#include "api/watch.h"
+#include "base/auto.h"
+#include "base/limits.h"
+#include "core/exec.h"
+#include "core/lease.h"
+#include "core/record.h"
+
+#define STDIN_WAIT_MS 20
+#define STDIN_WAITS_MAX 1500 /* half a minute */
+#define FREE_AGAIN_MS 50
+
+/* One that was asked for here, from its beginning to the answer. */
+struct asked {
+    struct berth_api *api;
+    struct berth_api_live *live;
+    struct berth_exec *exec;
+    struct berth_api_call *c; /* who waits for its end, or NULL */
+    struct berth_post post;
+    struct berth_timer again;
+    _Atomic int arrived; /* its start has returned, it has ended: whoever is second goes on */
+    struct berth_exec_end end;
+};
+
+/* --- its end --- */
+
+static void free_job(void *ctx)
+{
+    struct asked *a = ctx;
+    berth_exec_free(a->exec);
+    free(a);
+}
+
+static void free_soon(struct asked *a)
+{
+    struct berth_error none;
+    if (berth_pool_submit(a->api->quick, free_job, a, &none) < 0)
+        berth_timer_set(a->api->b->engine, &a->again, FREE_AGAIN_MS);
+}
+
+static void on_again(struct berth_timer *timer)
+{
+    free_soon((struct asked *)((char *)timer - offsetof(struct asked, again)));
+}
+
+/* On the loop's thread: who waited has stayed until now, or was told of already. */
+static void on_over(void *ctx)
+{
+    struct asked *a = ctx;
+    struct berth_error err = {0};
+    if (a->c) {
+        int rc = berth_buf_check(&a->c->out, "The result", &err);
+        berth_http_exchange_on_left(a->c->x, NULL, NULL);
+        berth_api_answer(a->c, rc, &err);
+    }
+    free_soon(a);
+}
+
+static void finish(struct asked *a)
+{
+    struct berth_error err;
+    if (a->c && berth_exec_result_json(&a->c->w, berth_exec_log(a->exec), berth_exec_id(a->exec),
+                                       &a->end, berth_exec_truncated(a->exec), &err) < 0)
+        a->c->out.failed = true;
+    berth_api_live_end(a->live);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    struct asked *a = ctx;
+    a->end = *end;
+    if (atomic_fetch_add(&a->arrived, 1) == 1)
+        finish(a);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct asked *a = ctx;
+    berth_api_live_output(a->live, stream, bytes, len);
+}
+
+static void on_stdin_room(void *ctx)
+{
+    struct asked *a = ctx;
+    berth_api_live_room(a->live);
+}
+
+/* --- its beginning --- */
+
+/* Who waits for the answer and leaves does not want it any more. */
+static void on_left(void *ctx)
+{
+    struct asked *a = ctx;
+    struct berth_error none;
+    (void)berth_api_live_cancel(a->api, a->live->id, &none);
+}
+
+static void on_waiting(struct berth_post *post)
+{
+    struct asked *a = (struct asked *)((char *)post - offsetof(struct asked, post));
+    berth_http_exchange_on_left(a->c->x, on_left, a);
+}
+
+/* A program that is not there is the caller's mistake, not a route that is missing. */
+static int mend_error(int rc, struct berth_error *err)
+{
+    if (rc == BERTH_E_NOT_FOUND || rc == BERTH_E_DENIED)
+        err->code = BERTH_E_UNPROCESSABLE;
+    return err->code;
+}
+
+static int start(struct berth_api_call *c, const struct berth_exec_request *request,
+                 struct berth_buf *input, struct asked **out, struct berth_error *err)
+{
+    struct asked *a = calloc(1, sizeof *a);
+    if (!a)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    *a = (struct asked){.api = c->api, .post = {.run = on_waiting}, .again = {.run = on_again}};
+    struct berth_exec_handlers handlers = {
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = a};
+    int rc = berth_api_live_new(c->api, &a->live, err);
+    if (rc < 0) {
+        free(a);
+        return rc;
+    }
+    a->live->on_over = on_over;
+    a->live->ctx = a;
+    rc = berth_exec_start(c->b, request, &handlers, &a->exec, err);
+    if (rc < 0) {
+        a->live->on_over = NULL;
+        berth_api_live_end(a->live);
+        free(a);
+        return mend_error(rc, err);
+    }
+    berth_api_live_begin(a->live, a->exec, input);
+    *out = a;
+    return BERTH_OK;
+}
+
+/* From here on it may be over at any moment, and `a` with it. */
+static void let_run(struct asked *a)
+{
+    if (atomic_fetch_add(&a->arrived, 1) == 1)
+        finish(a);
+}
+
+static int run(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_api_command body = BERTH_API_COMMAND_INIT;
+    struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
+    struct berth_lease *lease;
+    struct asked *a = NULL;
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_command_read(c, &body, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_command_build(c, &body, &request, err);
+    if (rc < 0)
+        return rc;
+    auto_buf input = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX);
+    request.lease_id = lease->id;
+    if (body.input) {
+        berth_buf_puts(&input, body.input);
+        berth_buf_reserve(&input, 1); /* also of "" there is something */
+    }
+    rc = berth_buf_check(&input, "stdin", err);
+    if (rc == BERTH_OK)
+        rc = start(c, &request, body.input ? &input : NULL, &a, err);
+    if (rc < 0)
+        return rc;
+    const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
+    if (body.detach) {
+        let_run(a);
+        c->status = 202;
+        berth_json_open(&c->w, '{');
+        berth_json_put_str(&c->w, "execId", id);
+        berth_json_put_str(&c->w, "status", "running");
+        berth_json_close(&c->w, '}');
+        return berth_arena_check(&c->arena, err);
+    }
+    if (berth_api_wants_events(c)) {
+        struct berth_api_watch_options options = {.exec_id = id,
+                                                  .stream = -1,
+                                                  .events = true,
+                                                  .follow = true,
+                                                  .announce = true,
+                                                  .cancel = true};
+        let_run(a);
+        rc = id ? berth_api_watch_start(c->api, c->x, &options, err)
+                : berth_arena_check(&c->arena, err);
+        if (rc < 0) /* nobody would know of it */
+            (void)berth_api_live_cancel(c->api, id ? id : "", &(struct berth_error){0});
+        return rc < 0 ? rc : BERTH_API_PASSED_ON;
+    }
+    a->c = c;
+    (void)berth_engine_post(c->b->engine, &a->post, err); /* its loop runs */
+    let_run(a);
+    return BERTH_API_KEPT;
+}
+
+/* --- what runs --- */
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_exec_record *record;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK)
+        berth_record_json(&c->w, record);
+    return rc;
+}
+
+static int cancel(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_exec_record *record;
+    struct berth_error none;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
+    if (rc < 0)
+        return rc;
+    if (!record->ended && berth_api_live_cancel(c->api, record->id, &none) < 0)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Another process runs command %s: cancel its run, or end it there.",
+                          record->id);
+    c->status = 202;
+    berth_record_json(&c->w, record);
+    return BERTH_OK;
+}
+
+/* The body is what it reads; ?close=true: nothing more comes. A command that does not read is
+ * waited for, for a while. */
+static int put_stdin(struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const words[] = {"false", "true", NULL};
+    struct berth_exec_record *record;
+    size_t len;
+    const char *bytes = berth_http_exchange_body(c->x, &len);
+    int close;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_word(c, "close", words, &close, err);
+    for (size_t at = 0; rc == BERTH_OK && (at < len || close == 1);) {
+        size_t step = len - at < BERTH_STDIN_STEP_BYTES ? len - at : BERTH_STDIN_STEP_BYTES;
+        bool last = at + step == len;
+        for (int i = 0; i <= STDIN_WAITS_MAX; i++) {
+            rc =
+                berth_api_live_write(c->api, record->id, bytes + at, step, last && close == 1, err);
+            if (rc != BERTH_E_UNAVAILABLE)
+                break;
+            (void)usleep(STDIN_WAIT_MS * 1000);
+        }
+        at += step;
+        if (last)
+            break;
+    }
+    if (rc == BERTH_E_NOT_FOUND && record)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "%s",
+                        "The command does not run here, or not any more.");
+    if (rc == BERTH_OK)
+        berth_api_say_ok(c);
+    return rc;
+}
+
+static int resize(struct berth_api_call *c, struct berth_error *err)
+{
+    struct body {
+        int64_t rows, columns;
+    } body = {0};
+    static const struct berth_api_field fields[] = {
+        {"rows", BERTH_API_NUMBER, offsetof(struct body, rows), .required = true},
+        {"columns", BERTH_API_NUMBER, offsetof(struct body, columns), .required = true},
+        {0}};
+    struct berth_exec_record *record;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_live_resize(c->api, record->id, (unsigned short)(body.rows & 0xffff),
+                                   (unsigned short)(body.columns & 0xffff), err);
+    if (rc == BERTH_OK)
+        berth_api_say_ok(c);
+    return rc;
+}
+
+static int log_of(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_exec_record *record;
+    struct berth_api_watch_options options;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_log_query(c, &options, err);
+    if (rc < 0)
+        return rc;
+    options.exec_id = record->id;
+    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    return rc < 0 ? rc : BERTH_API_PASSED_ON;
+}
+
+const struct berth_api_route berth_api_exec_routes[] = {
+    {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/execs/:id", get, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .run = true},
+    {"POST", "/api/execs/:id/cancel", cancel, BERTH_API_MANAGE},
+    {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/execs/:id/resize", resize, BERTH_API_MANAGE},
+    {0},
+};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/live.c - see live.h. */
+#include "api/live.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/watch.h"
+#include "base/limits.h"
+#include "base/time.h"
+
+int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struct berth_error *err)
+{
+    struct berth_api_live *live = calloc(1, sizeof *live);
+    if (!live)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    live->api = api;
+    pthread_mutex_lock(&api->lives_lock);
+    api->live_count++;
+    pthread_mutex_unlock(&api->lives_lock);
+    *out = live;
+    return BERTH_OK;
+}
+
+/* Lock held. What does not fit waits for room; the end comes behind it. */
+static void feed(struct berth_api_live *live)
+{
+    struct berth_error err;
+    struct berth_buf *in = &live->input;
+    if (!live->exec || !in->data)
+        return;
+    while (live->input_at < in->len) {
+        size_t left = in->len - live->input_at;
+        size_t step = left < BERTH_STDIN_STEP_BYTES ? left : BERTH_STDIN_STEP_BYTES;
+        int rc = berth_exec_write(live->exec, in->data + live->input_at, step, &err);
+        if (rc == BERTH_E_UNAVAILABLE)
+            return;
+        live->input_at = rc < 0 ? in->len : live->input_at + step; /* it reads no more */
+    }
+    explicit_bzero(in->data, in->len);
+    berth_buf_clear(in);
+    berth_exec_close_stdin(live->exec);
+}
+
+void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
+                          struct berth_buf *input)
+{
+    struct berth_api *api = live->api;
+    pthread_mutex_lock(&api->lives_lock);
+    (void)snprintf(live->id, sizeof live->id, "%s", berth_exec_id(exec));
+    live->exec = exec;
+    (void)berth_map_put(&api->lives, live->id, live); /* without memory nobody finds it */
+    if (input) {
+        live->input = *input;
+        *input = (struct berth_buf){0};
+    }
+    feed(live);
+    pthread_mutex_unlock(&api->lives_lock);
+}
+
+void berth_api_live_room(struct berth_api_live *live)
+{
+    pthread_mutex_lock(&live->api->lives_lock);
+    feed(live);
+    pthread_mutex_unlock(&live->api->lives_lock);
+}
+
+void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream, const char *bytes,
+                           size_t len)
+{
+    uint64_t offset = live->said[stream];
+    if (live->watches)
+        berth_api_watch_hear(live, stream, offset, bytes, len);
+    live->said[stream] += len;
+}
+
+/* --- its end --- */
+
+static void on_over(struct berth_post *post)
+{
+    struct berth_api_live *live =
+        (struct berth_api_live *)((char *)post - offsetof(struct berth_api_live, post));
+    struct berth_api *api = live->api;
+    berth_api_watch_let_go(live); /* its log has the rest */
+    if (live->on_over)
+        live->on_over(live->ctx);
+    free(live);
+    pthread_mutex_lock(&api->lives_lock);
+    api->live_count--;
+    pthread_cond_broadcast(&api->lives_changed);
+    pthread_mutex_unlock(&api->lives_lock);
+}
+
+void berth_api_live_end(struct berth_api_live *live)
+{
+    struct berth_api *api = live->api;
+    struct berth_error none;
+    pthread_mutex_lock(&api->lives_lock);
+    if (live->id[0])
+        (void)berth_map_remove(&api->lives, live->id);
+    live->exec = NULL;
+    if (live->input.data)
+        explicit_bzero(live->input.data, live->input.len);
+    berth_buf_clear(&live->input);
+    pthread_mutex_unlock(&api->lives_lock);
+    live->post.run = on_over;
+    (void)berth_engine_post(api->b->engine, &live->post, &none); /* its loop runs */
+}
+
+/* --- by name --- */
+
+/* Lock held. */
+static struct berth_exec *exec_of(struct berth_api *api, const char *id)
+{
+    struct berth_id parsed;
+    struct berth_error none;
+    if (berth_id_parse(id, "Exec", &parsed, &none) < 0)
+        return NULL;
+    const struct berth_api_live *live = berth_map_get(&api->lives, parsed.text);
+    return live ? live->exec : NULL;
+}
+
+static int not_here(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "The command does not run here, or not any more.");
+}
+
+int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    struct berth_exec *exec = exec_of(api, id);
+    if (exec)
+        berth_exec_cancel(exec);
+    pthread_mutex_unlock(&api->lives_lock);
+    return exec ? BERTH_OK : not_here(err);
+}
+
+int berth_api_live_write(struct berth_api *api, const char *id, const char *bytes, size_t len,
+                         bool close, struct berth_error *err)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    struct berth_exec *exec = exec_of(api, id);
+    int rc = exec ? BERTH_OK : not_here(err);
+    if (rc == BERTH_OK && len)
+        rc = berth_exec_write(exec, bytes, len, err);
+    if (rc == BERTH_OK && close)
+        berth_exec_close_stdin(exec);
+    pthread_mutex_unlock(&api->lives_lock);
+    return rc;
+}
+
+int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,
+                          unsigned short columns, struct berth_error *err)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    struct berth_exec *exec = exec_of(api, id);
+    if (exec)
+        berth_exec_resize(exec, rows, columns);
+    pthread_mutex_unlock(&api->lives_lock);
+    return exec ? BERTH_OK : not_here(err);
+}
+
+struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    struct berth_api_live *live = berth_map_get(&api->lives, id);
+    pthread_mutex_unlock(&api->lives_lock);
+    return live;
+}
+
+void berth_api_live_end_all(struct berth_api *api)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    while (api->live_count) {
+        const char *id;
+        size_t at = 0;
+        for (struct berth_api_live *live; (live = berth_map_next(&api->lives, &at, &id));)
+            berth_exec_cancel(live->exec);
+        struct timespec until = berth_time_until(100); /* one may have begun meanwhile */
+        (void)pthread_cond_timedwait(&api->lives_changed, &api->lives_lock, &until);
+    }
+    pthread_mutex_unlock(&api->lives_lock);
+}

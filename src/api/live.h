@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/live.h - the commands that this daemon runs: whoever asks for one finds it here while it
+ * does, writes to it, ends it, and hears what it says at once. */
+#ifndef BERTH_API_LIVE_H
+#define BERTH_API_LIVE_H
+
+#include <berth/exec.h>
+
+#include "api/state.h"
+#include "base/id.h"
+#include "os/engine.h"
+
+struct berth_api_watch;
+
+struct berth_api_live {
+    struct berth_api *api;
+    char id[BERTH_ID_SIZE];
+    struct berth_exec *exec; /* api->lives_lock; NULL: it has no name yet, or is over */
+    struct berth_buf input;  /* for its standard input; api->lives_lock */
+    size_t input_at;
+    /* Of the loop's thread: */
+    struct berth_api_watch *watches; /* who has heard all there was */
+    uint64_t said[2];                /* bytes of each stream */
+    struct berth_post post;          /* of its end */
+    void (*on_over)(void *ctx);      /* after all; or NULL */
+    void *ctx;
+};
+
+/* Its output comes to berth_api_live_output from the beginning on, whatever it is called. */
+int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struct berth_error *err);
+/* It runs: it can be found, and what is to be its input (taken over; NULL: none) is written. */
+void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
+                          struct berth_buf *input);
+void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream, const char *bytes,
+                           size_t len);
+void berth_api_live_room(struct berth_api_live *live); /* its stdin has room */
+/* It has ended, and its log is whole; nobody uses the exec when this returns. Frees `live`, later,
+ * on the loop's thread, after on_over. Also for one that was never begun. */
+void berth_api_live_end(struct berth_api_live *live);
+
+/* NOT_FOUND: it does not run here. */
+int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err);
+/* UNAVAILABLE: too much is waiting. CONFLICT: its stdin is closed. `close`: nothing more comes. */
+int berth_api_live_write(struct berth_api *api, const char *id, const char *bytes, size_t len,
+                         bool close, struct berth_error *err);
+int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,
+                          unsigned short columns, struct berth_error *err);
+/* On the loop's thread; NULL: it does not run here. */
+struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id);
+/* Ends all of them and waits. */
+void berth_api_live_end_all(struct berth_api *api);
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/state.h - what the parts of the API share. */
+#ifndef BERTH_API_STATE_H
+#define BERTH_API_STATE_H
+
+#include <pthread.h>
+
+#include "api/api.h"
+#include "base/map.h"
+#include "os/pool.h"
+
+struct berth_api_gate;
+
+struct berth_api {
+    struct berth *b;
+    struct berth_api_gate *gate;
+    struct berth_http_server *server;
+    struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
+    pthread_mutex_t lives_lock;
+    pthread_cond_t lives_changed;
+    struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */
+    int live_count;         /* also those that are not named yet */
+    struct berth_map runs;  /* id of a run -> struct berth_performance; the same lock */
+};
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/stream.c - see stream.h. */
+#include "api/stream.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define BEAT_MS 10000
+#define BEAT ":\n\n" /* a comment: readers pass over it */
+
+static struct berth_api_stream *of_beat(struct berth_timer *timer)
+{
+    return (struct berth_api_stream *)((char *)timer - offsetof(struct berth_api_stream, beat));
+}
+
+static void on_beat(struct berth_timer *timer)
+{
+    struct berth_api_stream *s = of_beat(timer);
+    bool full = berth_api_stream_full(s);
+    if (!s->x) {
+        s->on_gone(s);
+        return;
+    }
+    if (full && s->stalled) {
+        if (s->on_stalled)
+            s->on_stalled(s);
+        berth_api_stream_end(s);
+        s->on_gone(s);
+        return;
+    }
+    s->stalled = full;
+    if (!full && s->events)
+        berth_api_stream_put(s, BEAT, strlen(BEAT));
+    berth_timer_set(s->engine, &s->beat, BEAT_MS);
+}
+
+static void on_room(void *ctx)
+{
+    struct berth_api_stream *s = ctx;
+    s->stalled = false;
+    if (s->on_room)
+        s->on_room(s);
+}
+
+static void on_gone(void *ctx)
+{
+    struct berth_api_stream *s = ctx;
+    berth_api_stream_end(s);
+    berth_timer_set(s->engine, &s->beat, 0); /* whoever writes just now goes on first */
+}
+
+void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
+{
+    struct berth_http_answer head = {
+        .status = 200,
+        .type = type,
+        .more = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}};
+    struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
+    s->beat.run = on_beat;
+    berth_timer_set(s->engine, &s->beat, BEAT_MS);
+    berth_http_stream_begin(s->x, &head, &handlers);
+}
+
+void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len)
+{
+    if (s->x)
+        berth_http_stream_write(s->x, bytes, len);
+}
+
+bool berth_api_stream_full(const struct berth_api_stream *s)
+{
+    return s->x && berth_http_stream_queued(s->x) > 0;
+}
+
+void berth_api_stream_end(struct berth_api_stream *s)
+{
+    struct berth_http_exchange *x = s->x;
+    s->x = NULL;
+    berth_timer_clear(s->engine, &s->beat);
+    if (x)
+        berth_http_stream_end(x);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/stream.h - an answer that goes on, with a reader who is told that we live and who is let
+ * go when he does not read. All on the loop's thread. */
+#ifndef BERTH_API_STREAM_H
+#define BERTH_API_STREAM_H
+
+#include "http/server.h"
+#include "os/engine.h"
+
+struct berth_api_stream {
+    struct berth_http_exchange *x; /* NULL: it is over */
+    struct berth_engine *engine;
+    bool events;  /* server-sent events, else plain bytes */
+    bool stalled; /* what was written has not gone since the last beat */
+    struct berth_timer beat;
+    /* Each may be NULL, but for on_gone. */
+    void (*on_room)(struct berth_api_stream *s);    /* all that was written has gone */
+    void (*on_stalled)(struct berth_api_stream *s); /* to say the last words; it ends then */
+    /* It is over: the reader left, or was let go. Never from within a put. */
+    void (*on_gone)(struct berth_api_stream *s);
+};
+
+/* x, engine, events and handlers are set. */
+void berth_api_stream_begin(struct berth_api_stream *s, const char *type);
+void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len);
+bool berth_api_stream_full(const struct berth_api_stream *s); /* not all has gone */
+void berth_api_stream_end(struct berth_api_stream *s);        /* on_gone does not follow */
+#endif

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/watch.c - see watch.h. */
+#include "api/watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/stream.h"
+#include "base/auto.h"
+#include "base/base64.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/exec.h"
+#include "core/record.h"
+#include "core/run.h"
+#include "os/framelog.h"
+
+#define PIECE_BYTES_MAX ((size_t)8 * 1024) /* of output, in one event */
+#define BATCH_BYTES ((size_t)16 * 1024)    /* of events, in one go */
+#define EVENTS_BYTES_MAX ((size_t)1024 * 1024)
+#define LOOK_MS 50 /* at a log that somebody else writes */
+
+struct berth_api_watch {
+    struct berth_api_stream s; /* first */
+    struct berth_api *api;
+    struct berth_api_watch_options options; /* the ids are in exec_id and run_id */
+    char exec_id[BERTH_ID_SIZE], run_id[BERTH_ID_SIZE];
+    int commands;      /* of the run, before this one */
+    uint64_t position; /* bytes that were passed on, or are not wanted: the reader's offset */
+    uint64_t before;   /* bytes of the commands before */
+    uint64_t seen[2];  /* of this command: where its next byte is */
+    uint64_t mark;     /* in the log: the first frame that has something new; 0: at its beginning */
+
+    bool gone;    /* its reader is */
+    bool reading; /* a job is at work, and the rest is its */
+    struct berth_buf batch;
+    bool idle, over; /* there is no more for now; or ever */
+    struct berth_error trouble;
+    struct berth_post post;
+
+    struct berth_timer look;
+    struct berth_api_live *live; /* that it listens to, or NULL */
+    struct berth_api_watch *next, **link;
+};
+
+static struct berth_api_watch *of_post(struct berth_post *post)
+{
+    return (struct berth_api_watch *)((char *)post - offsetof(struct berth_api_watch, post));
+}
+
+static struct berth_api_watch *of_look(struct berth_timer *timer)
+{
+    return (struct berth_api_watch *)((char *)timer - offsetof(struct berth_api_watch, look));
+}
+
+static struct berth_api_watch *of_stream(struct berth_api_stream *s)
+{
+    return (struct berth_api_watch *)s;
+}
+
+/* --- events --- */
+
+static const char *const stream_names[] = {"stdout", "stderr"};
+
+static void open_event(struct berth_buf *out, const char *name, uint64_t id)
+{
+    berth_buf_printf(out, "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
+}
+
+/* Bytes that are no text come as base64. */
+static void put_output(struct berth_buf *out, uint64_t id, enum berth_stream stream,
+                       uint64_t offset, const char *bytes, size_t len)
+{
+    struct berth_json_writer w = {.buf = out};
+    char copy[PIECE_BYTES_MAX + 1], text[BERTH_BASE64_SIZE(PIECE_BYTES_MAX)];
+    memcpy(copy, bytes, len);
+    copy[len] = '\0';
+    open_event(out, "output", id);
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "stream", stream_names[stream]);
+    berth_json_put_int(&w, "offset", (int64_t)offset);
+    if (berth_utf8_valid_bytes(copy, len)) {
+        berth_json_put_bytes(&w, "data", copy, len);
+    } else {
+        berth_base64_encode(copy, len, text);
+        berth_json_put_str(&w, "base64", text);
+    }
+    berth_json_close(&w, '}');
+    berth_buf_puts(out, "\n\n");
+}
+
+/* So much of it goes into one event; a character is not split if that can be helped. */
+static size_t piece_of(const char *bytes, size_t len)
+{
+    size_t piece = len < PIECE_BYTES_MAX ? len : PIECE_BYTES_MAX;
+    size_t whole = piece < len ? berth_utf8_whole(bytes, piece) : piece;
+    return whole ? whole : piece;
+}
+
+static bool wants(const struct berth_api_watch *w, enum berth_stream stream)
+{
+    return w->options.stream < 0 || w->options.stream == (int)stream;
+}
+
+/* Where it is when it has heard all that the command said. */
+static uint64_t position_at(const struct berth_api_watch *w, const uint64_t said[2])
+{
+    return w->before + (w->options.stream < 0 ? said[0] + said[1] : said[w->options.stream]);
+}
+
+/* --- the log, on the pool --- */
+
+/* What a reader who comes back does not want again is passed over. */
+static void put_bytes(struct berth_api_watch *w, enum berth_stream stream, const char *bytes,
+                      size_t len)
+{
+    while (len && w->batch.len < BATCH_BYTES) {
+        uint64_t at = w->before + (w->options.stream < 0 ? w->seen[0] + w->seen[1]
+                                                         : w->seen[w->options.stream]);
+        size_t step = piece_of(bytes, len);
+        if (at < w->options.offset && w->options.offset - at < step)
+            step = (size_t)(w->options.offset - at);
+        if (at >= w->options.offset && w->options.events)
+            put_output(&w->batch, at + step, stream, w->seen[stream], bytes, step);
+        else if (at >= w->options.offset)
+            berth_buf_append(&w->batch, bytes, step);
+        w->seen[stream] += step;
+        bytes += step;
+        len -= step;
+    }
+}
+
+/* All of the frame that is new, or as much as fits. */
+static bool put_output_frame(struct berth_api_watch *w, const struct berth_frame *frame)
+{
+    enum berth_stream stream = (enum berth_stream)frame->kind;
+    uint64_t end = frame->offset + frame->len;
+    if (w->seen[stream] < frame->offset)
+        w->seen[stream] = frame->offset;
+    if (w->seen[stream] < end)
+        put_bytes(w, stream, frame->bytes + (w->seen[stream] - frame->offset),
+                  (size_t)(end - w->seen[stream]));
+    return w->seen[stream] >= end;
+}
+
+static void put_event(struct berth_api_watch *w, const char *name, const char *key,
+                      const char *value, const char *rest)
+{
+    if (!w->options.events)
+        return;
+    struct berth_json_writer j = {.buf = &w->batch};
+    open_event(&w->batch, name, position_at(w, w->seen));
+    berth_json_open(&j, '{');
+    berth_json_put_str(&j, key, value);
+    if (rest)
+        berth_json_put_raw(&j, "result", rest);
+    berth_json_close(&j, '}');
+    berth_buf_puts(&w->batch, "\n\n");
+}
+
+/* The command is over: what is watched is, too, or the next command of the run comes. */
+static void end_command(struct berth_api_watch *w, const struct berth_frame *frame)
+{
+    char *result = strndup(frame->bytes, frame->len);
+    put_event(w, w->run_id[0] ? "exit" : "end", "execId", w->exec_id, result);
+    free(result);
+    w->before = position_at(w, w->seen);
+    w->seen[0] = w->seen[1] = w->mark = 0;
+    w->commands++;
+    w->exec_id[0] = '\0';
+    w->over = !w->run_id[0];
+}
+
+static bool put_frame(struct berth_api_watch *w, const struct berth_frame *frame)
+{
+    if (frame->kind <= BERTH_FRAME_STDERR)
+        return put_output_frame(w, frame);
+    if (frame->kind == BERTH_FRAME_CUT)
+        put_event(w, "cut", "stream", stream_names[frame->bytes[0] == '1'], NULL);
+    else
+        end_command(w, frame);
+    return true;
+}
+
+/* What it has, and what it does not want. */
+static void pass_over(const struct berth_api_watch *w, struct berth_framereader *reader)
+{
+    uint64_t skip = w->options.offset > w->before ? w->options.offset - w->before : 0;
+    for (int i = BERTH_STDOUT; i <= BERTH_STDERR; i++) {
+        uint64_t from = w->seen[i];
+        if (w->options.stream == i && skip > from)
+            from = skip;
+        berth_framereader_from(reader, (enum berth_frame_kind)i,
+                               wants(w, (enum berth_stream)i) ? from : UINT64_MAX);
+    }
+    if (w->mark)
+        berth_framereader_seek(reader, w->mark);
+}
+
+static int read_log(struct berth_api_watch *w, struct berth_error *err)
+{
+    auto_free char *path = NULL;
+    struct berth_framereader *reader;
+    struct berth_frame frame;
+    bool more = true;
+    int rc = berth_record_log(w->api->b, w->exec_id, &path, err);
+    if (rc == BERTH_OK)
+        rc = berth_framereader_open(path, &reader, err);
+    if (rc < 0)
+        return rc;
+    pass_over(w, reader);
+    while (rc == BERTH_OK && w->exec_id[0] && w->batch.len < BATCH_BYTES) {
+        w->mark = berth_framereader_tell(reader);
+        rc = berth_framereader_next(reader, &frame, &more, err);
+        if (rc < 0 || !more)
+            break;
+        if (put_frame(w, &frame) && w->exec_id[0])
+            w->mark = berth_framereader_tell(reader);
+    }
+    w->idle = !more;
+    berth_framereader_close(reader);
+    return rc;
+}
+
+/* Whether a log that does not grow is at its end: nobody may be there to write it. */
+static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
+                        struct berth_error *err)
+{
+    struct berth_exec_record *record;
+    int rc = berth_record_get(w->api->b, arena, w->exec_id, &record, err);
+    if (rc == BERTH_E_NOT_FOUND) /* it is written late */
+        return BERTH_OK;
+    if (rc < 0 || !record->ended || record->end.cause != BERTH_END_LOST)
+        return rc;
+    auto_buf result = BERTH_BUF_INIT(4096);
+    struct berth_json_writer j = {.buf = &result};
+    berth_json_open(&j, '{');
+    berth_exec_end_fields(&j, &record->end, record->truncated);
+    berth_json_close(&j, '}');
+    struct berth_frame frame = {
+        .kind = BERTH_FRAME_END, .bytes = berth_buf_str(&result), .len = result.len};
+    if (frame.bytes)
+        end_command(w, &frame);
+    return BERTH_OK;
+}
+
+static int end_run(struct berth_api_watch *w, const struct berth_run *run)
+{
+    auto_buf text = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_run_json(&(struct berth_json_writer){.buf = &text}, run);
+    put_event(w, "end", "runId", w->run_id, berth_buf_str(&text));
+    w->over = true;
+    return BERTH_OK;
+}
+
+/* The next command of the run, or its end. */
+static int next_command(struct berth_api_watch *w, struct berth_arena *arena,
+                        struct berth_error *err)
+{
+    struct berth_list execs;
+    struct berth_run *run;
+    int rc = berth_run_get(w->api->b, arena, w->run_id, &run, err); /* before its last commands */
+    if (rc == BERTH_OK)
+        rc = berth_record_list(w->api->b, arena, w->run_id, &execs, err);
+    if (rc < 0)
+        return rc;
+    if (w->commands < execs.count) {
+        const struct berth_exec_record *next = execs.items[w->commands];
+        (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", next->id);
+        put_event(w, "exec", "execId", w->exec_id, NULL);
+        return BERTH_OK;
+    }
+    w->idle = true;
+    return berth_run_ended((int)run->status) ? end_run(w, run) : BERTH_OK;
+}
+
+static void on_read(struct berth_post *post);
+
+static void read_job(void *ctx)
+{
+    struct berth_api_watch *w = ctx;
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_error err = {0}, none;
+    int rc = BERTH_OK;
+    w->idle = false;
+    while (rc == BERTH_OK && !w->idle && !w->over && w->batch.len < BATCH_BYTES)
+        rc = w->exec_id[0] ? read_log(w, &err) : next_command(w, &arena, &err);
+    if (rc == BERTH_OK && w->idle && !w->over && w->exec_id[0])
+        rc = look_at_exec(w, &arena, &err);
+    if (rc < 0)
+        w->trouble = err;
+    w->post.run = on_read;
+    (void)berth_engine_post(w->api->b->engine, &w->post, &none); /* its loop runs */
+}
+
+/* --- on the loop's thread --- */
+
+static void free_watch(struct berth_api_watch *w)
+{
+    berth_timer_clear(w->s.engine, &w->look);
+    berth_buf_clear(&w->batch);
+    free(w);
+}
+
+static void leave(struct berth_api_watch *w)
+{
+    if (!w->live)
+        return;
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
+    w->live = NULL;
+}
+
+static void join(struct berth_api_watch *w, struct berth_api_live *live)
+{
+    w->live = live;
+    w->link = &live->watches;
+    w->next = live->watches;
+    if (w->next)
+        w->next->link = &w->next;
+    live->watches = w;
+}
+
+static void read_on(struct berth_api_watch *w)
+{
+    struct berth_error err;
+    if (w->reading || w->live)
+        return;
+    w->reading = true;
+    if (berth_pool_submit(w->api->quick, read_job, w, &err) == BERTH_OK)
+        return;
+    w->reading = false;
+    berth_timer_set(w->s.engine, &w->look, LOOK_MS);
+}
+
+static void on_look(struct berth_timer *timer)
+{
+    read_on(of_look(timer));
+}
+
+static void finish_gone(struct berth_api_watch *w)
+{
+    struct berth_error none;
+    if (w->options.cancel)
+        (void)berth_api_live_cancel(w->api, w->exec_id, &none);
+    free_watch(w);
+}
+
+static void on_gone(struct berth_api_stream *s)
+{
+    struct berth_api_watch *w = of_stream(s);
+    leave(w);
+    w->gone = true;
+    if (!w->reading)
+        finish_gone(w);
+}
+
+/* What he could not take is in the log. */
+static void on_room(struct berth_api_stream *s)
+{
+    read_on(of_stream(s));
+}
+
+static void say_dropped(struct berth_api_watch *w, const char *reason)
+{
+    auto_buf out = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    struct berth_json_writer j = {.buf = &out};
+    if (!w->options.events)
+        return;
+    open_event(&out, "dropped", w->position);
+    berth_json_open(&j, '{');
+    berth_json_put_str(&j, "reason", reason);
+    berth_json_put_int(&j, "offset", (int64_t)w->position);
+    berth_json_close(&j, '}');
+    berth_buf_puts(&out, "\n\n");
+    if (!out.failed)
+        berth_api_stream_put(&w->s, out.data, out.len);
+}
+
+static void on_stalled(struct berth_api_stream *s)
+{
+    struct berth_api_watch *w = of_stream(s);
+    say_dropped(w, "The reader did not follow: come back with this offset.");
+    w->options.cancel = false;
+}
+
+static void end_watch(struct berth_api_watch *w)
+{
+    leave(w);
+    berth_api_stream_end(&w->s);
+    free_watch(w);
+}
+
+static bool has_heard(const struct berth_api_watch *w, const struct berth_api_live *live,
+                      enum berth_stream stream)
+{
+    return !wants(w, stream) || w->seen[stream] == live->said[stream];
+}
+
+/* There is nothing to be read for now. */
+static void wait_for_more(struct berth_api_watch *w)
+{
+    struct berth_api_live *live = w->exec_id[0] ? berth_api_live_find(w->api, w->exec_id) : NULL;
+    if (live && has_heard(w, live, BERTH_STDOUT) && has_heard(w, live, BERTH_STDERR))
+        join(w, live);
+    else
+        berth_timer_set(w->s.engine, &w->look, live ? 1 : LOOK_MS);
+}
+
+static void on_read(struct berth_post *post)
+{
+    struct berth_api_watch *w = of_post(post);
+    w->reading = false;
+    if (!w->s.x) { /* who wanted it has left; else on_gone is still to come */
+        if (w->gone)
+            finish_gone(w);
+        return;
+    }
+    uint64_t at = position_at(w, w->seen);
+    w->position = at > w->options.offset ? at : w->options.offset;
+    if (w->batch.failed || w->trouble.code)
+        say_dropped(w, w->batch.failed ? "Out of memory." : w->trouble.message);
+    else if (w->batch.len)
+        berth_api_stream_put(&w->s, w->batch.data, w->batch.len);
+    bool end = w->batch.failed || w->trouble.code || w->over || (w->idle && !w->options.follow);
+    berth_buf_clear(&w->batch); /* nothing is kept while it waits */
+    w->batch = (struct berth_buf)BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    if (end)
+        end_watch(w);
+    else if (w->idle)
+        wait_for_more(w);
+    else if (!berth_api_stream_full(&w->s))
+        read_on(w);
+}
+
+/* Made once for all who count in the same way. */
+struct shared_event {
+    struct berth_buf text;
+    uint64_t id;
+};
+
+static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint64_t offset,
+                       const char *bytes, size_t len, struct shared_event *shared)
+{
+    w->seen[stream] = offset + len;
+    if (!wants(w, stream))
+        return;
+    w->position = position_at(w, w->seen);
+    if (!w->options.events) {
+        berth_api_stream_put(&w->s, bytes, len);
+    } else {
+        if (!shared->text.len || shared->id != w->position) {
+            berth_buf_truncate(&shared->text, 0);
+            shared->id = w->position;
+            put_output(&shared->text, w->position, stream, offset, bytes, len);
+        }
+        if (!shared->text.failed)
+            berth_api_stream_put(&w->s, shared->text.data, shared->text.len);
+    }
+    if (w->live && berth_api_stream_full(&w->s))
+        leave(w);
+}
+
+void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
+                          const char *bytes, size_t len)
+{
+    struct shared_event shared = {.text = BERTH_BUF_INIT(EVENTS_BYTES_MAX)};
+    while (len && live->watches) {
+        size_t step = piece_of(bytes, len);
+        berth_buf_truncate(&shared.text, 0);
+        for (struct berth_api_watch *w = live->watches, *next; w; w = next) {
+            next = w->next;
+            hear_piece(w, stream, offset, bytes, step, &shared);
+        }
+        offset += step;
+        bytes += step;
+        len -= step;
+    }
+    berth_buf_clear(&shared.text);
+}
+
+void berth_api_watch_let_go(struct berth_api_live *live)
+{
+    while (live->watches) {
+        struct berth_api_watch *w = live->watches;
+        leave(w);
+        if (!berth_api_stream_full(&w->s))
+            read_on(w);
+    }
+}
+
+/* --- the beginning --- */
+
+static void on_start(struct berth_post *post)
+{
+    struct berth_api_watch *w = of_post(post);
+    w->look.run = on_look;
+    berth_api_stream_begin(&w->s,
+                           w->options.events ? "text/event-stream" : "application/octet-stream");
+    if (w->s.x)
+        read_on(w);
+}
+
+int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
+                          const struct berth_api_watch_options *options, struct berth_error *err)
+{
+    struct berth_api_watch *w = calloc(1, sizeof *w);
+    if (!w)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: stream.");
+    *w = (struct berth_api_watch){.api = api,
+                                  .options = *options,
+                                  .batch = BERTH_BUF_INIT(EVENTS_BYTES_MAX),
+                                  .position = options->offset,
+                                  .post = {.run = on_start}};
+    w->s = (struct berth_api_stream){.x = x,
+                                     .engine = api->b->engine,
+                                     .events = options->events,
+                                     .on_room = on_room,
+                                     .on_stalled = on_stalled,
+                                     .on_gone = on_gone};
+    (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", options->exec_id ? options->exec_id : "");
+    (void)snprintf(w->run_id, sizeof w->run_id, "%s", options->run_id ? options->run_id : "");
+    if (options->announce)
+        put_event(w, "exec", "execId", w->exec_id, NULL);
+    int rc = berth_engine_post(api->b->engine, &w->post, err);
+    if (rc < 0)
+        free(w);
+    return rc;
+}

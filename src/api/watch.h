@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/watch.h - somebody who reads what commands write: those of a run, or one. A watch reads
+ * the log at its reader's pace and holds no thread, file or buffer in between; one that has read
+ * all of it hears the command itself, and goes back to the log when its reader cannot follow. */
+#ifndef BERTH_API_WATCH_H
+#define BERTH_API_WATCH_H
+
+#include <berth/exec.h>
+
+#include "api/live.h"
+
+struct berth_api_watch_options {
+    const char *exec_id, *run_id; /* one of the two */
+    int stream;                   /* enum berth_stream, or -1: both */
+    uint64_t offset;              /* bytes of what is wanted that are not wanted any more */
+    bool events;                  /* server-sent events, else bytes */
+    bool follow;                  /* to its end, also what is still to be written */
+    bool announce;                /* an event says first which exec it is */
+    bool cancel;                  /* the command ends when the reader leaves */
+};
+/* Answers x, later; from any thread. */
+int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
+                          const struct berth_api_watch_options *options, struct berth_error *err);
+
+/* For api/live.c, on the loop's thread. */
+void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
+                          const char *bytes, size_t len);
+void berth_api_watch_let_go(struct berth_api_live *live);
+#endif

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/streams.c - commands and runs through the API: their results, what they write
+ * as it is written, and what becomes of them when their callers leave. */
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "asking.h"
+#include "base/auto.h"
+#include "core/record.h"
+
+/* --- help --- */
+
+static const char *lease_on(struct fixture *f, const char *environment)
+{
+    struct reply r = ask(f, "POST", text_of(f, "/api/environments/%s/leases", environment), "{}");
+    if (r.status != 201)
+        fail_msg("%d %s", r.status, r.body);
+    return reply_text(f, &r, "id");
+}
+
+static const char *local_lease(struct fixture *f)
+{
+    return lease_on(f, ask_environment(f, "{'name':'here','driver':'local'}"));
+}
+
+static const char *exec_path(struct fixture *f, const char *lease)
+{
+    return text_of(f, "/api/environment-leases/%s/exec", lease);
+}
+
+static struct reply exec_sh(struct fixture *f, const char *lease, const char *script)
+{
+    return ask(f, "POST", exec_path(f, lease),
+               text_of(f, "{'command':'sh','args':['-c','%s']}", script));
+}
+
+static const char *detach(struct fixture *f, const char *lease, const char *body)
+{
+    struct reply r = ask(f, "POST", exec_path(f, lease), body);
+    if (r.status != 202)
+        fail_msg("%d %s", r.status, r.body);
+    return reply_text(f, &r, "execId");
+}
+
+#define EVENTS "Accept: text/event-stream\r\nContent-Type: application/json\r\n"
+
+/* The data of the nth event of that name; NULL: there are not so many. */
+static const char *event(struct fixture *f, const char *body, const char *name, int nth)
+{
+    const char *line = text_of(f, "event: %s\ndata: ", name);
+    for (const char *at = body; (at = strstr(at, line)); at++)
+        if (nth-- == 0) {
+            at += strlen(line);
+            return berth_arena_copy(&f->arena, at, strcspn(at, "\n"));
+        }
+    return NULL;
+}
+
+static const char *last_id(struct fixture *f, const char *body)
+{
+    const char *last = "0";
+    for (const char *at = body; (at = strstr(at, "id: ")); at++)
+        last = at + 4;
+    return berth_arena_copy(&f->arena, last, strcspn(last, "\n"));
+}
+
+static bool has_ended(struct fixture *f, const char *exec)
+{
+    struct reply r = ask(f, "GET", text_of(f, "/api/execs/%s", exec), NULL);
+    assert_int_equal(r.status, 200);
+    return strcmp(reply_text(f, &r, "status"), "ended") == 0;
+}
+
+static void await_end(struct fixture *f, const char *exec)
+{
+    for (int i = 0; i < 1000 && !has_ended(f, exec); i++)
+        usleep(10000);
+    assert_true(has_ended(f, exec));
+}
+
+/* --- one command --- */
+
+static void a_command_and_its_result(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    struct reply r = exec_sh(f, lease, "echo out; echo err >&2; exit 3");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\"exitCode\":3"));
+    assert_string_equal(reply_text(f, &r, "stdout"), "out\n");
+    assert_string_equal(reply_text(f, &r, "stderr"), "err\n");
+    assert_string_equal(reply_text(f, &r, "cause"), "exited");
+    const char *id = reply_text(f, &r, "execId");
+    r = ask(f, "GET", text_of(f, "/api/execs/%s", id), NULL);
+    assert_string_equal(reply_text(f, &r, "leaseId"), lease);
+    assert_string_equal(reply_text(f, &r, "status"), "ended");
+    r = ask(f, "POST", exec_path(f, lease),
+            "{'command':'sh','args':['-c','cat; echo $COLOUR; pwd'],'stdin':'typed ',"
+            "'env':{'COLOUR':'blue'},'cwd':'/usr'}");
+    assert_string_equal(reply_text(f, &r, "stdout"), "typed blue\n/usr\n");
+    r = ask(f, "POST", exec_path(f, lease), "{'command':'cat','stdin':''}");
+    assert_string_equal(reply_text(f, &r, "stdout"), "");
+    r = ask(f, "POST", exec_path(f, lease),
+            "{'command':'sleep','args':['60'],'timeoutMs':100,'graceMs':100}");
+    assert_string_equal(reply_text(f, &r, "cause"), "timeout");
+    assert_non_null(strstr(r.body, "\"exitCode\":null"));
+}
+
+static void commands_that_cannot_be(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f), *to = exec_path(f, lease);
+    assert_int_equal(ask(f, "POST", to, "{'command':'no-such-program-here'}").status, 422);
+    assert_int_equal(ask(f, "POST", to, "{'command':'/etc/passwd'}").status, 422);
+    static const char *const wrong[] = {
+        "{}",
+        "{'command':''}",
+        "{'command':1}",
+        "{'command':'a\\u0000b'}",
+        "{'command':'x','args':'y'}",
+        "{'command':'x','args':[1]}",
+        "{'command':'x','env':{'A':1}}",
+        "{'command':'x','env':['A=1']}",
+        "{'command':'x','env':{'a b':'1'}}",
+        "{'command':'x','env':{'BERTH_LEASE_ID':'1'}}",
+        "{'command':'x','stdin':'y','keepStdin':true}",
+        "{'command':'x','rows':0}",
+        "{'command':'x','rows':70000}",
+        "{'command':'x','timeoutMs':-1}",
+        "{'command':'x','timeoutMs':99999999999999}",
+        "{'command':'x','shell':true}",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (ask(f, "POST", to, wrong[i]).status != 400)
+            fail_msg("%s", wrong[i]);
+    assert_int_equal(
+        ask(f, "POST", text_of(f, "/api/environment-leases/%s/release", lease), NULL).status, 200);
+    assert_int_equal(ask(f, "POST", to, "{'command':'true'}").status, 409);
+    assert_int_equal(ask(f, "POST", exec_path(f, NOBODY), "{'command':'true'}").status, 404);
+    /* One that cannot run commands says so; nothing runs here instead. */
+    const char *fake = ask_environment(
+        f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
+    assert_int_equal(ask(f, "POST", exec_path(f, lease_on(f, fake)), "{'command':'true'}").status,
+                     501);
+}
+
+static void events_of_a_command(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    struct reply r =
+        ask_with(f, EVENTS, "POST", exec_path(f, lease),
+                 "{\"command\":\"sh\",\"args\":[\"-c\",\"echo one; sleep 0.1; echo two >&2; "
+                 "sleep 0.1; printf '\\\\377'; exit 4\"]}");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "Content-Type: text/event-stream"));
+    const char *id = event(f, r.body, "exec", 0);
+    assert_non_null(strstr(id, "\"execId\":\""));
+    assert_string_equal(event(f, r.body, "output", 0),
+                        "{\"stream\":\"stdout\",\"offset\":0,\"data\":\"one\\n\"}");
+    assert_string_equal(event(f, r.body, "output", 1),
+                        "{\"stream\":\"stderr\",\"offset\":0,\"data\":\"two\\n\"}");
+    assert_string_equal(event(f, r.body, "output", 2),
+                        "{\"stream\":\"stdout\",\"offset\":4,\"base64\":\"/w==\"}");
+    assert_null(event(f, r.body, "output", 3));
+    assert_non_null(strstr(event(f, r.body, "end", 0), "\"exitCode\":4"));
+    assert_string_equal(last_id(f, r.body), "9");
+}
+
+static void logs_from_any_offset(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    struct reply r = exec_sh(f, lease, "printf 0123456789; sleep 0.05; printf abcde >&2");
+    const char *log = text_of(f, "/api/execs/%s/log", reply_text(f, &r, "execId"));
+    r = ask(f, "GET", log, NULL);
+    assert_string_equal(r.body, "0123456789abcde");
+    assert_non_null(strstr(r.head, "Content-Type: application/octet-stream"));
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?offset=12", log), NULL).body, "cde");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?offset=7", log), NULL).body, "789abcde");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?offset=99", log), NULL).body, "");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?stream=stdout&offset=8", log), NULL).body,
+                        "89");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?stream=stderr", log), NULL).body, "abcde");
+    assert_string_equal(
+        ask(f, "GET", text_of(f, "%s?stream=stderr&offset=3&follow=true", log), NULL).body, "de");
+    r = ask_with(f, "Accept: text/event-stream\r\nLast-Event-ID: 13\r\n", "GET", log, NULL);
+    assert_string_equal(event(f, r.body, "output", 0),
+                        "{\"stream\":\"stderr\",\"offset\":3,\"data\":\"de\"}");
+    assert_non_null(event(f, r.body, "end", 0));
+    r = ask_with(f, "Accept: text/event-stream\r\n", "GET",
+                 text_of(f, "%s?stream=stderr&offset=4", log), NULL);
+    assert_string_equal(event(f, r.body, "output", 0),
+                        "{\"stream\":\"stderr\",\"offset\":4,\"data\":\"e\"}");
+    assert_string_equal(last_id(f, r.body), "5");
+    assert_int_equal(ask(f, "GET", text_of(f, "%s?offset=-1", log), NULL).status, 400);
+    assert_int_equal(ask(f, "GET", text_of(f, "%s?stream=stdin", log), NULL).status, 400);
+    assert_int_equal(ask(f, "GET", "/api/execs/" NOBODY "/log", NULL).status, 404);
+}
+
+static void input_in_pieces(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    const char *id = detach(f, lease, "{'command':'cat','keepStdin':true,'detach':true}");
+    const char *in = text_of(f, "/api/execs/%s/stdin", id);
+    assert_int_equal(ask_with(f, "", "POST", in, "one ").status, 200);
+    assert_int_equal(ask_with(f, "", "POST", in, "two ").status, 200);
+    assert_false(has_ended(f, id));
+    assert_int_equal(ask_with(f, "", "POST", text_of(f, "%s?close=true", in), "three").status, 200);
+    await_end(f, id);
+    assert_string_equal(ask(f, "GET", text_of(f, "/api/execs/%s/log", id), NULL).body,
+                        "one two three");
+    assert_int_equal(ask_with(f, "", "POST", in, "four").status, 409);
+    /* More than any pipe holds, also for one that does not read for a while. */
+    char *big = berth_arena_alloc(&f->arena, 1500001);
+    memset(big, 'x', 1500000);
+    id = detach(f, lease,
+                "{'command':'sh','args':['-c','sleep 0.3; wc -c'],'keepStdin':true,'detach':true}");
+    in = text_of(f, "/api/execs/%s/stdin?close=true", id);
+    assert_int_equal(ask_with(f, "", "POST", in, big).status, 200);
+    await_end(f, id);
+    assert_string_equal(ask(f, "GET", text_of(f, "/api/execs/%s/log", id), NULL).body, "1500000\n");
+    struct reply r =
+        ask_with(f, "Content-Type: application/json\r\n", "POST", exec_path(f, lease),
+                 text_of(f, "{\"command\":\"wc\",\"args\":[\"-c\"],\"stdin\":\"%.400s\"}", big));
+    assert_string_equal(reply_text(f, &r, "stdout"), "400\n");
+}
+
+static void commands_are_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    const char *id =
+        detach(f, lease, "{'command':'sleep','args':['60'],'detach':true,'graceMs':100}");
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/execs/%s/cancel", id), NULL).status, 202);
+    await_end(f, id);
+    struct reply r = ask(f, "GET", text_of(f, "/api/execs/%s", id), NULL);
+    assert_string_equal(reply_text(f, &r, "cause"), "cancelled");
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/execs/%s/cancel", id), NULL).status, 202);
+    assert_int_equal(ask(f, "POST", "/api/execs/" NOBODY "/cancel", NULL).status, 404);
+}
+
+static bool is_gone(const char *marker)
+{
+    auto_buf line = BERTH_BUF_INIT(200);
+    berth_buf_printf(&line, "pgrep -f '[s]leep %s' >/dev/null", marker);
+    return system(line.data) != 0; /* NOLINT */
+}
+
+/* Who leaves does not want the command any more; whoever only listens may go. */
+static void callers_who_leave(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    for (int events = 0; events < 2; events++) {
+        const char *marker = text_of(f, "61.%d%d", events, (int)getpid());
+        const char *body =
+            text_of(f, "{\"command\":\"sleep\",\"args\":[\"%s\"],\"graceMs\":100}", marker);
+        const char *text = text_of(
+            f,
+            "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n"
+            "Content-Type: application/json\r\n\r\n%s",
+            exec_path(f, lease), events ? "Accept: text/event-stream\r\n" : "", strlen(body), body);
+        int fd = dial(f);
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        for (int i = 0; i < 500 && is_gone(marker); i++)
+            usleep(10000);
+        assert_false(is_gone(marker));
+        (void)close(fd);
+        for (int i = 0; i < 500 && !is_gone(marker); i++)
+            usleep(10000);
+        assert_true(is_gone(marker));
+    }
+    const char *id = detach(f, lease, "{'command':'sleep','args':['0.5'],'detach':true}");
+    int fd = dial(f);
+    const char *text = text_of(
+        f, "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", id);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    usleep(50000);
+    (void)close(fd);
+    await_end(f, id);
+    struct reply r = ask(f, "GET", text_of(f, "/api/execs/%s", id), NULL);
+    assert_string_equal(reply_text(f, &r, "cause"), "exited");
+}
+
+/* --- many who listen --- */
+
+struct listener {
+    int fd;
+    size_t got;
+    uint64_t sum;
+    bool slow;
+};
+
+static void take(struct listener *l)
+{
+    char chunk[16384];
+    ssize_t got = recv(l->fd, chunk, l->slow ? 700 : sizeof chunk, MSG_DONTWAIT);
+    if (got == 0) {
+        (void)close(l->fd);
+        l->fd = -1;
+    }
+    for (ssize_t i = 0; i < got; i++)
+        l->sum = l->sum * 31 + (unsigned char)chunk[i];
+    if (got > 0)
+        l->got += (size_t)got;
+}
+
+/* Fast and slow ones hear the same bytes, from the same beginning. */
+static void all_listeners_hear_all(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 60 };
+    struct listener all[COUNT] = {{0}};
+    const char *lease = local_lease(f);
+    const char *id = detach(f, lease,
+                            "{'command':'sh','args':['-c','for i in $(seq 1 40); do seq 1 2000; "
+                            "sleep 0.01; done'],'detach':true}");
+    const char *text = text_of(f,
+                               "GET /api/execs/%s/log?follow=true HTTP/1.1\r\nHost: x\r\n"
+                               "Connection: close\r\n\r\n",
+                               id);
+    for (int i = 0; i < COUNT; i++) {
+        all[i] = (struct listener){.fd = dial(f), .slow = i % 10 == 0};
+        assert_int_equal(write(all[i].fd, text, strlen(text)), (ssize_t)strlen(text));
+    }
+    int open = COUNT;
+    for (int turns = 0; open && turns < 200000; turns++) {
+        struct pollfd fds[COUNT];
+        for (int i = 0; i < COUNT; i++)
+            fds[i] = (struct pollfd){.fd = all[i].fd, .events = POLLIN};
+        assert_true(poll(fds, COUNT, 10000) > 0);
+        open = 0;
+        for (int i = 0; i < COUNT; i++) {
+            if (all[i].fd >= 0 && fds[i].revents)
+                take(&all[i]);
+            open += all[i].fd >= 0;
+        }
+    }
+    assert_int_equal(open, 0);
+    struct reply r = ask(f, "GET", text_of(f, "/api/execs/%s/log", id), NULL);
+    assert_int_equal(strlen(r.body), 40 * 8893);
+    for (int i = 0; i < COUNT; i++) {
+        /* The heads differ by the request's id alone. */
+        assert_int_equal(all[i].got, all[0].got);
+        assert_in_range(all[i].got, strlen(r.body), strlen(r.body) + 400);
+    }
+}
+
+/* --- runs --- */
+
+static const char *runs_of(struct fixture *f)
+{
+    return text_of(f, "/api/companies/%s/runs", default_company(f));
+}
+
+static struct reply await_run(struct fixture *f, const char *id)
+{
+    struct reply r;
+    for (int i = 0; i < 1000; i++) {
+        r = ask(f, "GET", text_of(f, "/api/runs/%s", id), NULL);
+        assert_int_equal(r.status, 200);
+        if (strcmp(reply_text(f, &r, "status"), "running") != 0)
+            break;
+        usleep(10000);
+    }
+    return r;
+}
+
+static int open_leases(struct fixture *f)
+{
+    struct reply r = ask(
+        f, "GET", text_of(f, "/api/companies/%s/leases?status=active", default_company(f)), NULL);
+    return reply_count(&r);
+}
+
+static void runs_from_beginning_to_end(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r =
+        ask(f, "POST", runs_of(f), "{'command':'sh','args':['-c','echo $BERTH_RUN_ID']}");
+    if (r.status != 201)
+        fail_msg("%d %s", r.status, r.body);
+    const char *id = reply_text(f, &r, "id");
+    r = await_run(f, id);
+    assert_string_equal(reply_text(f, &r, "status"), "succeeded");
+    assert_string_equal(ask(f, "GET", text_of(f, "/api/runs/%s/log", id), NULL).body,
+                        text_of(f, "%s\n", id));
+    r = ask(f, "GET", text_of(f, "/api/runs/%s/execs", id), NULL);
+    assert_int_equal(reply_count(&r), 1);
+    assert_int_equal(open_leases(f), 0);
+    /* As it happens. */
+    r = ask_with(
+        f, EVENTS, "POST", runs_of(f),
+        "{\"command\":\"sh\",\"args\":[\"-c\",\"cat; echo done; exit 2\"],\"stdin\":\"typed "
+        "\"}");
+    assert_int_equal(r.status, 200);
+    assert_non_null(event(f, r.body, "exec", 0));
+    assert_non_null(strstr(event(f, r.body, "exit", 0), "\"exitCode\":2"));
+    assert_non_null(strstr(event(f, r.body, "end", 0), "\"status\":\"failed\""));
+    assert_non_null(strstr(r.body, "typed "));
+    assert_string_equal(last_id(f, r.body), "11");
+    assert_int_equal(open_leases(f), 0);
+}
+
+static void runs_are_cancelled(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r = ask(f, "POST", runs_of(f), "{'command':'sleep','args':['60'],'graceMs':100}");
+    assert_int_equal(r.status, 201);
+    const char *id = reply_text(f, &r, "id");
+    r = ask(f, "POST", text_of(f, "/api/runs/%s/cancel", id), NULL);
+    assert_int_equal(r.status, 200);
+    assert_string_equal(reply_text(f, &r, "status"), "cancelled");
+    assert_string_equal(reply_text(f, &r, "errorCode"), "cancelled");
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/runs/%s/cancel", id), NULL).status, 200);
+    assert_int_equal(open_leases(f), 0);
+}
+
+/* 26: what failed keeps its own code. */
+static void W26_runs_that_cannot_begin_say_why(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r = ask(f, "POST", runs_of(f), "{'command':'true','environmentId':'" NOBODY "'}");
+    assert_int_equal(r.status, 201);
+    assert_string_equal(reply_text(f, &r, "status"), "failed");
+    assert_string_equal(reply_text(f, &r, "errorCode"), "environment_not_found");
+    const char *fake = ask_environment(
+        f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
+    r = ask(f, "POST", runs_of(f), text_of(f, "{'command':'true','environmentId':'%s'}", fake));
+    assert_string_equal(reply_text(f, &r, "errorCode"), "unsupported_environment");
+    assert_int_equal(ask(f, "POST", runs_of(f), "{'command':''}").status, 400);
+    assert_int_equal(ask(f, "POST", "/api/companies/" NOBODY "/runs", "{}").status, 404);
+}
+
+static void runs_of_others(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r = ask(f, "POST", runs_of(f), "{}");
+    assert_int_equal(r.status, 201);
+    const char *id = reply_text(f, &r, "id"), *finish = text_of(f, "/api/runs/%s/finish", id);
+    assert_int_equal(ask(f, "POST", finish, "{}").status, 400);
+    assert_int_equal(ask(f, "POST", finish, "{'status':'running'}").status, 400);
+    r = ask(f, "POST", finish, "{'status':'failed','error':'no','errorCode':'my_code'}");
+    assert_string_equal(reply_text(f, &r, "errorCode"), "my_code");
+    r = ask(f, "POST", finish, "{'status':'succeeded'}");
+    assert_string_equal(reply_text(f, &r, "status"), "failed"); /* an end stays */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ASK_ON_BOTH(a_command_and_its_result),
+        ASK_ON_BOTH(commands_that_cannot_be),
+        ASK_ON_BOTH(events_of_a_command),
+        ASK_ON_BOTH(logs_from_any_offset),
+        ASK_ON_BOTH(input_in_pieces),
+        ASK_ON_BOTH(commands_are_cancelled),
+        ASK_ON_BOTH(callers_who_leave),
+        ASK_ON_BOTH(all_listeners_hear_all),
+        ASK_ON_BOTH(runs_from_beginning_to_end),
+        ASK_ON_BOTH(runs_are_cancelled),
+        ASK_ON_BOTH(W26_runs_that_cannot_begin_say_why),
+        ASK_ON_BOTH(runs_of_others),
+    };
+    return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
+}
