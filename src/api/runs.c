@@ -220,12 +220,13 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     }
     p->arena = c->arena;
     c->arena = (struct berth_arena)BERTH_ARENA_INIT;
+    struct berth_api *api = p->api; /* the call may be gone when it has begun */
     struct berth_performance *performance;
-    pthread_mutex_lock(&c->api->lives_lock); /* its end waits until it is named */
+    pthread_mutex_lock(&api->lives_lock); /* its end waits until it is named */
     rc = berth_run_start(c->b, &p->request, on_done, p, &performance, err);
     if (rc == BERTH_OK)
-        (void)berth_map_put(&c->api->runs, p->id, performance);
-    pthread_mutex_unlock(&c->api->lives_lock);
+        (void)berth_map_put(&api->runs, p->id, performance);
+    pthread_mutex_unlock(&api->lives_lock);
     if (rc < 0) {
         end_live(p);
         free_performed(p);
