@@ -177,7 +177,7 @@ static void open_stage(struct bench *s)
     if (rc == BERTH_OK)
         rc = berth_api_open(s->b, &settings, &s->api, &err);
     if (rc == BERTH_OK)
-        rc = berth_api_listen(s->api, s->socket, &err);
+        rc = berth_api_listen(s->api, &(struct berth_http_address){.path = s->socket}, &err);
     if (rc < 0)
         fail(err.message);
     (void)snprintf(s->company_id, sizeof s->company_id, "%s", berth_lease_company_id(lease));

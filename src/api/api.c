@@ -245,7 +245,9 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     struct berth_error err = {0};
     find_route(berth_http_exchange_head(x), &found);
     bool open = is_open(found.route, berth_http_exchange_head(x));
-    int rc = open ? BERTH_OK : berth_api_gate_look(api->gate, x, &err);
+    int rc = berth_api_gate_address(api->gate, x, &err);
+    if (rc == BERTH_OK && !open)
+        rc = berth_api_gate_look(api->gate, x, &err);
     if (rc == BERTH_OK)
         rc = begin_call(api, x, &found, &err);
     if (rc < 0)
@@ -279,9 +281,21 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     return rc;
 }
 
-int berth_api_listen(struct berth_api *api, const char *path, struct berth_error *err)
+int berth_api_listen(struct berth_api *api, const struct berth_http_address *address,
+                     struct berth_error *err)
 {
-    return berth_http_server_listen(api->server, path, NULL, 0, err);
+    return berth_http_server_listen(api->server, address, err);
+}
+
+int berth_api_allow(struct berth_api *api, const char *const *hosts, const char *const *origins,
+                    struct berth_error *err)
+{
+    return berth_api_gate_allow(api->gate, hosts, origins, err);
+}
+
+void berth_api_set_recovering(struct berth_api *api, bool recovering)
+{
+    atomic_store(&api->recovering, recovering);
 }
 
 static void pass(void *ctx)

@@ -3,7 +3,9 @@
  * with time; while it is full, only tokens that were good a moment ago are looked up. */
 #include "api/caller.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@ struct berth_api_gate {
     pthread_mutex_t lock;
     int64_t full_until_ms[BUCKETS]; /* when the bucket is empty again */
     uint64_t known[KNOWN];          /* of tokens that were good: a part of their hash */
+    struct berth_arena arena;       /* of these: */
+    struct berth_list hosts, origins;
 };
 
 int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err)
@@ -40,12 +44,104 @@ void berth_api_gate_free(struct berth_api_gate *gate)
     if (!gate)
         return;
     pthread_mutex_destroy(&gate->lock);
+    berth_arena_clear(&gate->arena);
     free(gate);
 }
 
 static int refuse(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
+}
+
+/* --- where it was sent to, and from --- */
+
+static void copy_texts(struct berth_arena *arena, const char *const *from, struct berth_list *to)
+{
+    for (; from && *from; from++)
+        (void)berth_list_add(to, arena, berth_arena_strdup(arena, *from));
+}
+
+int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
+                         const char *const *origins, struct berth_error *err)
+{
+    struct berth_arena arena = BERTH_ARENA_INIT;
+    struct berth_list host_list = {0}, origin_list = {0};
+    copy_texts(&arena, hosts, &host_list);
+    copy_texts(&arena, origins, &origin_list);
+    int rc = berth_arena_check(&arena, err);
+    if (rc == BERTH_OK) {
+        pthread_mutex_lock(&gate->lock);
+        struct berth_arena old = gate->arena;
+        gate->arena = arena;
+        gate->hosts = host_list;
+        gate->origins = origin_list;
+        pthread_mutex_unlock(&gate->lock);
+        arena = old;
+    }
+    berth_arena_clear(&arena);
+    return rc;
+}
+
+/* A host without its port, and without the brackets of IPv6. */
+static void bare_host(const char *text, char out[256])
+{
+    size_t len = strcspn(text, ":");
+    if (*text == '[') {
+        text++;
+        len = strcspn(text, "]");
+    } else if (strchr(text + len, ':') != strrchr(text, ':')) {
+        len = strlen(text); /* IPv6, as a config may say it */
+    }
+    (void)snprintf(out, 256, "%.*s", (int)(len < 255 ? len : 255), text);
+}
+
+static bool is_number(const char *host)
+{
+    unsigned char address[16];
+    return inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
+}
+
+static bool is_host(const struct berth_api_gate *gate, const char *text)
+{
+    char host[256], other[256];
+    bare_host(text, host);
+    bool known = is_number(host) || strcasecmp(host, "localhost") == 0;
+    for (int i = 0; !known && i < gate->hosts.count; i++) {
+        bare_host(gate->hosts.items[i], other);
+        known = strcasecmp(host, other) == 0;
+    }
+    return known;
+}
+
+/* One that was named, or the one that we are asked by. */
+static bool is_origin(const struct berth_api_gate *gate, const char *origin, const char *host)
+{
+    const char *rest = strstr(origin, "://");
+    bool known = rest && strcasecmp(rest + 3, host) == 0;
+    for (int i = 0; !known && i < gate->origins.count; i++)
+        known = strcasecmp(origin, gate->origins.items[i]) == 0;
+    return known;
+}
+
+int berth_api_gate_address(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+                           struct berth_error *err)
+{
+    const struct berth_http_head *head = berth_http_exchange_head(x);
+    const char *host = berth_http_header(head, "host"), *origin = berth_http_header(head, "origin");
+    if (berth_http_exchange_peer(x)->local)
+        return BERTH_OK;
+    pthread_mutex_lock(&gate->lock);
+    bool known = host && is_host(gate, host);
+    bool fine = !origin || (known && is_origin(gate, origin, host));
+    pthread_mutex_unlock(&gate->lock);
+    if (!known)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "Host not allowed: %.100s; allowedHosts names those that are",
+                          host ? host : "");
+    return fine ? BERTH_OK
+                : berth_fail(err, BERTH_E_DENIED,
+                             "Origin not allowed: %.100s; allowedOrigins names those that are",
+                             origin);
 }
 
 /* --- failed attempts --- */

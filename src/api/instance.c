@@ -3,6 +3,7 @@
 #include <berth/berth.h>
 
 #include "api/call.h"
+#include "api/state.h"
 
 static int get_health(struct berth_api_call *c, struct berth_error *err)
 {
@@ -10,6 +11,7 @@ static int get_health(struct berth_api_call *c, struct berth_error *err)
     berth_json_open(&c->w, '{');
     berth_json_put_str(&c->w, "status", "ok");
     berth_json_put_str(&c->w, "version", berth_version());
+    berth_json_put_bool(&c->w, "recovering", atomic_load(&c->api->recovering));
     berth_json_close(&c->w, '}');
     return BERTH_OK;
 }

@@ -4,6 +4,7 @@
 #define BERTH_API_STATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "api/api.h"
 #include "base/map.h"
@@ -15,6 +16,7 @@ struct berth_api {
     struct berth *b;
     struct berth_api_gate *gate;
     struct berth_http_server *server;
+    _Atomic bool recovering;
     struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
     pthread_mutex_t lives_lock;
     pthread_cond_t lives_changed;

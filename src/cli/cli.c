@@ -298,11 +298,11 @@ int cli_fail(struct cli *cli)
 /* Where the user's store is when nobody says otherwise. */
 static int default_store(struct cli *cli)
 {
-    auto_free char *directory = NULL;
-    int rc = berth_data_directory(&directory, &cli->err);
+    auto_free char *address = NULL;
+    int rc = berth_default_store(&address, &cli->err);
     if (rc < 0)
         return rc;
-    cli->store = berth_arena_printf(&cli->arena, "sqlite:%s/berth.db", directory);
+    cli->store = berth_arena_strdup(&cli->arena, address);
     return berth_arena_check(&cli->arena, &cli->err);
 }
 

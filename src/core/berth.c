@@ -111,6 +111,15 @@ int berth_data_directory(char **out, struct berth_error *err)
     return BERTH_OK;
 }
 
+int berth_default_store(char **out, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_data_directory(&directory, err);
+    if (rc == BERTH_OK && asprintf(out, "sqlite:%s/berth.db", directory) < 0)
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    return rc;
+}
+
 int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err)
 {
     auto_free char *directory = NULL;

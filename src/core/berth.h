@@ -72,6 +72,8 @@ struct berth {
 int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err);
 /* Where the output of commands is kept: logs/ in the same directory. The caller's. */
 int berth_log_directory(const struct berth *b, char **out, struct berth_error *err);
+/* The address of the user's own store; the caller's. */
+int berth_default_store(char **out, struct berth_error *err);
 /* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */
 int berth_data_directory(char **out, struct berth_error *err);
 

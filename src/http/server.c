@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "os/engine.h"
 
-#define LISTENERS_MAX 8
+#define ADDRESSES_MAX 32
 #define WAITING_BYTES_MAX (64 * 1024) /* of requests behind the one that is being answered */
 #define LINGER_MS 2000                /* for the last words to be read before the line is cut */
 #define HEAD_BYTES_MAX (64 * 1024)
@@ -26,8 +26,12 @@ struct berth_http_server {
     struct berth_engine *engine;
     struct berth_http_settings settings;
     struct berth_http_handlers handlers;
-    struct berth_listener *listeners[LISTENERS_MAX];
-    int listener_count;
+    struct address {
+        struct berth_http_server *server;
+        struct berth_listener *listener;
+        const struct berth_http_secure *secure;
+    } addresses[ADDRESSES_MAX];
+    int address_count;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int connections; /* under the lock; the loop alone changes it */
@@ -50,6 +54,9 @@ struct conn {
     struct conn *next, **link;
     struct berth_http_server *server;
     struct berth_socket *socket;
+    const struct berth_http_secure *secure; /* or NULL */
+    void *tls;                              /* its link */
+    bool greeted;                           /* something came through it */
     struct berth_http_reader reader;
     enum phase phase;
     struct berth_buf body, waiting;
@@ -133,6 +140,25 @@ static void write_head(struct berth_buf *out, const struct berth_http_answer *an
 
 static void set_deadline(struct conn *c);
 
+static void put(struct conn *c, const char *bytes, size_t len)
+{
+    struct berth_error none;
+    if (!c->secure)
+        berth_socket_write(c->socket, bytes, len);
+    else if (c->secure->write(c->tls, bytes, len, &none) < 0)
+        berth_socket_close(c->socket);
+}
+
+/* Nothing more is said; the other side may still read it. */
+static void finish(struct conn *c)
+{
+    c->phase = REFUSING;
+    set_deadline(c);
+    if (c->secure)
+        c->secure->finish(c->tls);
+    berth_socket_finish(c->socket);
+}
+
 /* A short body goes with its head. */
 static void send_answer(struct conn *c, struct berth_buf *head, const struct berth_buf *body,
                         bool keep_alive)
@@ -145,9 +171,9 @@ static void send_answer(struct conn *c, struct berth_buf *head, const struct ber
         berth_socket_close(c->socket); /* there is no memory for a word */
         return;
     }
-    berth_socket_write(c->socket, head->data, head->len);
+    put(c, head->data, head->len);
     if (!joined)
-        berth_socket_write(c->socket, body->data, body->len);
+        put(c, body->data, body->len);
 }
 
 /* The wire's name of what was wrong. */
@@ -181,8 +207,7 @@ static void refuse(struct conn *c, int status, const char *why)
     write_head(&head, &answer, NULL, false);
     send_answer(c, &head, &answer.body, false);
     berth_buf_clear(&answer.body);
-    set_deadline(c);
-    berth_socket_finish(c->socket);
+    finish(c);
 }
 
 /* --- time --- */
@@ -205,7 +230,7 @@ static void set_deadline(struct conn *c)
     const struct berth_http_settings *s = &c->server->settings;
     bool queued = berth_socket_queued(c->socket) > 0;
     int64_t after_ms = queued                ? s->write_ms
-                       : c->phase == IDLE    ? s->idle_ms
+                       : c->phase == IDLE    ? (c->greeted ? s->idle_ms : s->head_ms)
                        : c->phase != READING ? LINGER_MS
                        : c->in_body          ? s->body_ms
                                              : s->head_ms;
@@ -271,7 +296,7 @@ static void begin_body(struct conn *c)
     set_deadline(c);
     if (r->head.wants_continue && r->head.body_bytes != 0 &&
         r->head.body_bytes <= r->body_bytes_max)
-        berth_socket_write(c->socket, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+        put(c, "HTTP/1.1 100 Continue\r\n\r\n", 25);
 }
 
 static void take_piece(struct conn *c)
@@ -320,13 +345,35 @@ static void read_on(struct conn *c, const char *bytes, size_t len)
         keep(c, bytes + done, len - done);
 }
 
-static void on_bytes(void *ctx, const char *bytes, size_t len)
+static void on_plain(void *ctx, const char *bytes, size_t len)
 {
     struct conn *c = ctx;
+    c->greeted = true;
     if (c->phase == WAITING || c->phase == STREAMING)
         keep(c, bytes, len);
     else if (c->phase != REFUSING)
         read_on(c, bytes, len);
+}
+
+static void on_gone(void *ctx);
+
+static void on_bytes(void *ctx, const char *bytes, size_t len)
+{
+    struct conn *c = ctx;
+    struct berth_error none;
+    bool ended = false;
+    if (!c->secure)
+        on_plain(c, bytes, len);
+    else if (c->secure->read(c->tls, bytes, len, &ended, &none) < 0)
+        finish(c); /* what it says last is on its way */
+    else if (ended)
+        on_gone(c);
+}
+
+static void on_wire(void *ctx, const char *bytes, size_t len)
+{
+    struct conn *c = ctx;
+    berth_socket_write(c->socket, bytes, len);
 }
 
 /* --- the answer --- */
@@ -354,9 +401,7 @@ static void end_exchange(struct berth_http_exchange *x, bool keep_alive)
         go_on(c);
         return;
     }
-    c->phase = REFUSING;
-    set_deadline(c);
-    berth_socket_finish(c->socket);
+    finish(c);
 }
 
 static void run_answer(struct berth_post *post)
@@ -406,7 +451,7 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     if (out.failed)
         berth_socket_close(c->socket);
     else
-        berth_socket_write(c->socket, out.data, out.len);
+        put(c, out.data, out.len);
     set_deadline(c);
 }
 
@@ -425,7 +470,7 @@ void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, s
     if (out.failed)
         berth_socket_close(c->socket);
     else
-        berth_socket_write(c->socket, out.data, out.len);
+        put(c, out.data, out.len);
     if (!waited)
         set_deadline(c); /* from now on its reader has to read */
 }
@@ -444,7 +489,7 @@ void berth_http_stream_end(struct berth_http_exchange *x)
     }
     bool keep_alive = x->chunked && !c->server->draining;
     if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
-        berth_socket_write(c->socket, "0\r\n\r\n", 5);
+        put(c, "0\r\n\r\n", 5);
     end_exchange(x, keep_alive);
 }
 
@@ -535,6 +580,8 @@ static void on_closed(void *ctx)
     berth_http_reader_clear(&c->reader);
     berth_buf_clear(&c->body);
     berth_buf_clear(&c->waiting);
+    if (c->tls)
+        c->secure->close(c->tls);
     free(c);
     pthread_mutex_lock(&server->lock);
     server->connections--;
@@ -542,21 +589,40 @@ static void on_closed(void *ctx)
     pthread_mutex_unlock(&server->lock);
 }
 
+/* Without memory for it there is no connection. */
+static bool open_link(struct conn *c)
+{
+    struct berth_error none;
+    struct berth_http_link_handlers handlers = {.on_plain = on_plain, .on_wire = on_wire, .ctx = c};
+    return !c->secure || c->secure->open(c->secure->ctx, &handlers, &c->tls, &none) == BERTH_OK;
+}
+
 static void on_socket(void *ctx, struct berth_socket *socket)
 {
-    struct berth_http_server *server = ctx;
+    const struct address *address = ctx;
+    struct berth_http_server *server = address->server;
     struct conn *c = calloc(1, sizeof *c);
+    if (c) {
+        c->socket = socket;
+        c->secure = address->secure;
+    }
+    if (c && !open_link(c)) {
+        free(c);
+        c = NULL;
+    }
     pthread_mutex_lock(&server->lock);
     bool full = server->connections >= server->settings.connections_max || server->draining;
     server->connections += c && !full;
     pthread_mutex_unlock(&server->lock);
     if (!c || full) {
+        if (c && c->tls)
+            c->secure->close(c->tls);
         free(c);
         berth_socket_close(socket);
         return;
     }
     c->server = server;
-    c->socket = socket;
+    c->greeted = !c->secure;
     c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
     c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
     c->timer.run = on_timer;
@@ -593,19 +659,23 @@ int berth_http_server_open(struct berth_engine *engine, const struct berth_http_
     return BERTH_OK;
 }
 
-int berth_http_server_listen(struct berth_http_server *server, const char *path, const char *host,
-                             int port, struct berth_error *err)
+int berth_http_server_listen(struct berth_http_server *server,
+                             const struct berth_http_address *address, struct berth_error *err)
 {
-    struct berth_listener_options options = {
-        .path = path, .host = host, .port = port, .on_socket = on_socket, .ctx = server};
-    if (server->listener_count == LISTENERS_MAX)
+    if (server->address_count == ADDRESSES_MAX)
         return berth_fail(err, BERTH_E_INVALID, "There are too many addresses to listen at.");
-    struct berth_listener **at = &server->listeners[server->listener_count];
-    int rc = berth_listener_open(server->engine, &options, at, err);
+    struct address *at = &server->addresses[server->address_count];
+    *at = (struct address){.server = server, .secure = address->secure};
+    struct berth_listener_options options = {.path = address->path,
+                                             .host = address->host,
+                                             .port = address->port,
+                                             .on_socket = on_socket,
+                                             .ctx = at};
+    int rc = berth_listener_open(server->engine, &options, &at->listener, err);
     if (rc < 0)
         return rc;
-    server->listener_count++;
-    return berth_listener_port(*at);
+    server->address_count++;
+    return berth_listener_port(at->listener);
 }
 
 static void run_drain(void *ctx)
@@ -627,9 +697,9 @@ static void run_close(void *ctx)
 
 static void stop_listening(struct berth_http_server *server)
 {
-    for (int i = 0; i < server->listener_count; i++)
-        berth_listener_close(server->listeners[i]);
-    server->listener_count = 0;
+    for (int i = 0; i < server->address_count; i++)
+        berth_listener_close(server->addresses[i].listener);
+    server->address_count = 0;
 }
 
 void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms)

@@ -36,9 +36,32 @@ struct berth_http_handlers {
 int berth_http_server_open(struct berth_engine *engine, const struct berth_http_settings *settings,
                            const struct berth_http_handlers *handlers,
                            struct berth_http_server **out, struct berth_error *err);
-/* A Unix socket (path), or TCP (host, and port; 0: any). Answers the port. */
-int berth_http_server_listen(struct berth_http_server *server, const char *path, const char *host,
-                             int port, struct berth_error *err);
+/* What stands between the bytes of the network and those of HTTP: TLS. A link is one connection's;
+ * it hands on what it is given by these, and frees nothing from within. */
+struct berth_http_link_handlers {
+    void (*on_plain)(void *ctx, const char *bytes, size_t len);
+    void (*on_wire)(void *ctx, const char *bytes, size_t len);
+    void *ctx;
+};
+struct berth_http_secure {
+    int (*open)(void *ctx, const struct berth_http_link_handlers *handlers, void **link,
+                struct berth_error *err);
+    /* < 0: it is of no use any more. *ended: nothing more comes. */
+    int (*read)(void *link, const char *bytes, size_t len, bool *ended, struct berth_error *err);
+    int (*write)(void *link, const char *bytes, size_t len, struct berth_error *err);
+    void (*finish)(void *link); /* nothing more goes */
+    void (*close)(void *link);
+    void *ctx;
+};
+struct berth_http_address {
+    const char *path; /* of a Unix socket, or NULL */
+    const char *host; /* of TCP, and port; 0: any */
+    int port;
+    const struct berth_http_secure *secure; /* lives as long as the server; or NULL */
+};
+/* Answers the port. */
+int berth_http_server_listen(struct berth_http_server *server,
+                             const struct berth_http_address *address, struct berth_error *err);
 /* Accepts nobody any more, ends idle connections, and waits so long for the others. */
 void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms);
 /* Whoever is still to answer may do so, and is heard by nobody. NULL is fine. */

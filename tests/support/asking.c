@@ -110,7 +110,8 @@ int asking_setup(void **state)
     (void)fixture_setup(state);
     struct fixture *f = *state;
     assert_ok(f, berth_api_open(f->b, &settings, &asked_api, &f->err));
-    assert_ok(f, berth_api_listen(asked_api, text_of(f, "%s/api", f->directory), &f->err));
+    struct berth_http_address here = {.path = text_of(f, "%s/api", f->directory)};
+    assert_ok(f, berth_api_listen(asked_api, &here, &f->err));
     return 0;
 }
 

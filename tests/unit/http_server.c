@@ -101,14 +101,21 @@ static struct berth_http_exchange *await_held(struct stage *s, int n)
     return NULL;
 }
 
+static int listen_at(struct stage *s, const char *path, const char *host, int port,
+                     struct berth_error *err)
+{
+    struct berth_http_address address = {.path = path, .host = host, .port = port};
+    return berth_http_server_listen(s->server, &address, err);
+}
+
 static void open_server(struct stage *s, const struct berth_http_settings *settings)
 {
     struct berth_http_handlers handlers = {
         .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = s};
     struct berth_error err;
     assert_int_equal(berth_http_server_open(s->engine, settings, &handlers, &s->server, &err), 0);
-    assert_int_equal(berth_http_server_listen(s->server, s->path, NULL, 0, &err), 0);
-    s->port = berth_http_server_listen(s->server, NULL, "127.0.0.1", 0, &err);
+    assert_int_equal(listen_at(s, s->path, NULL, 0, &err), 0);
+    s->port = listen_at(s, NULL, "127.0.0.1", 0, &err);
     assert_true(s->port > 0);
 }
 
@@ -595,16 +602,13 @@ static void addresses(void **state)
     char long_path[200], left[120];
     assert_int_equal(stat(s->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(berth_http_server_listen(s->server, s->path, NULL, 0, &err), BERTH_E_CONFLICT);
-    assert_int_equal(berth_http_server_listen(s->server, NULL, "127.0.0.1", s->port, &err),
-                     BERTH_E_CONFLICT);
-    assert_int_equal(berth_http_server_listen(s->server, NULL, "localhost", 0, &err),
-                     BERTH_E_INVALID);
+    assert_int_equal(listen_at(s, s->path, NULL, 0, &err), BERTH_E_CONFLICT);
+    assert_int_equal(listen_at(s, NULL, "127.0.0.1", s->port, &err), BERTH_E_CONFLICT);
+    assert_int_equal(listen_at(s, NULL, "localhost", 0, &err), BERTH_E_INVALID);
     memset(long_path, 'x', sizeof long_path);
     long_path[0] = '/';
     long_path[150] = '\0';
-    assert_int_equal(berth_http_server_listen(s->server, long_path, NULL, 0, &err),
-                     BERTH_E_INVALID);
+    assert_int_equal(listen_at(s, long_path, NULL, 0, &err), BERTH_E_INVALID);
     /* A socket that somebody left is taken over; a file is not. */
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     (void)snprintf(left, sizeof left, "%s/left", s->directory);
@@ -612,13 +616,13 @@ static void addresses(void **state)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     (void)close(fd);
-    assert_int_equal(berth_http_server_listen(s->server, left, NULL, 0, &err), 0);
+    assert_int_equal(listen_at(s, left, NULL, 0, &err), 0);
     (void)snprintf(left, sizeof left, "%s/file", s->directory);
     FILE *file = fopen(left, "w");
     (void)fclose(file);
-    assert_int_equal(berth_http_server_listen(s->server, left, NULL, 0, &err), BERTH_E_CONFLICT);
+    assert_int_equal(listen_at(s, left, NULL, 0, &err), BERTH_E_CONFLICT);
     assert_int_equal(unlink(left), 0);
-    assert_true(berth_http_server_listen(s->server, NULL, "::1", 0, &err) > 0);
+    assert_true(listen_at(s, NULL, "::1", 0, &err) > 0);
 }
 
 #define ON_STAGE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

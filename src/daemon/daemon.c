@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/daemon/daemon.c - see daemon.h. A thread of its own sweeps; everything else is the API's. */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/auto.h"
+#include "base/time.h"
+#include "core/token.h"
+#include "daemon/secure.h"
+#include "os/runtime.h"
+#include "store/store.h"
+
+struct berth_daemon {
+    struct berth_config *config;
+    struct berth *b;
+    struct berth_api *api;
+    char *socket;
+    int lock_fd;                   /* of the store, when it is a file */
+    struct berth_secure **secures; /* for each address, or NULL */
+    int *ports;                    /* for each address; 0: it is not listened at */
+
+    pthread_t sweeper;
+    bool sweeping; /* there is such a thread */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool closing;
+    int64_t sweep_ms;
+};
+
+/* --- the log: one object a line, to whoever started us --- */
+
+static void write_log(void *ctx, enum berth_log_level level, const char *line)
+{
+    (void)ctx, (void)level;
+    (void)fprintf(stderr, "%s\n", line);
+}
+
+/* --- one daemon for a store that is a file --- */
+
+static int lock_store(struct berth_daemon *d, struct berth_error *err)
+{
+    auto_free char *path = NULL;
+    char pid[32] = "";
+    if (berth_store_shared(d->b->store))
+        return BERTH_OK;
+    if (asprintf(&path, "%s.berthd", berth_store_where(d->b->store)) < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (d->lock_fd < 0)
+        return berth_fail_errno(err, "Cannot open %s", path);
+    if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return berth_fail_errno(err, "Cannot lock %s", path);
+        ssize_t got = pread(d->lock_fd, pid, sizeof pid - 1, 0);
+        pid[got > 0 ? strcspn(pid, "\n") : 0] = '\0';
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Another berthd (process %s) serves the store %s: stop it, or use its "
+                          "socket.",
+                          *pid ? pid : "unknown", berth_store_where(d->b->store));
+    }
+    int len = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(d->lock_fd, 0) < 0 || pwrite(d->lock_fd, pid, (size_t)len, 0) != len)
+        return berth_fail_errno(err, "Cannot write %s", path);
+    return BERTH_OK;
+}
+
+/* --- addresses --- */
+
+static int find_socket(struct berth_daemon *d, struct berth_error *err)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE];
+    if (d->config->socket) {
+        d->socket = strdup(d->config->socket);
+    } else {
+        int rc = berth_runtime_directory(directory, err);
+        if (rc < 0)
+            return rc;
+        if (asprintf(&d->socket, "%s/berthd.sock", directory) < 0)
+            d->socket = NULL;
+    }
+    return d->socket ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+}
+
+/* Wrong files are told at the start, not when the first token is made. */
+static int open_secures(struct berth_daemon *d, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    unsigned count = d->config->listen_count;
+    d->secures = calloc(count + 1, sizeof *d->secures);
+    d->ports = calloc(count + 1, sizeof *d->ports);
+    if (!d->secures || !d->ports)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    for (unsigned i = 0; i < count && rc == BERTH_OK; i++) {
+        const struct berth_config_listen *at = &d->config->listen[i];
+        if (at->certificate)
+            rc = berth_secure_new(at->certificate, at->key, &d->secures[i], err);
+    }
+    return rc;
+}
+
+/* The host of the public URL is one of ours. */
+static int allow(struct berth_daemon *d, const struct berth_config *c, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_list hosts = {0}, origins = {0};
+    const char *rest = c->public_url ? strstr(c->public_url, "://") : NULL;
+    for (unsigned i = 0; i < c->allowed_host_count; i++)
+        (void)berth_list_add(&hosts, &arena, c->allowed_hosts[i]);
+    if (rest)
+        (void)berth_list_add(&hosts, &arena,
+                             berth_arena_copy(&arena, rest + 3, strcspn(rest + 3, "/")));
+    (void)berth_list_add(&hosts, &arena, NULL);
+    for (unsigned i = 0; i < c->allowed_origin_count; i++)
+        (void)berth_list_add(&origins, &arena, c->allowed_origins[i]);
+    (void)berth_list_add(&origins, &arena, NULL);
+    int rc = berth_arena_check(&arena, err);
+    return rc < 0 ? rc
+                  : berth_api_allow(d->api, (const char *const *)(void *)hosts.items,
+                                    (const char *const *)(void *)origins.items, err);
+}
+
+/* Nobody could get in before there is a token. */
+void berth_daemon_tick(struct berth_daemon *d)
+{
+    struct berth_error err;
+    bool wanted = false, exists = false;
+    for (unsigned i = 0; i < d->config->listen_count; i++)
+        wanted |= d->ports[i] == 0;
+    if (!wanted || berth_token_exists(d->b, &exists, &err) < 0 || !exists)
+        return;
+    for (unsigned i = 0; i < d->config->listen_count; i++) {
+        const struct berth_config_listen *at = &d->config->listen[i];
+        struct berth_http_address address = {
+            .host = at->address,
+            .port = at->port,
+            .secure = d->secures[i] ? berth_secure_ops(d->secures[i]) : NULL};
+        if (d->ports[i] != 0)
+            continue;
+        int rc = berth_api_listen(d->api, &address, &err);
+        char port[16];
+        (void)snprintf(port, sizeof port, "%d", rc < 0 ? at->port : rc);
+        berth_log_line(&d->b->log, rc < 0 ? BERTH_LOG_ERROR : BERTH_LOG_INFO,
+                       rc < 0 ? "cannot listen" : "listening", "address", at->address, "port", port,
+                       "tls", d->secures[i] ? "yes" : "no", "error", rc < 0 ? err.message : NULL,
+                       NULL);
+        d->ports[i] = rc < 0 ? -1 : rc; /* said once: a restart tries again */
+    }
+}
+
+/* --- sweeps --- */
+
+static void sweep_once(struct berth_daemon *d)
+{
+    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    struct berth_error err;
+    if (berth_sweep(d->b, &pass, &report, &err) < 0)
+        berth_log_line(&d->b->log, BERTH_LOG_ERROR, "sweep failed", "error", err.message, NULL);
+    else if (report.quarantined)
+        berth_log_line(&d->b->log, BERTH_LOG_ERROR, "leases that cannot be read are left alone",
+                       NULL);
+}
+
+static void *sweep_main(void *ctx)
+{
+    struct berth_daemon *d = ctx;
+    sweep_once(d);
+    berth_api_set_recovering(d->api, false);
+    berth_log_line(&d->b->log, BERTH_LOG_INFO, "recovery finished", NULL);
+    pthread_mutex_lock(&d->lock);
+    while (!d->closing) {
+        struct timespec until = berth_time_until(d->sweep_ms);
+        if (pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
+            continue;
+        pthread_mutex_unlock(&d->lock);
+        sweep_once(d);
+        pthread_mutex_lock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* --- all of it --- */
+
+static int open_runtime(struct berth_daemon *d, struct berth_error *err)
+{
+    auto_free char *own = NULL;
+    struct berth_options options = BERTH_OPTIONS_INIT;
+    int rc = d->config->store ? BERTH_OK : berth_default_store(&own, err);
+    if (rc < 0)
+        return rc;
+    options.store = d->config->store ? d->config->store : own;
+    options.key_file = d->config->key_file;
+    options.settings = d->config->settings;
+    options.log = (struct berth_log){.write = write_log, .min_level = d->config->log_level};
+    rc = berth_open(&options, &d->b, err);
+    return rc < 0 ? rc : lock_store(d, err);
+}
+
+static int open_api(struct berth_daemon *d, struct berth_error *err)
+{
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.connections_max = d->config->connections_max;
+    int rc = find_socket(d, err);
+    if (rc == BERTH_OK)
+        rc = open_secures(d, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_open(d->b, &settings, &d->api, err);
+    if (rc == BERTH_OK)
+        rc = allow(d, d->config, err);
+    if (rc < 0)
+        return rc;
+    berth_api_set_recovering(d->api, true);
+    struct berth_http_address address = {.path = d->socket};
+    return berth_api_listen(d->api, &address, err);
+}
+
+int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
+                      struct berth_error *err)
+{
+    struct berth_daemon *d = calloc(1, sizeof *d);
+    if (!d) {
+        berth_config_free(config);
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: daemon.");
+    }
+    d->config = config;
+    d->lock_fd = -1;
+    d->sweep_ms = config->sweep_ms;
+    pthread_mutex_init(&d->lock, NULL);
+    berth_time_cond_init(&d->changed);
+    int rc = open_runtime(d, err);
+    if (rc == BERTH_OK)
+        rc = open_api(d, err);
+    if (rc == BERTH_OK) {
+        berth_log_line(&d->b->log, BERTH_LOG_INFO, "listening", "socket", d->socket, "store",
+                       berth_store_where(d->b->store), NULL);
+        berth_daemon_tick(d);
+        errno = pthread_create(&d->sweeper, NULL, sweep_main, d);
+        d->sweeping = errno == 0;
+        rc = errno ? berth_fail_errno(err, "Cannot start a thread") : BERTH_OK;
+    }
+    if (rc < 0)
+        berth_daemon_close(d);
+    else
+        *out = d;
+    return rc;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* What is bound to the start of the process. */
+static const char *find_ignored(const struct berth_config *now, const struct berth_config *next)
+{
+    if (!same(now->store, next->store))
+        return "store";
+    if (!same(now->key_file, next->key_file))
+        return "keyFile";
+    if (!same(now->socket, next->socket))
+        return "socket";
+    if (now->connections_max != next->connections_max)
+        return "connectionsMax";
+    if (memcmp(&now->settings, &next->settings, sizeof now->settings) != 0)
+        return "settings";
+    if (now->listen_count != next->listen_count)
+        return "listen";
+    for (unsigned i = 0; i < now->listen_count; i++)
+        if (!same(now->listen[i].address, next->listen[i].address) ||
+            now->listen[i].port != next->listen[i].port ||
+            !now->listen[i].certificate != !next->listen[i].certificate)
+            return "listen";
+    return NULL;
+}
+
+int berth_daemon_reload(struct berth_daemon *d, struct berth_config *next, const char **ignored,
+                        struct berth_error *err)
+{
+    struct berth_config *now = d->config;
+    *ignored = find_ignored(now, next);
+    int rc = allow(d, next, err);
+    for (unsigned i = 0; rc == BERTH_OK && i < now->listen_count && i < next->listen_count; i++)
+        if (d->secures[i] && next->listen[i].certificate)
+            rc = berth_secure_renew(d->secures[i], next->listen[i].certificate, next->listen[i].key,
+                                    err);
+    if (rc < 0) {
+        struct berth_error none;
+        (void)allow(d, now, &none);
+    } else {
+        pthread_mutex_lock(&d->lock);
+        d->sweep_ms = now->sweep_ms = next->sweep_ms;
+        now->drain_ms = next->drain_ms;
+        d->b->log.min_level = next->log_level;
+        pthread_cond_broadcast(&d->changed);
+        pthread_mutex_unlock(&d->lock);
+    }
+    berth_config_free(next);
+    return rc;
+}
+
+void berth_daemon_close(struct berth_daemon *d)
+{
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->closing = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    berth_api_close(d->api, d->config->drain_ms);
+    if (d->sweeping)
+        (void)pthread_join(d->sweeper, NULL);
+    for (unsigned i = 0; d->secures && i < d->config->listen_count; i++)
+        berth_secure_free(d->secures[i]);
+    berth_close(d->b);
+    if (d->lock_fd >= 0)
+        (void)close(d->lock_fd);
+    free(d->secures);
+    free(d->ports);
+    free(d->socket);
+    berth_config_free(d->config);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+const char *berth_daemon_socket(const struct berth_daemon *d)
+{
+    return d->socket;
+}
+
+const char *berth_daemon_store(const struct berth_daemon *d)
+{
+    return berth_store_where(d->b->store);
+}
+
+int berth_daemon_port(const struct berth_daemon *d, unsigned nth)
+{
+    return nth < d->config->listen_count && d->ports[nth] > 0 ? d->ports[nth] : 0;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/daemon/secure.h - TLS for the server's connections, with a certificate that may be renewed
+ * while it serves. */
+#ifndef BERTH_DAEMON_SECURE_H
+#define BERTH_DAEMON_SECURE_H
+
+#include "http/server.h"
+
+struct berth_secure;
+int berth_secure_new(const char *certificate, const char *key, struct berth_secure **out,
+                     struct berth_error *err);
+/* New connections get the new pair; on failure they go on with the old. */
+int berth_secure_renew(struct berth_secure *secure, const char *certificate, const char *key,
+                       struct berth_error *err);
+const struct berth_http_secure *berth_secure_ops(const struct berth_secure *secure);
+void berth_secure_free(struct berth_secure *secure); /* after the server; NULL is fine */
+#endif
