@@ -21,12 +21,17 @@
 #define BODY_BYTES_MAX (2 * 1024 * 1024)
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
-const struct berth_api_route *const berth_api_tables[] = {
-    berth_api_instance_routes,    berth_api_company_routes,
-    berth_api_environment_routes, berth_api_lease_routes,
-    berth_api_exec_routes,        berth_api_run_routes,
-    berth_api_secret_routes,      berth_api_plugin_routes,
-    berth_api_token_routes,       NULL};
+const struct berth_api_route *const berth_api_tables[] = {berth_api_instance_routes,
+                                                          berth_api_company_routes,
+                                                          berth_api_environment_routes,
+                                                          berth_api_lease_routes,
+                                                          berth_api_exec_routes,
+                                                          berth_api_run_routes,
+                                                          berth_api_secret_routes,
+                                                          berth_api_plugin_routes,
+                                                          berth_api_token_routes,
+                                                          berth_api_event_routes,
+                                                          NULL};
 
 /* --- answers --- */
 
@@ -263,6 +268,7 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     if (!api)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     api->b = b;
+    berth_api_events_init(&api->events, api);
     pthread_mutex_init(&api->lives_lock, NULL);
     berth_time_cond_init(&api->lives_changed);
     struct berth_http_handlers handlers = {
@@ -308,6 +314,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     struct berth_error none;
     if (!api)
         return;
+    berth_api_events_close(&api->events); /* they would never end by themselves */
     if (api->server)
         berth_http_server_drain(api->server, wait_ms);
     berth_api_live_end_all(api);

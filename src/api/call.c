@@ -270,6 +270,16 @@ bool berth_api_wants_events(const struct berth_api_call *c)
            strcspn(accept + sizeof type - 1, ",; ") == 0;
 }
 
+bool berth_api_last_event(const struct berth_api_call *c, int64_t *out)
+{
+    const char *text = berth_http_header(c->head, "last-event-id");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (!digits || digits > 18 || text[digits])
+        return false;
+    *out = strtoll(text, NULL, 10);
+    return true;
+}
+
 /* --- what is said --- */
 
 void berth_api_say_ok(struct berth_api_call *c)

@@ -42,7 +42,7 @@ struct berth_api_route {
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
     berth_api_run_routes[], berth_api_plugin_routes[], berth_api_token_routes[],
-    berth_api_exec_routes[];
+    berth_api_exec_routes[], berth_api_event_routes[];
 
 extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
 
@@ -103,6 +103,9 @@ extern const struct berth_api_field berth_api_nothing[]; /* of those that have n
 /* -1: it is none of them. */
 int berth_api_find_word(const char *const *words, const char *text);
 bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */
+/* Last-Event-ID: what a reader who comes back has seen. False: he has not, or the id is not ours.
+ */
+bool berth_api_last_event(const struct berth_api_call *c, int64_t *out);
 /* Of the query, decoded, in the arena; NULL: it is not there. */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
 /* A whole number between these; `otherwise` when it is not there. */

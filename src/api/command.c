@@ -2,7 +2,6 @@
  * src/api/command.c - see command.h. */
 #include "api/command.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -60,17 +59,6 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
     return berth_arena_check(&c->arena, err);
 }
 
-/* What a reader who comes back has seen; other ids are none of ours. */
-static bool read_last_id(const struct berth_api_call *c, int64_t *out)
-{
-    const char *text = berth_http_header(c->head, "last-event-id");
-    size_t digits = text ? strspn(text, "0123456789") : 0;
-    if (!digits || digits > 18 || text[digits])
-        return false;
-    *out = strtoll(text, NULL, 10);
-    return true;
-}
-
 int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options *out,
                         struct berth_error *err)
 {
@@ -87,7 +75,7 @@ int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options
         return rc;
     bool events = berth_api_wants_events(c);
     if (events)
-        (void)read_last_id(c, &offset);
+        (void)berth_api_last_event(c, &offset);
     *out = (struct berth_api_watch_options){.stream = stream,
                                             .offset = (uint64_t)offset,
                                             .events = events,

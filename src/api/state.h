@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "api/api.h"
+#include "api/events.h"
 #include "base/map.h"
 #include "os/pool.h"
 
@@ -18,6 +19,7 @@ struct berth_api {
     struct berth_http_server *server;
     _Atomic bool recovering;
     struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
+    struct berth_api_events events;
     pthread_mutex_t lives_lock;
     pthread_cond_t lives_changed;
     struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */

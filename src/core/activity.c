@@ -107,6 +107,46 @@ int berth_activity_list(struct berth *b, struct berth_arena *arena,
     return berth_store_read(b->store, tx_list, &listing, err);
 }
 
+static int tx_last(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    return berth_activity_last(db, ctx, err);
+}
+
+static int tx_await(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    (void)ctx;
+    return berth_activity_await_writers(db, err);
+}
+
+int berth_activity_settled(struct berth *b, int64_t *out, struct berth_error *err)
+{
+    int rc = berth_store_read(b->store, tx_last, out, err);
+    return rc < 0 ? rc : berth_store_read(b->store, tx_await, NULL, err);
+}
+
+struct page {
+    struct berth_arena *arena;
+    const char *company_id;
+    int64_t after, last;
+    int limit;
+    struct berth_list *out;
+};
+
+static int tx_after(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct page *p = ctx;
+    return berth_activity_select_after(db, p->arena, p->company_id, p->after, p->last, p->limit,
+                                       p->out, err);
+}
+
+int berth_activity_after(struct berth *b, struct berth_arena *arena, const char *company_id,
+                         int64_t after, int64_t last, int limit, struct berth_list *out,
+                         struct berth_error *err)
+{
+    struct page page = {arena, company_id, after, last, limit, out};
+    return berth_store_read(b->store, tx_after, &page, err);
+}
+
 void berth_activity_json(struct berth_json_writer *w, const struct berth_activity *a)
 {
     char id[24];

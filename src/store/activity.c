@@ -36,13 +36,42 @@ int berth_activity_insert(struct berth_db *db, const struct berth_activity *a,
                           struct berth_error *err)
 {
     return berth_db_exec(db,
-                         "INSERT INTO activity (company_id, actor_type, actor_id, action,"
+                         "WITH turn AS ({activity_share})"
+                         " INSERT INTO activity (company_id, actor_type, actor_id, action,"
                          " entity_type, entity_id, agent_id, run_id, details, created_at)"
-                         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                         " SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT),"
+                         " CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT),"
+                         " CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS {bigint}) FROM turn",
                          NULL, NULL, err, berth_text(a->company_id), berth_text(a->actor_type),
                          berth_text(a->actor_id), berth_text(a->action), berth_text(a->entity_type),
                          berth_text(a->entity_id), berth_text(a->agent_id), berth_text(a->run_id),
                          berth_text(a->details_json), berth_int(a->created_at_ms));
+}
+
+int berth_activity_last(struct berth_db *db, int64_t *out, struct berth_error *err)
+{
+    *out = 0;
+    return berth_db_run(db, "SELECT coalesce(max(id), 0) FROM activity", NULL, 0, berth_row_int,
+                        out, err);
+}
+
+int berth_activity_await_writers(struct berth_db *db, struct berth_error *err)
+{
+    int rc = berth_db_run(db, "{activity_wait}", NULL, 0, NULL, NULL, err);
+    return rc < 0 ? rc : berth_db_run(db, "{activity_alone}", NULL, 0, NULL, NULL, err);
+}
+
+int berth_activity_select_after(struct berth_db *db, struct berth_arena *arena,
+                                const char *company_id, int64_t after, int64_t last, int limit,
+                                struct berth_list *out, struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM activity WHERE id > $1 AND id <= $2"
+                         " AND company_id = $3 ORDER BY id LIMIT $4",
+                         on_activity, &reader, err, berth_int(after), berth_int(last),
+                         berth_text(company_id), berth_int(limit));
 }
 
 int berth_activity_select(struct berth_db *db, struct berth_arena *arena,

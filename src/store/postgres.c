@@ -52,7 +52,8 @@ static int fail_result(struct postgres_db *db, const PGresult *result, struct be
     int code = BERTH_E_INTERNAL;
     if (strcmp(state, "23505") == 0)
         code = BERTH_E_CONFLICT;
-    else if (strncmp(state, "57P", 3) == 0 || strncmp(state, "53", 2) == 0 || db->base.conflict)
+    else if (strncmp(state, "57P", 3) == 0 || strncmp(state, "53", 2) == 0 ||
+             strcmp(state, "55P03") == 0 || db->base.conflict)
         code = BERTH_E_UNAVAILABLE;
     else if (strncmp(state, "28", 2) == 0 || strcmp(state, "42501") == 0)
         code = BERTH_E_DENIED;

@@ -82,6 +82,7 @@ static const struct row {
     {"+444--+--+---+", "POST", "/api/runs/:id/cancel"},
     {"+444--+--+---+", "POST", "/api/runs/:id/finish"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId/activity"},
+    {"+444-+++++--++", "GET", "/api/companies/:companyId/events"},
     {"+444--------++", "GET", "/api/plugins"},
     {"+444---------+", "POST", "/api/plugins/install"},
     {"+444--------++", "GET", "/api/plugins/:id"},
@@ -259,7 +260,7 @@ static int status_for(struct stage *s, enum caller who, const struct berth_api_r
                                                    "application/json\r\n",
                                                    s->tokens[who])
                                          : "Content-Type: application/json\r\n";
-    return ask_with(s->f, headers, route->method, path, looks ? NULL : "{\"noSuchKey\":1}").status;
+    return ask_status(s->f, headers, route->method, path, looks ? NULL : "{\"noSuchKey\":1}");
 }
 
 static void every_route_for_every_caller(void **state)

@@ -2,6 +2,7 @@
  * tests/integration/streams.c - commands and runs through the API: their results, what they write
  * as it is written, and what becomes of them when their callers leave. */
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -141,8 +142,8 @@ static void commands_that_cannot_be(void **state)
     assert_int_equal(ask(f, "POST", to, "{'command':'true'}").status, 409);
     assert_int_equal(ask(f, "POST", exec_path(f, NOBODY), "{'command':'true'}").status, 404);
     /* One that cannot run commands says so; nothing runs here instead. */
-    const char *fake = ask_environment(
-        f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
+    const char *fake =
+        ask_environment(f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
     assert_int_equal(ask(f, "POST", exec_path(f, lease_on(f, fake)), "{'command':'true'}").status,
                      501);
 }
@@ -429,8 +430,8 @@ static void W26_runs_that_cannot_begin_say_why(void **state)
     assert_int_equal(r.status, 201);
     assert_string_equal(reply_text(f, &r, "status"), "failed");
     assert_string_equal(reply_text(f, &r, "errorCode"), "environment_not_found");
-    const char *fake = ask_environment(
-        f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
+    const char *fake =
+        ask_environment(f, "{'name':'f','driver':'sandbox','config':{'provider':'scripted'}}");
     r = ask(f, "POST", runs_of(f), text_of(f, "{'command':'true','environmentId':'%s'}", fake));
     assert_string_equal(reply_text(f, &r, "errorCode"), "unsupported_environment");
     assert_int_equal(ask(f, "POST", runs_of(f), "{'command':''}").status, 400);
@@ -451,6 +452,130 @@ static void runs_of_others(void **state)
     assert_string_equal(reply_text(f, &r, "status"), "failed"); /* an end stays */
 }
 
+/* --- what happens in a company --- */
+
+static int listen_from(struct fixture *f, const char *last_id)
+{
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "GET /api/companies/%s/events HTTP/1.1\r\nHost: x\r\n"
+                               "Connection: close\r\nLast-Event-ID: %s\r\n\r\n",
+                               default_company(f), last_id);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    return fd;
+}
+
+/* All that came, once it has so many events of that name. */
+static const char *hear(struct fixture *f, int fd, const char *name, int count)
+{
+    auto_buf heard = BERTH_BUF_INIT(16 * 1024 * 1024);
+    berth_buf_puts(&heard, "");
+    for (int turns = 0; turns < 500; turns++) {
+        if (heard.len && event(f, heard.data, name, count - 1))
+            return berth_arena_strdup(&f->arena, heard.data);
+        struct pollfd in = {.fd = fd, .events = POLLIN};
+        char chunk[8192];
+        if (poll(&in, 1, 20) <= 0)
+            continue;
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got <= 0)
+            break;
+        berth_buf_append(&heard, chunk, (size_t)got);
+    }
+    fail_msg("only: %s", berth_buf_str(&heard));
+    return NULL;
+}
+
+static void change_something(struct fixture *f, int number)
+{
+    (void)ask_environment(
+        f,
+        text_of(f, "{'name':'e%d','driver':'sandbox','config':{'provider':'scripted'}}", number));
+}
+
+static void events_come_as_they_happen(void **state)
+{
+    struct fixture *f = *state;
+    change_something(f, 0);
+    int fd = listen_from(f, "none");
+    const char *heard = hear(f, fd, "ready", 1);
+    assert_null(event(f, heard, "activity.logged", 0));
+    const char *start = last_id(f, heard);
+    for (int i = 1; i <= 3; i++)
+        change_something(f, i);
+    heard = hear(f, fd, "activity.logged", 3);
+    assert_non_null(strstr(event(f, heard, "activity.logged", 0), "environment.created"));
+    (void)close(fd);
+    for (int i = 4; i <= 150; i++) /* more than a page */
+        change_something(f, i);
+    fd = listen_from(f, last_id(f, heard));
+    heard = hear(f, fd, "activity.logged", 147);
+    assert_null(event(f, heard, "activity.logged", 147));
+    (void)close(fd);
+    fd = listen_from(f, start);
+    heard = hear(f, fd, "activity.logged", 150);
+    (void)close(fd);
+    /* Other companies are none of his business. */
+    struct reply r = ask(f, "POST", "/api/companies", "{'name':'zzz'}");
+    fd = listen_from(f, last_id(f, heard));
+    assert_int_equal(r.status, 201);
+    change_something(f, 151);
+    heard = hear(f, fd, "activity.logged", 1);
+    assert_null(strstr(heard, "company.created"));
+    (void)close(fd);
+}
+
+struct changing {
+    struct fixture *f;
+    pthread_t thread;
+    const char *company;
+    int from;
+};
+
+static void *change_much(void *ctx)
+{
+    struct changing *c = ctx;
+    auto_arena arena = BERTH_ARENA_INIT;
+    for (int i = 0; i < 100; i++) {
+        struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+        struct berth_issues issues = {.arena = &arena};
+        struct berth_environment *e;
+        struct berth_error err;
+        input.name = berth_arena_printf(&arena, "busy %d", c->from + i);
+        input.driver = BERTH_DRIVER_SANDBOX;
+        input.config_json = "{\"provider\":\"scripted\"}";
+        if (berth_environment_create(c->f->b, &arena, &input, &issues, &e, &err) < 0)
+            return c;
+    }
+    return NULL;
+}
+
+/* Entries are numbered before they are there for others: none may be passed over. */
+static void no_event_is_left_out(void **state)
+{
+    struct fixture *f = *state;
+    enum { THREADS = 6 };
+    struct changing all[THREADS];
+    int fd = listen_from(f, "0");
+    for (int i = 0; i < THREADS; i++) {
+        all[i] = (struct changing){.f = f, .from = i * 1000};
+        assert_int_equal(pthread_create(&all[i].thread, NULL, change_much, &all[i]), 0);
+    }
+    const char *heard = hear(f, fd, "activity.logged", THREADS * 100);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(all[i].thread, &failed), 0);
+        assert_null(failed);
+    }
+    (void)close(fd);
+    long before = -1;
+    for (const char *at = heard; (at = strstr(at, "id: ")); at++) {
+        long id = strtol(at + 4, NULL, 10);
+        assert_true(id > before);
+        before = id;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +591,8 @@ int main(void)
         ASK_ON_BOTH(runs_are_cancelled),
         ASK_ON_BOTH(W26_runs_that_cannot_begin_say_why),
         ASK_ON_BOTH(runs_of_others),
+        ASK_ON_BOTH(events_come_as_they_happen),
+        ASK_ON_BOTH(no_event_is_left_out),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }

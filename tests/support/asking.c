@@ -22,17 +22,36 @@ int dial(struct fixture *f)
     return fd;
 }
 
-struct reply ask_with(struct fixture *f, const char *headers, const char *method, const char *path,
-                      const char *body)
+static int send_request(struct fixture *f, const char *headers, const char *method,
+                        const char *path, const char *body)
 {
-    auto_close int fd = dial(f);
-    auto_buf text = BERTH_BUF_INIT(16 * 1024 * 1024), heard = BERTH_BUF_INIT(64 * 1024 * 1024);
+    int fd = dial(f);
+    auto_buf text = BERTH_BUF_INIT(16 * 1024 * 1024);
     berth_buf_printf(&text, "%s %s HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n%s", method,
                      path, headers);
     if (body)
         berth_buf_printf(&text, "Content-Length: %zu\r\n", strlen(body));
     berth_buf_printf(&text, "\r\n%s", body ? body : "");
     assert_int_equal(send(fd, text.data, text.len, MSG_NOSIGNAL), (ssize_t)text.len);
+    return fd;
+}
+
+int ask_status(struct fixture *f, const char *headers, const char *method, const char *path,
+               const char *body)
+{
+    char head[16] = "";
+    int status = 0;
+    auto_close int fd = send_request(f, headers, method, path, body);
+    assert_int_equal(recv(fd, head, sizeof head - 1, MSG_WAITALL), sizeof head - 1);
+    assert_int_equal(sscanf(head, "HTTP/1.1 %d", &status), 1);
+    return status;
+}
+
+struct reply ask_with(struct fixture *f, const char *headers, const char *method, const char *path,
+                      const char *body)
+{
+    auto_close int fd = send_request(f, headers, method, path, body);
+    auto_buf heard = BERTH_BUF_INIT(64 * 1024 * 1024);
     char chunk[8192];
     for (ssize_t got; (got = recv(fd, chunk, sizeof chunk, 0)) > 0;)
         berth_buf_append(&heard, chunk, (size_t)got);

@@ -27,6 +27,9 @@ struct reply {
 int dial(struct fixture *f); /* a connection */
 struct reply ask_with(struct fixture *f, const char *headers, const char *method, const char *path,
                       const char *body);
+/* The status alone, of what may not end by itself. */
+int ask_status(struct fixture *f, const char *headers, const char *method, const char *path,
+               const char *body);
 /* ' stands for " in the body. */
 struct reply ask(struct fixture *f, const char *method, const char *path, const char *body);
 /* At "details.0.path"; NULL: it is not there, or null. */
