@@ -21,17 +21,11 @@
 #define BODY_BYTES_MAX (2 * 1024 * 1024)
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
-const struct berth_api_route *const berth_api_tables[] = {berth_api_instance_routes,
-                                                          berth_api_company_routes,
-                                                          berth_api_environment_routes,
-                                                          berth_api_lease_routes,
-                                                          berth_api_exec_routes,
-                                                          berth_api_run_routes,
-                                                          berth_api_secret_routes,
-                                                          berth_api_plugin_routes,
-                                                          berth_api_token_routes,
-                                                          berth_api_event_routes,
-                                                          NULL};
+const struct berth_api_route *const berth_api_tables[] = {
+    berth_api_instance_routes, berth_api_company_routes, berth_api_environment_routes,
+    berth_api_lease_routes,    berth_api_exec_routes,    berth_api_run_routes,
+    berth_api_secret_routes,   berth_api_plugin_routes,  berth_api_token_routes,
+    berth_api_event_routes,    berth_api_metrics_routes, NULL};
 
 /* --- answers --- */
 
@@ -110,8 +104,9 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
     if (rc < 0) {
         answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
     } else {
+        const char *type = c->type ? c->type : "application/json";
         struct berth_http_answer answer = {
-            .status = c->status, .type = c->out.len ? "application/json" : NULL, .body = c->out};
+            .status = c->status, .type = c->out.len ? type : NULL, .body = c->out};
         c->out = (struct berth_buf){0};
         berth_http_answer(c->x, &answer);
     }

@@ -42,7 +42,7 @@ struct berth_api_route {
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
     berth_api_run_routes[], berth_api_plugin_routes[], berth_api_token_routes[],
-    berth_api_exec_routes[], berth_api_event_routes[];
+    berth_api_exec_routes[], berth_api_event_routes[], berth_api_metrics_routes[];
 
 extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
 
@@ -65,6 +65,7 @@ struct berth_api_call {
     struct berth_actor actor;   /* what is written down of him */
     struct berth_arena arena;   /* wiped: a body may hold what is to become a secret */
     struct berth_issues issues; /* what is wrong with the body; told with the error */
+    const char *type;           /* of what it says; NULL: JSON */
     int status;                 /* 200 unless the handler says otherwise */
     struct berth_buf out;
     struct berth_json_writer w; /* into it */

@@ -631,8 +631,11 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         return rc;
     a.environment_id = environment_id.text;
+    int64_t begun_us = berth_metrics_now_us();
     berth_plugins_refresh(b);
     rc = acquire(&a, err);
+    if (rc == BERTH_OK)
+        berth_metrics_observe(b, BERTH_METRIC_ACQUIRE, berth_metrics_now_us() - begun_us);
     berth_node_end(b->node, a.id.text);
     if (rc < 0 && (a.lease || rc == BERTH_E_UNAVAILABLE))
         berth_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "core/driver.h"
+#include "core/metrics.h"
 
 struct berth_store;
 struct berth_node;
@@ -48,6 +49,7 @@ struct berth {
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_log log;
     struct berth_settings settings;
+    struct berth_histogram metrics[BERTH_METRICS];
     pthread_mutex_t runs_lock;
     pthread_cond_t runs_changed;    /* one is over */
     struct berth_performance *runs; /* that nobody waits for; core/perform.c */

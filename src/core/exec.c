@@ -234,6 +234,8 @@ static void finish(struct berth_exec *x)
     if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
         settle(x);
     end_strays_soon(x);
+    berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
+                          (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
     x->record.ended = true;
     x->record.end = x->end;
     berth_record_put(x->b, &x->record);

@@ -353,7 +353,11 @@ int berth_lease_release(struct berth *b, struct berth_arena *arena,
         return berth_fail(err, BERTH_E_INVALID, "The reason is longer than %d bytes or not UTF-8.",
                           BERTH_REASON_BYTES_MAX);
     BERTH_FAILPOINT(release_before_intent);
-    return give(b, arena, request, BERTH_OP_RELEASE, out, err);
+    int64_t begun_us = berth_metrics_now_us();
+    int rc = give(b, arena, request, BERTH_OP_RELEASE, out, err);
+    if (rc == BERTH_OK)
+        berth_metrics_observe(b, BERTH_METRIC_RELEASE, berth_metrics_now_us() - begun_us);
+    return rc;
 }
 
 int berth_lease_destroy(struct berth *b, struct berth_arena *arena, const char *lease_id,

@@ -36,6 +36,8 @@ struct berth_http_server {
     pthread_cond_t changed;
     int connections; /* under the lock; the loop alone changes it */
     int exchanges;   /* not answered yet: they still know us */
+    int streams;
+    int64_t requests; /* so far */
 
     /* The loop's thread alone: */
     struct conn *first;
@@ -76,7 +78,7 @@ struct berth_http_exchange {
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
     struct berth_http_stream_handlers stream; /* once it is one */
-    bool chunked;
+    bool streams, chunked;
     _Atomic int left_fd;
     _Atomic bool left;
 };
@@ -253,9 +255,11 @@ static void free_exchange(struct berth_http_exchange *x)
     berth_buf_clear(&x->body);
     berth_buf_clear(&x->answer_head);
     berth_buf_clear(&x->answer_body);
+    bool stream = x->streams;
     free(x);
     pthread_mutex_lock(&server->lock);
     server->exchanges--;
+    server->streams -= stream;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
 }
@@ -283,6 +287,7 @@ static void begin_exchange(struct conn *c)
     set_deadline(c);
     pthread_mutex_lock(&server->lock);
     server->exchanges++;
+    server->requests++;
     pthread_mutex_unlock(&server->lock);
     server->handlers.on_request(server->handlers.ctx, x);
 }
@@ -438,6 +443,10 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
 {
     struct conn *c = x->conn;
     x->stream = *handlers;
+    x->streams = true;
+    pthread_mutex_lock(&x->server->lock);
+    x->server->streams++;
+    pthread_mutex_unlock(&x->server->lock);
     if (!c) {
         handlers->on_gone(handlers->ctx);
         return;
@@ -676,6 +685,16 @@ int berth_http_server_listen(struct berth_http_server *server,
         return rc;
     server->address_count++;
     return berth_listener_port(at->listener);
+}
+
+struct berth_http_stats berth_http_server_stats(struct berth_http_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    struct berth_http_stats stats = {.connections = server->connections,
+                                     .streams = server->streams,
+                                     .requests = server->requests};
+    pthread_mutex_unlock(&server->lock);
+    return stats;
 }
 
 static void run_drain(void *ctx)

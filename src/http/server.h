@@ -67,6 +67,11 @@ void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms);
 /* Whoever is still to answer may do so, and is heard by nobody. NULL is fine. */
 void berth_http_server_close(struct berth_http_server *server);
 
+struct berth_http_stats {
+    int64_t connections, streams, requests; /* now; now; so far */
+};
+struct berth_http_stats berth_http_server_stats(struct berth_http_server *server);
+
 /* What was asked; until it is answered. */
 const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x);
 const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len);

@@ -270,6 +270,35 @@ int berth_lease_count_of_provider(struct berth_db *db, const char *driver, const
                          berth_row_int, out, err, berth_text(driver), berth_text(provider));
 }
 
+static int on_tally(void *ctx, const struct berth_value *row, struct berth_error *err)
+{
+    struct reader *reader = ctx;
+    struct berth_lease_tally *t = berth_arena_alloc(reader->arena, sizeof *t);
+    if (!t || !berth_list_add(reader->out, reader->arena, t))
+        return berth_arena_check(reader->arena, err);
+    *t = (struct berth_lease_tally){.status = berth_row_text(reader->arena, &row[0]),
+                                    .driver = berth_row_text(reader->arena, &row[1]),
+                                    .provider = berth_row_text(reader->arena, &row[2]),
+                                    .place = berth_row_text(reader->arena, &row[3]),
+                                    .count = row[4].number,
+                                    .owed = row[5].number};
+    return berth_arena_check(reader->arena, err);
+}
+
+int berth_lease_tally(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                      struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_run(db,
+                        "SELECT status, driver, provider, place, count(*),"
+                        " sum(CASE WHEN cleanup_status IN ('pending', 'failed') THEN 1 ELSE 0 END)"
+                        " FROM leases WHERE due_at IS NOT NULL"
+                        " GROUP BY status, driver, provider, place"
+                        " ORDER BY status, driver, provider, place",
+                        NULL, 0, on_tally, &reader, err);
+}
+
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err)
 {
     *out = 0;

@@ -99,6 +99,13 @@ int berth_lease_count_standing(struct berth_db *db, const char *environment_id, 
 /* How many stand that a provider made places for, in all environments. */
 int berth_lease_count_of_provider(struct berth_db *db, const char *driver, const char *provider,
                                   int64_t *out, struct berth_error *err);
+/* Standing rows by status, driver, provider and place: a list of struct berth_lease_tally. */
+struct berth_lease_tally {
+    const char *status, *driver, *provider, *place; /* provider: or NULL */
+    int64_t count, owed;                            /* of these, so many owe clean-up */
+};
+int berth_lease_tally(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                      struct berth_error *err);
 /* Rows whose place is to be cleaned up, of all environments. */
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err);
 /* Does a standing row other than `but` answer for the place? */

@@ -92,6 +92,7 @@ static const struct row {
     {"+444---------+", "POST", "/api/plugins/:id/upgrade"},
     {"+444--------++", "GET", "/api/plugins/:id/worker"},
     {"+444---------+", "POST", "/api/plugins/:id/restart"},
+    {"+444--------++", "GET", "/metrics"},
     {"+444--------++", "GET", "/api/tokens"},
     {"+444---------+", "POST", "/api/tokens"},
     {"+444---------+", "DELETE", "/api/tokens/:id"},

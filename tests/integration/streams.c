@@ -576,6 +576,32 @@ static void no_event_is_left_out(void **state)
     }
 }
 
+static void numbers_for_those_who_watch(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f);
+    assert_int_equal(exec_sh(f, lease, "true").status, 200);
+    int fd = listen_from(f, "0");
+    (void)hear(f, fd, "activity.logged", 1);
+    struct reply r = ask(f, "GET", "/metrics", NULL);
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.head, "Content-Type: text/plain; version=0.0.4"));
+    static const char *const lines[] = {
+        "berth_leases{status=\"active\",place=\"none\",driver=\"local\",provider=\"local\"} 1\n",
+        "berth_places_owed 0\n",
+        "berth_acquire_seconds_count 1\n",
+        "berth_exec_seconds_count 1\n",
+        "berth_exec_seconds_bucket{le=\"+Inf\"} 1\n",
+        "berth_release_seconds_count 0\n",
+        "berth_http_streams 1\n",
+        "# TYPE berth_store_commits_total counter\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(r.body, lines[i]))
+            fail_msg("%s is not in\n%s", lines[i], r.body);
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -593,6 +619,7 @@ int main(void)
         ASK_ON_BOTH(runs_of_others),
         ASK_ON_BOTH(events_come_as_they_happen),
         ASK_ON_BOTH(no_event_is_left_out),
+        ASK_ON_BOTH(numbers_for_those_who_watch),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }
