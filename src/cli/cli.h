@@ -59,7 +59,7 @@ struct cli_command {
 extern const struct cli_command *const cli_groups[]; /* each closed by a NULL noun */
 extern const struct cli_command cli_company_commands[], cli_environment_commands[],
     cli_lease_commands[], cli_log_commands[], cli_plugin_commands[], cli_run_commands[],
-    cli_secret_commands[], cli_other_commands[];
+    cli_secret_commands[], cli_token_commands[], cli_other_commands[];
 int cli_run(struct cli *cli, int argc, char **argv);
 int cli_exec(struct cli *cli, int argc, char **argv);
 int cli_supervise(struct cli *cli, int argc, char **argv);

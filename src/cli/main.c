@@ -11,10 +11,11 @@
 
 #define WORDS_MAX 64
 
-const struct cli_command *const cli_groups[] = {
-    cli_environment_commands, cli_lease_commands,  cli_run_commands,
-    cli_log_commands,         cli_secret_commands, cli_plugin_commands,
-    cli_company_commands,     cli_other_commands,  NULL};
+const struct cli_command *const cli_groups[] = {cli_environment_commands, cli_lease_commands,
+                                                cli_run_commands,         cli_log_commands,
+                                                cli_secret_commands,      cli_plugin_commands,
+                                                cli_token_commands,       cli_company_commands,
+                                                cli_other_commands,       NULL};
 
 /* All commands, or those of one noun. */
 static void overview(FILE *out, const char *noun)
