@@ -14,11 +14,16 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "base/utf8.h"
+#include "crypto/hash.h"
 #include "os/pool.h"
 
 #define QUICK_THREADS_MAX 16
 #define SLOW_THREADS_MAX 64 /* each may wait for a provider */
 #define BODY_BYTES_MAX (2 * 1024 * 1024)
+#define HEAD_BYTES_MAX (64 * 1024)
+#define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
+#define KEY_BYTES_MAX 255
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
 const struct berth_api_route *const berth_api_tables[] = {
@@ -29,8 +34,18 @@ const struct berth_api_route *const berth_api_tables[] = {
 
 /* --- answers --- */
 
+void berth_api_keep_answer(struct berth_api_call *c)
+{
+    bool whole = c->out.len > 0 && c->out.len <= KEPT_BYTES_MAX && !c->out.failed;
+    berth_once_end(c->b, &c->once, c->status, whole ? berth_buf_str(&c->out) : c->brief);
+}
+
 void berth_api_pass_on(struct berth_api_call *c)
 {
+    if (c->once.at_work) { /* who asks again hears of the stream's source */
+        c->status = 202;
+        berth_api_keep_answer(c);
+    }
     berth_buf_clear(&c->out);
     berth_arena_wipe(&c->arena);
     free(c);
@@ -102,11 +117,16 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
     if (rc == BERTH_OK)
         rc = berth_buf_check(&c->out, "The answer", &trouble);
     if (rc < 0) {
+        berth_once_end(c->b, &c->once, 0, NULL);
         answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
     } else {
+        if (c->once.at_work)
+            berth_api_keep_answer(c);
         const char *type = c->type ? c->type : "application/json";
         struct berth_http_answer answer = {
             .status = c->status, .type = c->out.len ? type : NULL, .body = c->out};
+        if (c->replayed)
+            answer.more[0] = (struct berth_http_header){"Idempotency-Replayed", "true"};
         c->out = (struct berth_buf){0};
         berth_http_answer(c->x, &answer);
     }
@@ -117,6 +137,43 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
 static bool is_open(const struct berth_api_route *route, const struct berth_http_head *head)
 {
     return route && route->access == BERTH_API_OPEN && !berth_http_header(head, "authorization");
+}
+
+/* The answer of the first time, if this is not it. */
+static int begin_once(struct berth_api_call *c, struct berth_error *err)
+{
+    const char *key = berth_http_header(c->head, "idempotency-key");
+    if (!key || !c->route->once)
+        return BERTH_OK;
+    if (!*key || strlen(key) > KEY_BYTES_MAX || !berth_utf8_valid(key))
+        return berth_fail(err, BERTH_E_INVALID, "An Idempotency-Key is a text of 1 to %d bytes.",
+                          KEY_BYTES_MAX);
+    char digest[BERTH_SHA256_HEX_SIZE];
+    size_t len;
+    const char *body = berth_http_exchange_body(c->x, &len);
+    auto_buf all = BERTH_BUF_INIT(BODY_BYTES_MAX + HEAD_BYTES_MAX);
+    all.secret = true;
+    berth_buf_printf(&all, "%s %s?%s\n", c->route->method, c->head->path,
+                     c->head->query ? c->head->query : "");
+    berth_buf_append(&all, body, len);
+    int rc = berth_buf_check(&all, "The request", err);
+    if (rc == BERTH_OK)
+        rc = berth_sha256_hex(all.data, all.len, digest, err);
+    struct berth_once_request request = {
+        .caller = berth_arena_printf(&c->arena, "%s:%s", c->actor.type, c->actor.id),
+        .key = key,
+        .digest = digest,
+        .repeatable = c->route->once == BERTH_API_REPEATABLE};
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(&c->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_once_begin(c->b, &c->arena, &request, &c->once, err);
+    if (rc < 0 || c->once.at_work)
+        return rc;
+    c->replayed = true;
+    c->status = c->once.status;
+    berth_buf_puts(&c->out, c->once.answer ? c->once.answer : "");
+    return BERTH_OK;
 }
 
 static int find_handler(const struct berth_api_call *c, struct berth_error *err)
@@ -139,6 +196,8 @@ static void run_call(void *ctx)
     if (rc == BERTH_OK)
         rc = berth_api_authorize(c, &err);
     if (rc == BERTH_OK)
+        rc = begin_once(c, &err);
+    if (rc == BERTH_OK && !c->replayed)
         rc = c->route->handle(c, &err);
     if (rc <= 0)
         berth_api_answer(c, rc, &err);

@@ -8,6 +8,7 @@
 #include "base/issues.h"
 #include "base/json.h"
 #include "core/berth.h"
+#include "core/once.h"
 #include "http/server.h"
 
 #define BERTH_API_PARAMS_MAX 2
@@ -31,12 +32,20 @@ enum berth_api_access {
     BERTH_API_INSTANCE, /* operators of the instance; for changes, instance:manage */
 };
 
+/* With an Idempotency-Key it is done once, however often it comes. */
+enum berth_api_once {
+    BERTH_API_ANY = 0,    /* the key is not looked at */
+    BERTH_API_ONCE,       /* what a killed daemon did is not known */
+    BERTH_API_REPEATABLE, /* is taken back */
+};
+
 struct berth_api_route {
     const char *method, *pattern; /* "/api/environments/:id" */
     berth_api_handler *handle;
     enum berth_api_access access;
     bool slow; /* it may call a provider */
     bool run;  /* a run's token may, for its own */
+    enum berth_api_once once;
 };
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
@@ -65,6 +74,9 @@ struct berth_api_call {
     struct berth_actor actor;   /* what is written down of him */
     struct berth_arena arena;   /* wiped: a body may hold what is to become a secret */
     struct berth_issues issues; /* what is wrong with the body; told with the error */
+    struct berth_once once;     /* with an Idempotency-Key */
+    const char *brief;          /* kept as the answer instead of a long one, or of a stream */
+    bool replayed;              /* the answer is that of the first time */
     const char *type;           /* of what it says; NULL: JSON */
     int status;                 /* 200 unless the handler says otherwise */
     struct berth_buf out;
@@ -74,6 +86,9 @@ struct berth_api_call {
 /* Answers, and frees the call. From any thread. */
 void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err);
 
+/* Keeps what is said as the answer to the Idempotency-Key; berth_api_answer does it otherwise, but
+ * blocks. */
+void berth_api_keep_answer(struct berth_api_call *c);
 /* Frees it: somebody else answers the exchange. */
 void berth_api_pass_on(struct berth_api_call *c);
 

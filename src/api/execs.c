@@ -31,6 +31,7 @@ struct asked {
     struct berth_timer again;
     _Atomic int arrived; /* its start has returned, it has ended: whoever is second goes on */
     struct berth_exec_end end;
+    bool comes_back; /* for the answer, by his Idempotency-Key: it goes on when he leaves */
 };
 
 /* --- its end --- */
@@ -73,6 +74,8 @@ static void finish(struct asked *a)
     if (a->c && berth_exec_result_json(&a->c->w, berth_exec_log(a->exec), berth_exec_id(a->exec),
                                        &a->end, berth_exec_truncated(a->exec), &err) < 0)
         a->c->out.failed = true;
+    if (a->c && a->c->once.at_work) /* here, where it may block */
+        berth_api_keep_answer(a->c);
     berth_api_live_end(a->live);
 }
 
@@ -109,7 +112,8 @@ static void on_left(void *ctx)
 static void on_waiting(struct berth_post *post)
 {
     struct asked *a = (struct asked *)((char *)post - offsetof(struct asked, post));
-    berth_http_exchange_on_left(a->c->x, on_left, a);
+    if (!a->comes_back)
+        berth_http_exchange_on_left(a->c->x, on_left, a);
 }
 
 /* A program that is not there is the caller's mistake, not a route that is missing. */
@@ -180,6 +184,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
+    c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
         c->status = 202;
@@ -195,7 +200,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
                                                   .events = true,
                                                   .follow = true,
                                                   .announce = true,
-                                                  .cancel = true};
+                                                  .cancel = !c->once.at_work};
         let_run(a);
         rc = id ? berth_api_watch_start(c->api, c->x, &options, err)
                 : berth_arena_check(&c->arena, err);
@@ -204,6 +209,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
         return rc < 0 ? rc : BERTH_API_PASSED_ON;
     }
     a->c = c;
+    a->comes_back = c->once.at_work;
     (void)berth_engine_post(c->b->engine, &a->post, err); /* its loop runs */
     let_run(a);
     return BERTH_API_KEPT;
@@ -308,7 +314,8 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_exec_routes[] = {
-    {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true,
+     .once = BERTH_API_ONCE},
     {"GET", "/api/execs/:id", get, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .run = true},
     {"POST", "/api/execs/:id/cancel", cancel, BERTH_API_MANAGE},

@@ -169,7 +169,8 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
-    {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true,
+     .once = BERTH_API_REPEATABLE},
     {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
     {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE, .run = true},
     {"POST", "/api/environment-leases/:leaseId/release", release, BERTH_API_MANAGE, .slow = true},

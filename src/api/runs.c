@@ -81,6 +81,8 @@ static void tell(struct performed *p, const struct berth_error *trouble)
     if (!c)
         return;
     int rc = berth_run_get(c->b, &c->arena, p->id, &run, &err);
+    if (rc == BERTH_OK)
+        c->brief = berth_run_to_json(&c->arena, run);
     if (rc == BERTH_OK && p->events) {
         struct berth_api_watch_options options = {
             .run_id = p->id, .stream = -1, .events = true, .follow = true};
@@ -414,7 +416,8 @@ static int activity(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", list, BERTH_API_READ},
-    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true,
+     .once = BERTH_API_ONCE},
     {"GET", "/api/runs/:id", get, BERTH_API_READ, .run = true},
     {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .run = true},

@@ -145,8 +145,18 @@ static const char *const migration_6[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2, migration_3,
-                                                migration_4, migration_5, migration_6};
+static const char *const migration_7[] = {
+    /* What a caller named, so that it is not done twice. */
+    "CREATE TABLE requests ("
+    " id TEXT NOT NULL PRIMARY KEY, caller TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,"
+    " owner TEXT NOT NULL, status {bigint} NOT NULL, answer TEXT, created_at {bigint} NOT NULL,"
+    " UNIQUE (caller, key) {table_end}",
+    "CREATE INDEX requests_by_age ON requests (created_at)",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4,
+                                                migration_5, migration_6, migration_7};
 
 int berth_store_version(void)
 {

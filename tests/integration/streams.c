@@ -10,6 +10,7 @@
 
 #include "asking.h"
 #include "base/auto.h"
+#include "base/time.h"
 #include "core/record.h"
 
 /* --- help --- */
@@ -602,6 +603,101 @@ static void numbers_for_those_who_watch(void **state)
     (void)close(fd);
 }
 
+/* --- what is done once --- */
+
+static struct reply ask_keyed(struct fixture *f, const char *key, const char *headers,
+                              const char *path, const char *body)
+{
+    return ask_with(
+        f, text_of(f, "Idempotency-Key: %s\r\nContent-Type: application/json\r\n%s", key, headers),
+        "POST", path, body);
+}
+
+static bool is_replay(const struct reply *r)
+{
+    return strstr(r->head, "\r\nIdempotency-Replayed: true") != NULL;
+}
+
+static void leases_are_taken_once(void **state)
+{
+    struct fixture *f = *state;
+    const char *e = ask_environment(f, "{'name':'here','driver':'local'}");
+    const char *to = text_of(f, "/api/environments/%s/leases", e);
+    struct reply first = ask_keyed(f, "k1", "", to, "{}"), again = ask_keyed(f, "k1", "", to, "{}");
+    assert_int_equal(first.status, 201);
+    assert_int_equal(again.status, 201);
+    assert_string_equal(first.body, again.body);
+    assert_false(is_replay(&first));
+    assert_true(is_replay(&again));
+    assert_int_equal(open_leases(f), 1);
+    expect_error(f, ask_keyed(f, "k1", "", to, "{\"ttlMs\":5000}"), 422, "unprocessable",
+                 "This Idempotency-Key was used for another request.");
+    assert_int_equal(ask_keyed(f, "k2", "", to, "{}").status, 201);
+    assert_int_equal(open_leases(f), 2);
+    /* What failed may be tried again. */
+    assert_int_equal(ask_keyed(f, "k3", "", to, "{\"noSuchKey\":1}").status, 400);
+    assert_int_equal(ask_keyed(f, "k3", "", to, "{}").status, 201);
+    char *longest = berth_arena_alloc(&f->arena, 300);
+    memset(longest, 'k', 256);
+    assert_int_equal(ask_keyed(f, longest, "", to, "{}").status, 400);
+    longest[255] = '\0';
+    assert_int_equal(ask_keyed(f, longest, "", to, "{}").status, 201);
+    /* A day later it is forgotten. */
+    berth_time_shift(INT64_C(25) * 3600 * 1000, 0);
+    again = ask_keyed(f, "k1", "", to, "{}");
+    berth_time_shift(INT64_C(-25) * 3600 * 1000, 0);
+    assert_int_equal(again.status, 201);
+    assert_false(is_replay(&again));
+}
+
+static void commands_run_once(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = local_lease(f), *to = exec_path(f, lease);
+    const char *body = text_of(
+        f, "{\"command\":\"sh\",\"args\":[\"-c\",\"echo x >>%s/ran; echo said\"]}", f->directory);
+    struct reply first = ask_keyed(f, "e1", "", to, body), again = ask_keyed(f, "e1", "", to, body);
+    assert_string_equal(reply_text(f, &first, "stdout"), "said\n");
+    assert_string_equal(first.body, again.body);
+    /* Who asks for events again hears which command it is. */
+    first = ask_keyed(f, "e2", "Accept: text/event-stream\r\n", to, body);
+    assert_int_equal(first.status, 200);
+    again = ask_keyed(f, "e2", "Accept: text/event-stream\r\n", to, body);
+    assert_int_equal(again.status, 202);
+    const char *id = reply_text(f, &again, "execId");
+    assert_non_null(strstr(first.body, id));
+    assert_string_equal(ask(f, "GET", text_of(f, "/api/execs/%s/log", id), NULL).body, "said\n");
+    struct reply r =
+        ask(f, "POST", to, text_of(f, "{'command':'cat','args':['%s/ran']}", f->directory));
+    assert_string_equal(reply_text(f, &r, "stdout"), "x\nx\n");
+    /* One that is at work; and its caller may leave, for he comes back. */
+    const char *slow = text_of(f,
+                               "POST %s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: e3\r\n"
+                               "Content-Type: application/json\r\nContent-Length: 34\r\n\r\n"
+                               "{\"command\":\"sleep\",\"args\":[\"0.6\"]}",
+                               to);
+    int fd = dial(f);
+    assert_int_equal(write(fd, slow, strlen(slow)), (ssize_t)strlen(slow));
+    usleep(200000);
+    (void)close(fd);
+    const char *same = "{\"command\":\"sleep\",\"args\":[\"0.6\"]}";
+    assert_int_equal(strlen(same), 34);
+    expect_error(f, ask_keyed(f, "e3", "", to, same), 409, "conflict",
+                 "A request with this Idempotency-Key is at work.");
+    for (int i = 0; i < 200; i++) {
+        again = ask_keyed(f, "e3", "", to, same);
+        if (again.status != 409)
+            break;
+        usleep(20000);
+    }
+    assert_true(is_replay(&again));
+    assert_string_equal(reply_text(f, &again, "cause"), "exited");
+    /* Runs. */
+    first = ask_keyed(f, "r1", "", runs_of(f), "{\"command\":\"true\"}");
+    again = ask_keyed(f, "r1", "", runs_of(f), "{\"command\":\"true\"}");
+    assert_string_equal(reply_text(f, &first, "id"), reply_text(f, &again, "id"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -620,6 +716,8 @@ int main(void)
         ASK_ON_BOTH(events_come_as_they_happen),
         ASK_ON_BOTH(no_event_is_left_out),
         ASK_ON_BOTH(numbers_for_those_who_watch),
+        ASK_ON_BOTH(leases_are_taken_once),
+        ASK_ON_BOTH(commands_run_once),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/once.c - see once.h. */
+#include "core/once.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "core/node.h"
+#include "store/request.h"
+#include "store/store.h"
+
+#define KEPT_MS INT64_C(86400000)
+
+struct work {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_once_request *request;
+    const char *id, *answer;
+    int64_t now_ms;
+    int status;
+    bool take_over;
+    struct berth_request_row *row;
+};
+
+static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    struct berth_request_row row = {.id = work->id,
+                                    .caller = work->request->caller,
+                                    .key = work->request->key,
+                                    .digest = work->request->digest,
+                                    .owner = berth_node_id(work->b->node),
+                                    .created_at_ms = work->now_ms};
+    int rc = berth_request_delete_before(db, work->now_ms - KEPT_MS, err);
+    if (rc == BERTH_OK)
+        rc = berth_request_insert(db, &row, err);
+    return rc < 0 ? rc : berth_request_load(db, work->arena, row.caller, row.key, &work->row, err);
+}
+
+/* Of one whose process is gone; somebody else may have been faster. */
+static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    const char *lost = work->row->owner;
+    struct berth_request_row *now;
+    int rc =
+        berth_request_load(db, work->arena, work->request->caller, work->request->key, &now, err);
+    if (rc < 0)
+        return rc;
+    work->take_over = now && !now->status && strcmp(now->owner, lost) == 0;
+    return work->take_over ? berth_request_take_over(db, now->id, berth_node_id(work->b->node), err)
+                           : BERTH_OK;
+}
+
+static int is_at_work(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CONFLICT, "A request with this Idempotency-Key is at work.");
+}
+
+static int look_at(struct work *work, struct berth_once *out, struct berth_error *err)
+{
+    const struct berth_request_row *row = work->row;
+    struct berth *b = work->b;
+    bool at_work;
+    if (strcmp(row->digest, work->request->digest) != 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "This Idempotency-Key was used for another request.");
+    out->status = (int)row->status;
+    out->answer = row->answer;
+    if (row->status)
+        return BERTH_OK;
+    int rc = berth_node_at_work(b->node, row->owner, row->id, 0, &at_work, err);
+    if (rc < 0)
+        return rc;
+    if (at_work)
+        return is_at_work(err);
+    if (!work->request->repeatable)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The process that did this is gone, and what became of it is not known: "
+                          "look, and use another Idempotency-Key.");
+    rc = berth_store_tx(b->store, tx_take_over, work, err);
+    if (rc == BERTH_OK && !work->take_over)
+        rc = is_at_work(err);
+    out->at_work = rc == BERTH_OK;
+    if (out->at_work)
+        (void)berth_id_parse(row->id, "Request", &out->id, err);
+    return rc;
+}
+
+int berth_once_begin(struct berth *b, struct berth_arena *arena,
+                     const struct berth_once_request *request, struct berth_once *out,
+                     struct berth_error *err)
+{
+    *out = (struct berth_once){.id = berth_id_new()};
+    struct work work = {.b = b,
+                        .arena = arena,
+                        .request = request,
+                        .id = out->id.text,
+                        .now_ms = berth_time_wall_ms()};
+    int rc = berth_node_begin(b->node, out->id.text, err); /* before others can see it */
+    if (rc < 0)
+        return rc;
+    rc = berth_store_tx(b->store, tx_begin, &work, err);
+    if (rc == BERTH_OK && !work.row)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "A request that was written is not there.");
+    if (rc == BERTH_OK && strcmp(work.row->id, out->id.text) == 0) {
+        out->at_work = true;
+        return BERTH_OK;
+    }
+    berth_node_end(b->node, out->id.text);
+    if (rc == BERTH_OK)
+        rc = look_at(&work, out, err);
+    if (rc == BERTH_OK && out->at_work)
+        rc = berth_node_begin(b->node, out->id.text, err);
+    out->at_work &= rc == BERTH_OK;
+    return rc;
+}
+
+static int tx_end(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct work *work = ctx;
+    return work->status ? berth_request_finish(db, work->id, work->status, work->answer, err)
+                        : berth_request_delete(db, work->id, err);
+}
+
+void berth_once_end(struct berth *b, struct berth_once *once, int status, const char *answer)
+{
+    struct berth_error err;
+    struct work work = {.id = once->id.text, .status = status, .answer = answer};
+    if (!once->at_work)
+        return;
+    once->at_work = false;
+    if (berth_store_tx(b->store, tx_end, &work, &err) < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "answer of a request not kept", "error",
+                       err.message, NULL);
+    berth_node_end(b->node, once->id.text);
+}

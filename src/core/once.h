@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/once.h - requests that a caller may send again without their being done twice: the first
+ * is written down before it is done, and its answer afterwards, for a day. */
+#ifndef BERTH_CORE_ONCE_H
+#define BERTH_CORE_ONCE_H
+
+#include "base/id.h"
+#include "core/berth.h"
+
+struct berth_once_request {
+    const char *caller, *key; /* his name for it */
+    const char *digest;       /* of all that was asked */
+    bool repeatable;          /* what a killed process began is taken back: it may be done again */
+};
+
+struct berth_once {
+    struct berth_id id;
+    bool at_work; /* it is to be done now, and berth_once_end to follow */
+    int status;   /* else this is the answer */
+    const char *answer;
+};
+
+/* UNPROCESSABLE: the key was used for something else. CONFLICT: somebody is at it, or nobody knows
+ * what became of it. */
+int berth_once_begin(struct berth *b, struct berth_arena *arena,
+                     const struct berth_once_request *request, struct berth_once *out,
+                     struct berth_error *err);
+/* status 0: it failed, and may be tried again. Twice is fine. */
+void berth_once_end(struct berth *b, struct berth_once *once, int status, const char *answer);
+#endif
