@@ -368,10 +368,12 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     struct berth_error none;
     if (!api)
         return;
+    int64_t end_ms = berth_time_mono_ms() + wait_ms;
     berth_api_events_close(&api->events); /* they would never end by themselves */
     if (api->server)
         berth_http_server_drain(api->server, wait_ms);
-    berth_api_live_end_all(api);
+    int64_t left_ms = end_ms - berth_time_mono_ms();
+    berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);

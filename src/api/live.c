@@ -6,9 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <berth/run.h>
+
 #include "api/watch.h"
 #include "base/limits.h"
 #include "base/time.h"
+
+#define AGAIN_MS 100
 
 int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struct berth_error *err)
 {
@@ -169,15 +173,28 @@ struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id
     return live;
 }
 
-void berth_api_live_end_all(struct berth_api *api)
+/* Lock held. */
+static void cancel_all(struct berth_api *api)
 {
+    const char *id;
+    size_t at = 0;
+    for (struct berth_api_live *live; (live = berth_map_next(&api->lives, &at, &id));)
+        berth_exec_cancel(live->exec);
+    at = 0;
+    for (struct berth_performance *run; (run = berth_map_next(&api->runs, &at, &id));)
+        berth_run_cancel(run);
+}
+
+void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms)
+{
+    int64_t end_ms = berth_time_mono_ms() + wait_ms;
     pthread_mutex_lock(&api->lives_lock);
-    while (api->live_count) {
-        const char *id;
-        size_t at = 0;
-        for (struct berth_api_live *live; (live = berth_map_next(&api->lives, &at, &id));)
-            berth_exec_cancel(live->exec);
-        struct timespec until = berth_time_until(100); /* one may have begun meanwhile */
+    while (api->live_count || api->run_count) {
+        int64_t left_ms = end_ms - berth_time_mono_ms();
+        if (left_ms <= 0)
+            cancel_all(api);
+        struct timespec until = berth_time_until(
+            left_ms > 0 && left_ms < AGAIN_MS ? left_ms : AGAIN_MS); /* one may have begun */
         (void)pthread_cond_timedwait(&api->lives_changed, &api->lives_lock, &until);
     }
     pthread_mutex_unlock(&api->lives_lock);

@@ -47,6 +47,6 @@ int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short 
                           unsigned short columns, struct berth_error *err);
 /* On the loop's thread; NULL: it does not run here. */
 struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id);
-/* Ends all of them and waits. */
-void berth_api_live_end_all(struct berth_api *api);
+/* Waits so long for them and for our runs, ends those that are left, and waits for that. */
+void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms);
 #endif

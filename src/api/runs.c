@@ -150,13 +150,18 @@ static void free_performed(struct performed *p)
 static void on_done(void *ctx, const struct berth_run_result *result, const struct berth_error *err)
 {
     struct performed *p = ctx;
+    struct berth_api *api = p->api;
     (void)result;
-    pthread_mutex_lock(&p->api->lives_lock);
-    (void)berth_map_remove(&p->api->runs, p->id);
-    pthread_mutex_unlock(&p->api->lives_lock);
+    pthread_mutex_lock(&api->lives_lock);
+    (void)berth_map_remove(&api->runs, p->id);
+    pthread_mutex_unlock(&api->lives_lock);
     tell(p, err);
     end_live(p);
     free_performed(p);
+    pthread_mutex_lock(&api->lives_lock);
+    api->run_count--;
+    pthread_cond_broadcast(&api->lives_changed);
+    pthread_mutex_unlock(&api->lives_lock);
 }
 
 /* --- its beginning --- */
@@ -226,8 +231,10 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     struct berth_performance *performance;
     pthread_mutex_lock(&api->lives_lock); /* its end waits until it is named */
     rc = berth_run_start(c->b, &p->request, on_done, p, &performance, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK) {
         (void)berth_map_put(&api->runs, p->id, performance);
+        api->run_count++;
+    }
     pthread_mutex_unlock(&api->lives_lock);
     if (rc < 0) {
         end_live(p);

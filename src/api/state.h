@@ -25,5 +25,6 @@ struct berth_api {
     struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */
     int live_count;         /* also those that are not named yet */
     struct berth_map runs;  /* id of a run -> struct berth_performance; the same lock */
+    int run_count;          /* that we perform: they know us until they are given back */
 };
 #endif
