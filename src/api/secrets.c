@@ -3,10 +3,12 @@
 #include "core/secret.h"
 
 #include <stddef.h>
+#include <unistd.h>
 #include <string.h>
 
 #include "api/call.h"
 #include "core/company.h"
+#include "core/vault.h"
 
 static void item(struct berth_json_writer *w, const void *secret)
 {
@@ -167,7 +169,87 @@ static int events(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
+/* --- where values are kept: sealed in the store, and nowhere else --- */
+
+static int providers(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_company *company;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '[');
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "id", "local_encrypted");
+    berth_json_put_str(&c->w, "label", "Local encrypted (default)");
+    berth_json_put_bool(&c->w, "requiresExternalRef", false);
+    berth_json_put_bool(&c->w, "supportsManagedValues", true);
+    berth_json_put_bool(&c->w, "supportsExternalReferences", false);
+    berth_json_put_bool(&c->w, "configured", true);
+    berth_json_close(&c->w, '}');
+    berth_json_close(&c->w, ']');
+    return BERTH_OK;
+}
+
+static int provider_health(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_company *company;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc < 0)
+        return rc;
+    const char *path = berth_vault_path(c->b->vault);
+    bool there = access(path, F_OK) == 0, readable = access(path, R_OK) == 0;
+    berth_json_open(&c->w, '{');
+    berth_json_open_in(&c->w, "providers", '[');
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "provider", "local_encrypted");
+    berth_json_put_str(&c->w, "status", readable ? "ok" : there ? "error" : "warn");
+    berth_json_put_str(&c->w, "message",
+                       readable ? "The key file is there and can be read."
+                       : there  ? "The key file cannot be read."
+                                : "The key file does not exist yet: the first secret makes it.");
+    berth_json_put_str(&c->w, "backupGuidance",
+                       "Back the key file up apart from the store: without it no secret opens.");
+    berth_json_close(&c->w, '}');
+    berth_json_close(&c->w, ']');
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+static int no_vaults(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_company *company;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &(struct berth_list){0}, item);
+    return rc;
+}
+
+static int no_vault(struct berth_api_call *c, struct berth_error *err)
+{
+    (void)c;
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Provider vault not found");
+}
+
+static int not_supported(struct berth_api_call *c, struct berth_error *err)
+{
+    (void)c;
+    return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                      "Provider vaults and remote import are not supported.");
+}
+
 const struct berth_api_route berth_api_secret_routes[] = {
+    {"GET", "/api/companies/:companyId/secret-providers", providers, BERTH_API_BOARD},
+    {"GET", "/api/companies/:companyId/secret-providers/health", provider_health, BERTH_API_BOARD},
+    {"GET", "/api/companies/:companyId/secret-provider-configs", no_vaults, BERTH_API_BOARD},
+    {"POST", "/api/companies/:companyId/secret-provider-configs", not_supported, BERTH_API_BOARD},
+    {"GET", "/api/secret-provider-configs/:id", no_vault, BERTH_API_BOARD},
+    {"PATCH", "/api/secret-provider-configs/:id", no_vault, BERTH_API_BOARD},
+    {"DELETE", "/api/secret-provider-configs/:id", no_vault, BERTH_API_BOARD},
+    {"POST", "/api/secret-provider-configs/:id/default", no_vault, BERTH_API_BOARD},
+    {"POST", "/api/secret-provider-configs/:id/health", no_vault, BERTH_API_BOARD},
+    {"POST", "/api/companies/:companyId/secrets/remote-import/preview", not_supported,
+     BERTH_API_BOARD},
+    {"POST", "/api/companies/:companyId/secrets/remote-import", not_supported, BERTH_API_BOARD},
     {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_BOARD},
     {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_BOARD},
     {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_BOARD},

@@ -188,6 +188,17 @@ static void secrets(void **state)
     assert_int_equal(reply_count(&r), 0);
     r = ask(f, "DELETE", text_of(f, "/api/secrets/%s", id), NULL);
     assert_string_equal(r.body, "{\"ok\":true}");
+    const char *of = text_of(f, "/api/companies/%s", default_company(f));
+    r = ask(f, "GET", text_of(f, "%s/secret-providers", of), NULL);
+    assert_string_equal(reply_text(f, &r, "0.id"), "local_encrypted");
+    r = ask(f, "GET", text_of(f, "%s/secret-providers/health", of), NULL);
+    assert_string_equal(reply_text(f, &r, "providers.0.status"), "ok");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s/secret-provider-configs", of), NULL).body,
+                        "[]");
+    expect_error(f, ask(f, "POST", text_of(f, "%s/secrets/remote-import", of), "{}"), 422,
+                 "unprocessable", "Provider vaults and remote import are not supported.");
+    expect_error(f, ask(f, "GET", "/api/secret-provider-configs/" NOBODY, NULL), 404, "not_found",
+                 "Provider vault not found");
     expect_error(f, ask(f, "POST", "/api/secrets/" NOBODY "/rotate", "{'value':'x'}"), 404,
                  "not_found", "Secret not found");
 }
@@ -239,6 +250,12 @@ static void plugins(void **state)
     assert_int_equal(reply_count(&r), 1);
     r = ask(f, "GET", text_of(f, "/api/plugins/%s", key), NULL);
     assert_string_equal(reply_text(f, &r, "id"), id);
+    const char *can = text_of(f, "/api/companies/%s/environments/capabilities", default_company(f));
+    r = ask(f, "GET", can, NULL);
+    assert_string_equal(reply_text(f, &r, "sandboxProviders.acme.status"), "supported");
+    assert_string_equal(reply_text(f, &r, "sandboxProviders.acme.pluginId"), id);
+    assert_string_equal(reply_text(f, &r, "sandboxProviders.fake.status"), "unsupported");
+    assert_string_equal(reply_text(f, &r, "drivers.ssh"), "supported");
     r = ask(f, "POST", text_of(f, "/api/plugins/%s/restart", id), NULL);
     assert_string_equal(reply_text(f, &r, "status"), "running");
     r = ask(f, "POST", text_of(f, "/api/plugins/%s/disable", id), "{'reason':'for now'}");

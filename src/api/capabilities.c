@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/capabilities.c - which kinds of places there are: built in, and brought by plugins. */
+#include <string.h>
+
+#include <berth/plugin.h>
+
+#include "api/call.h"
+#include "core/company.h"
+#include "core/manifest.h"
+
+static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
+{
+    berth_json_put_str(w, "status", runs ? "supported" : "unsupported");
+    berth_json_put_bool(w, "supportsSavedProbe", true);
+    berth_json_put_bool(w, "supportsUnsavedProbe", false);
+    berth_json_put_bool(w, "supportsRunExecution", runs);
+    berth_json_put_bool(w, "supportsReusableLeases", resumes);
+}
+
+static void put_fake(struct berth_json_writer *w)
+{
+    berth_json_open_in(w, "fake", '{');
+    put_flags(w, false, true);
+    berth_json_put_str(w, "displayName", "Fake");
+    berth_json_put_str(w, "source", "builtin");
+    berth_json_close(w, '}');
+}
+
+static void put_provider(struct berth_json_writer *w, const struct berth_plugin *p,
+                         const struct berth_manifest_driver *d)
+{
+    berth_json_open_in(w, d->key, '{');
+    put_flags(w, true, !d->never_resumes);
+    berth_json_put_str(w, "displayName", d->display_name);
+    berth_json_put_str(w, "description", d->description);
+    berth_json_put_str(w, "source", "plugin");
+    berth_json_put_str(w, "pluginKey", p->plugin_key);
+    berth_json_put_str(w, "pluginId", p->id);
+    berth_json_put_raw(w, "configSchema", d->schema_json);
+    berth_json_close(w, '}');
+}
+
+/* Its worker is started when it is needed: ready is enough. */
+static int put_plugin(struct berth_api_call *c, const struct berth_plugin *p,
+                      struct berth_error *err)
+{
+    auto_json *json = NULL;
+    struct berth_issues issues = {.arena = &c->arena}, warnings = {.arena = &c->arena};
+    struct berth_manifest *manifest;
+    if (p->status != BERTH_PLUGIN_READY)
+        return BERTH_OK;
+    int rc =
+        berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &json, err);
+    if (rc == BERTH_OK)
+        rc = berth_manifest_read(&c->arena, json, &issues, &warnings, &manifest, err);
+    for (int i = 0; rc == BERTH_OK && i < manifest->drivers.count; i++) {
+        const struct berth_manifest_driver *d = manifest->drivers.items[i];
+        if (d->kind && strcmp(d->kind, "sandbox_provider") == 0)
+            put_provider(&c->w, p, d);
+    }
+    return rc;
+}
+
+static int get(struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const drivers[] = {"local", "ssh", "sandbox", "plugin", NULL};
+    struct berth_company *company;
+    struct berth_list plugins;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_list(c->b, &c->arena, &plugins, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_open_in(&c->w, "adapters", '[');
+    berth_json_close(&c->w, ']');
+    berth_json_open_in(&c->w, "drivers", '{');
+    for (int i = 0; drivers[i]; i++)
+        berth_json_put_str(&c->w, drivers[i], "supported");
+    berth_json_close(&c->w, '}');
+    berth_json_open_in(&c->w, "sandboxProviders", '{');
+    put_fake(&c->w);
+    for (int i = 0; rc == BERTH_OK && i < plugins.count; i++)
+        rc = put_plugin(c, plugins.items[i], err);
+    berth_json_close(&c->w, '}');
+    berth_json_close(&c->w, '}');
+    return rc;
+}
+
+const struct berth_api_route berth_api_capability_routes[] = {
+    {"GET", "/api/companies/:companyId/environments/capabilities", get, BERTH_API_READ},
+    {0},
+};
