@@ -52,9 +52,7 @@ static void on_gone(void *ctx)
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 {
     struct berth_http_answer head = {
-        .status = 200,
-        .type = type,
-        .more = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}};
+        .status = 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
     struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
     s->beat.run = on_beat;
     berth_timer_set(s->engine, &s->beat, BEAT_MS);

@@ -15,7 +15,7 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 void berth_log_line(const struct berth_log *log, enum berth_log_level level, const char *event, ...)
 {
-    if (!log->write || level < log->min_level)
+    if (!log->write || level < __atomic_load_n(&log->min_level, __ATOMIC_RELAXED))
         return;
     auto_buf buf = BERTH_BUF_INIT(LINE_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};

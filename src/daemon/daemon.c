@@ -15,6 +15,7 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/token.h"
+#include "crypto/tls.h"
 #include "daemon/secure.h"
 #include "os/runtime.h"
 #include "store/store.h"
@@ -283,27 +284,74 @@ static const char *find_ignored(const struct berth_config *now, const struct ber
     return NULL;
 }
 
+/* The same address in the other config; NULL: it has none, or not with TLS. */
+static const struct berth_config_listen *find_listen(const struct berth_config *c,
+                                                     const struct berth_config_listen *like)
+{
+    for (unsigned i = 0; i < c->listen_count; i++)
+        if (same(c->listen[i].address, like->address) && c->listen[i].port == like->port &&
+            c->listen[i].certificate)
+            return &c->listen[i];
+    return NULL;
+}
+
+/* All new pairs, or none. */
+static int renew_pairs(struct berth_daemon *d, const struct berth_config *next,
+                       struct berth_error *err)
+{
+    const struct berth_config *now = d->config;
+    struct berth_tls **pairs = calloc(now->listen_count + 1, sizeof(void *));
+    int rc = pairs ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: TLS.");
+    for (unsigned i = 0; rc == BERTH_OK && i < now->listen_count; i++) {
+        const struct berth_config_listen *at = find_listen(next, &now->listen[i]);
+        if (d->secures[i] && at)
+            rc = berth_tls_open(at->certificate, at->key, &pairs[i], err);
+    }
+    for (unsigned i = 0; pairs && i < now->listen_count; i++)
+        if (rc < 0)
+            berth_tls_close(pairs[i]);
+        else if (pairs[i])
+            berth_secure_renew(d->secures[i], pairs[i]);
+    free(pairs);
+    return rc;
+}
+
+#define SWAP(a, b)                                                                                 \
+    do {                                                                                           \
+        __typeof__(a) swapped_ = (a);                                                              \
+        (a) = (b);                                                                                 \
+        (b) = swapped_;                                                                            \
+    } while (0)
+
+/* What a later reload compares with, or goes back to. */
+static void keep_new(struct berth_daemon *d, struct berth_config *next)
+{
+    struct berth_config *now = d->config;
+    SWAP(now->allowed_hosts, next->allowed_hosts);
+    SWAP(now->allowed_host_count, next->allowed_host_count);
+    SWAP(now->allowed_origins, next->allowed_origins);
+    SWAP(now->allowed_origin_count, next->allowed_origin_count);
+    SWAP(now->public_url, next->public_url);
+    pthread_mutex_lock(&d->lock);
+    d->sweep_ms = now->sweep_ms = next->sweep_ms;
+    now->drain_ms = next->drain_ms;
+    __atomic_store_n(&d->b->log.min_level, next->log_level, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
 int berth_daemon_reload(struct berth_daemon *d, struct berth_config *next, const char **ignored,
                         struct berth_error *err)
 {
-    struct berth_config *now = d->config;
-    *ignored = find_ignored(now, next);
+    struct berth_error none;
+    *ignored = find_ignored(d->config, next);
     int rc = allow(d, next, err);
-    for (unsigned i = 0; rc == BERTH_OK && i < now->listen_count && i < next->listen_count; i++)
-        if (d->secures[i] && next->listen[i].certificate)
-            rc = berth_secure_renew(d->secures[i], next->listen[i].certificate, next->listen[i].key,
-                                    err);
-    if (rc < 0) {
-        struct berth_error none;
-        (void)allow(d, now, &none);
-    } else {
-        pthread_mutex_lock(&d->lock);
-        d->sweep_ms = now->sweep_ms = next->sweep_ms;
-        now->drain_ms = next->drain_ms;
-        d->b->log.min_level = next->log_level;
-        pthread_cond_broadcast(&d->changed);
-        pthread_mutex_unlock(&d->lock);
-    }
+    if (rc == BERTH_OK)
+        rc = renew_pairs(d, next, err);
+    if (rc == BERTH_OK)
+        keep_new(d, next);
+    else
+        (void)allow(d, d->config, &none);
     berth_config_free(next);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/daemon/main.c - berthd: options, signals, and what systemd is told. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -88,7 +89,8 @@ static bool replace(char **at, const char *value)
 static int add_listen(struct berth_config *c, const char *text, struct berth_error *err)
 {
     char address[64];
-    const char *colon = strrchr(text, ':');
+    unsigned char bytes[16];
+    const char *given = text, *colon = strrchr(text, ':');
     char *end = NULL;
     long port = colon ? strtol(colon + 1, &end, 10) : -1;
     size_t len = colon ? (size_t)(colon - text) : 0;
@@ -96,11 +98,12 @@ static int add_listen(struct berth_config *c, const char *text, struct berth_err
         text++;
         len -= 2;
     }
-    if (!colon || !colon[1] || *end || port < 0 || port > 65535 || !len || len >= sizeof address)
+    bool fits = colon && colon[1] && !*end && port >= 0 && port <= 65535 && len < sizeof address;
+    (void)snprintf(address, sizeof address, "%.*s", fits ? (int)len : 0, text);
+    if (inet_pton(strchr(address, ':') ? AF_INET6 : AF_INET, address, bytes) != 1)
         return berth_fail(err, BERTH_E_INVALID,
                           "--listen \"%s\" is no address: write 127.0.0.1:7300 or [::1]:7300",
-                          text);
-    (void)snprintf(address, sizeof address, "%.*s", (int)len, text);
+                          given);
     if (strncmp(address, "127.", 4) != 0 && strcmp(address, "::1") != 0)
         return berth_fail(err, BERTH_E_INVALID,
                           "--listen is for this machine alone; %s needs a certificate, or "

@@ -69,19 +69,13 @@ int berth_secure_new(const char *certificate, const char *key, struct berth_secu
     return rc;
 }
 
-int berth_secure_renew(struct berth_secure *s, const char *certificate, const char *key,
-                       struct berth_error *err)
+void berth_secure_renew(struct berth_secure *s, struct berth_tls *pair)
 {
-    struct berth_tls *renewed;
-    int rc = berth_tls_open(certificate, key, &renewed, err);
-    if (rc < 0)
-        return rc;
     pthread_mutex_lock(&s->lock);
     struct berth_tls *old = s->tls;
-    s->tls = renewed;
+    s->tls = pair;
     pthread_mutex_unlock(&s->lock);
     berth_tls_close(old);
-    return BERTH_OK;
 }
 
 const struct berth_http_secure *berth_secure_ops(const struct berth_secure *s)
