@@ -49,6 +49,7 @@ enum phase {
     READING,   /* a head, or a body */
     WAITING,   /* for the answer */
     STREAMING, /* an answer that goes on */
+    SENDING,   /* the answer is not read as fast; what comes behind has to wait for that */
     REFUSING,  /* the last answer is on its way, and nothing more is read */
 };
 
@@ -354,7 +355,7 @@ static void on_plain(void *ctx, const char *bytes, size_t len)
 {
     struct conn *c = ctx;
     c->greeted = true;
-    if (c->phase == WAITING || c->phase == STREAMING)
+    if (c->phase == WAITING || c->phase == STREAMING || c->phase == SENDING)
         keep(c, bytes, len);
     else if (c->phase != REFUSING)
         read_on(c, bytes, len);
@@ -396,30 +397,32 @@ static void go_on(struct conn *c)
         berth_socket_pause(c->socket, false);
 }
 
-/* All of its answer has been written. */
-static void end_exchange(struct berth_http_exchange *x, bool keep_alive)
+/* All of the answer has been written. Whoever was found to have left meanwhile is REFUSING. */
+static void end_answer(struct conn *c, bool keep_alive)
 {
-    struct conn *c = x->conn;
-    c->exchange = NULL;
-    free_exchange(x);
-    if (keep_alive) {
-        go_on(c);
+    if (c->phase == REFUSING)
         return;
+    if (!keep_alive) {
+        finish(c);
+    } else if (berth_socket_queued(c->socket) > 0) {
+        c->phase = SENDING;
+        set_deadline(c);
+    } else {
+        go_on(c);
     }
-    finish(c);
 }
 
 static void run_answer(struct berth_post *post)
 {
     struct berth_http_exchange *x = (struct berth_http_exchange *)(void *)post;
     struct conn *c = x->conn;
-    if (!c) {
-        free_exchange(x);
-        return;
+    if (c) {
+        bool keep_alive = x->head.keep_alive && !c->server->draining;
+        c->exchange = NULL; /* before a write, which may find that nobody is there */
+        send_answer(c, &x->answer_head, &x->answer_body, keep_alive);
+        end_answer(c, keep_alive);
     }
-    bool keep_alive = x->head.keep_alive && !c->server->draining;
-    send_answer(c, &x->answer_head, &x->answer_body, keep_alive);
-    end_exchange(x, keep_alive);
+    free_exchange(x);
 }
 
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer)
@@ -492,14 +495,13 @@ size_t berth_http_stream_queued(const struct berth_http_exchange *x)
 void berth_http_stream_end(struct berth_http_exchange *x)
 {
     struct conn *c = x->conn;
-    if (!c) {
-        free_exchange(x);
-        return;
+    if (c) {
+        c->exchange = NULL; /* as in run_answer */
+        if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
+            put(c, "0\r\n\r\n", 5);
+        end_answer(c, x->chunked && !c->server->draining);
     }
-    bool keep_alive = x->chunked && !c->server->draining;
-    if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
-        put(c, "0\r\n\r\n", 5);
-    end_exchange(x, keep_alive);
+    free_exchange(x);
 }
 
 const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x)
@@ -563,6 +565,7 @@ static void tell_left(struct conn *c)
 static void on_gone(void *ctx)
 {
     struct conn *c = ctx;
+    c->phase = REFUSING;
     tell_left(c);
     berth_socket_close(c->socket);
 }
@@ -571,6 +574,10 @@ static void on_gone(void *ctx)
 static void on_room(void *ctx)
 {
     struct conn *c = ctx;
+    if (c->phase == SENDING) {
+        end_answer(c, !c->server->draining);
+        return;
+    }
     if (c->phase != READING)
         set_deadline(c);
     if (c->phase == STREAMING && c->exchange->stream.on_room)

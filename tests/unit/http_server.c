@@ -405,6 +405,19 @@ static void reader_that_does_not_read_is_given_up(void **state)
     assert_true(strlen(hear(fd, NULL, &heard)) < 4000000);
 }
 
+/* As long as nobody reads an answer, the next one is not made: else they would pile up. */
+static void unread_answers_hold_the_next_request_back(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    auto_buf heard = HEARD;
+    say(fd, GET("/much") GET("/much") GET("/much") GET("/last"));
+    pause_ms(100);
+    assert_int_equal(s->asked, 1);
+    (void)hear(fd, "X-Path: /last\r\n\r\n", &heard);
+    assert_int_equal(s->asked, 4);
+}
+
 /* --- streams --- */
 
 /* Counts to 1000 as fast as it is read, then ends. */
@@ -517,6 +530,27 @@ static void client_that_leaves_is_noticed(void **state)
         assert_int_equal(poll(&left, 1, PATIENCE_MS), 1);
         answer(x); /* nobody hears it, and nobody minds */
     }
+}
+
+/* Nothing is read of one who has sent too much ahead, so only a write finds out that he left. */
+static void client_that_leaves_unnoticed(void **state)
+{
+    struct stage *s = *state;
+    int fd = dial_unix(s), idle = 0;
+    say(fd, GET("/held"));
+    struct berth_http_exchange *x = await_held(s, 0);
+    while (idle < 10) { /* until nobody takes any more of it */
+        bool taken = send(fd, GET("/x"), strlen(GET("/x")), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+        idle = taken ? 0 : idle + 1;
+        pause_ms(taken ? 0 : 10);
+    }
+    (void)close(fd);
+    answer(x);
+    auto_close int other = dial_unix(s);
+    auto_buf heard = HEARD;
+    say(other, GET("/other"));
+    (void)hear(other, "X-Path: /other\r\n\r\n", &heard);
+    assert_int_equal(s->asked, 2); /* what he sent ahead is nobody's */
 }
 
 static void too_many_are_turned_away(void **state)
@@ -639,9 +673,11 @@ int main(void)
         ON_STAGE(last_request_of_a_connection),
         ON_STAGE(whoever_is_slow_is_given_up),
         ON_STAGE(reader_that_does_not_read_is_given_up),
+        ON_STAGE(unread_answers_hold_the_next_request_back),
         ON_STAGE(streams_to_their_end),
         ON_STAGE(reader_of_a_stream_leaves),
         ON_STAGE(client_that_leaves_is_noticed),
+        ON_STAGE(client_that_leaves_unnoticed),
         ON_STAGE(too_many_are_turned_away),
         ON_STAGE(drain_lets_requests_finish),
         ON_STAGE(close_waits_for_whoever_is_to_answer),
