@@ -3,13 +3,13 @@
  * Who asks is looked at before anything of what is asked. */
 #include "api/api.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/live.h"
+#include "api/route.h"
 #include "api/state.h"
 #include "base/auto.h"
 #include "base/limits.h"
@@ -213,64 +213,6 @@ static void run_call(void *ctx)
         berth_api_pass_on(c);
 }
 
-/* --- routes --- */
-
-/* One segment of the path against one of the pattern. */
-static bool match_segment(const char **pattern, const char **path, const char *values[],
-                          size_t lens[], int *count)
-{
-    size_t want = strcspn(*pattern, "/"), have = strcspn(*path, "/");
-    bool param = **pattern == ':';
-    if (param && have > 0) {
-        values[*count] = *path;
-        lens[(*count)++] = have;
-    } else if (want != have || strncmp(*pattern, *path, want) != 0) {
-        return false;
-    }
-    *pattern += want;
-    *path += have;
-    return true;
-}
-
-/* The values of params point into the path. */
-static bool match(const char *pattern, const char *path, const char *values[], size_t lens[])
-{
-    int count = 0;
-    while (*pattern == '/' && *path == '/') {
-        pattern++;
-        path++;
-        if (!match_segment(&pattern, &path, values, lens, &count))
-            return false;
-    }
-    return !*pattern && !*path;
-}
-
-struct found {
-    const struct berth_api_route *route;
-    const char *values[BERTH_API_PARAMS_MAX];
-    size_t lens[BERTH_API_PARAMS_MAX];
-    char allow[64]; /* the methods that the path has, when this one is none of them */
-};
-
-static void find_route(const struct berth_http_head *head, struct found *out)
-{
-    const char *method =
-        berth_http_methods[head->method == BERTH_HTTP_HEAD ? BERTH_HTTP_GET : head->method];
-    *out = (struct found){0};
-    for (int i = 0; berth_api_tables[i]; i++)
-        for (const struct berth_api_route *r = berth_api_tables[i]; r->method; r++) {
-            if (!match(r->pattern, head->path, out->values, out->lens))
-                continue;
-            if (strcmp(r->method, method) == 0) {
-                out->route = r;
-                return;
-            }
-            size_t len = strlen(out->allow);
-            (void)snprintf(out->allow + len, sizeof out->allow - len, "%s%s", len ? ", " : "",
-                           r->method);
-        }
-}
-
 /* --- requests --- */
 
 static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
@@ -279,8 +221,8 @@ static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
     return BODY_BYTES_MAX;
 }
 
-static int begin_call(struct berth_api *api, struct berth_http_exchange *x, const struct found *f,
-                      struct berth_error *err)
+static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
+                      const struct berth_api_found *f, struct berth_error *err)
 {
     struct berth_api_call *c = calloc(1, sizeof *c);
     if (!c)
@@ -292,10 +234,10 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x, cons
                                  .route = f->route,
                                  .status = 200,
                                  .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
-    if (!f->route && f->allow[0])
+    if (f->allow[0])
         c->allow = berth_arena_strdup(&c->arena, f->allow);
-    for (int i = 0; i < BERTH_API_PARAMS_MAX && f->values[i]; i++)
-        c->params[i] = berth_arena_copy(&c->arena, f->values[i], f->lens[i]);
+    for (int i = 0; i < BERTH_API_PARAMS_MAX && f->params[i].text; i++)
+        c->params[i] = berth_arena_copy(&c->arena, f->params[i].text, f->params[i].len);
     int rc = berth_arena_check(&c->arena, err);
     bool slow = f->route && f->route->slow;
     if (rc == BERTH_OK)
@@ -308,10 +250,11 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x, cons
 static void on_request(void *ctx, struct berth_http_exchange *x)
 {
     struct berth_api *api = ctx;
-    struct found found;
+    const struct berth_http_head *head = berth_http_exchange_head(x);
+    struct berth_api_found found;
     struct berth_error err = {0};
-    find_route(berth_http_exchange_head(x), &found);
-    bool open = is_open(found.route, berth_http_exchange_head(x));
+    berth_api_route_find(head->method, head->path, &found);
+    bool open = is_open(found.route, head);
     int rc = berth_api_gate_address(api->gate, x, &err);
     if (rc == BERTH_OK && !open)
         rc = berth_api_gate_look(api->gate, x, &err);
