@@ -8,7 +8,7 @@ build:
 	@ninja -C build --quiet
 
 run: build
-	@tools/tour
+	@tools/run
 
 check:
 	@tools/check
