@@ -237,7 +237,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
     if (f->allow[0])
         c->allow = berth_arena_strdup(&c->arena, f->allow);
     for (int i = 0; i < BERTH_API_PARAMS_MAX && f->params[i].text; i++)
-        c->params[i] = berth_arena_copy(&c->arena, f->params[i].text, f->params[i].len);
+        c->params[i] = berth_api_decode(&c->arena, f->params[i].text, f->params[i].len, false);
     int rc = berth_arena_check(&c->arena, err);
     bool slow = f->route && f->route->slow;
     if (rc == BERTH_OK)

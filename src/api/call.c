@@ -195,13 +195,12 @@ static int hex(char h)
     return h <= '9' ? h - '0' : (h | 0x20) - 'a' + 10;
 }
 
-/* The reader has seen that it is well-formed. NULL: it is no text. */
-static const char *decode(struct berth_arena *arena, const char *text, size_t len)
+const char *berth_api_decode(struct berth_arena *arena, const char *text, size_t len, bool form)
 {
     char *out = berth_arena_copy(arena, text, len);
     size_t to = 0;
     for (size_t at = 0; out && at < len; at++) {
-        out[to] = text[at] == '+' ? ' ' : text[at];
+        out[to] = form && text[at] == '+' ? ' ' : text[at];
         if (text[at] == '%') {
             out[to] = (char)(hex(text[at + 1]) * 16 + hex(text[at + 2]));
             at += 2;
@@ -219,7 +218,7 @@ const char *berth_api_query(struct berth_api_call *c, const char *name)
     for (const char *at = c->head->query; at && *at;) {
         size_t len = strcspn(at, "&");
         if (len > name_len && at[name_len] == '=' && strncmp(at, name, name_len) == 0)
-            return decode(&c->arena, at + name_len + 1, len - name_len - 1);
+            return berth_api_decode(&c->arena, at + name_len + 1, len - name_len - 1, true);
         at += len + (at[len] == '&');
     }
     return NULL;

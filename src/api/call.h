@@ -117,6 +117,9 @@ struct berth_api_field {
 int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
                    unsigned *given, struct berth_error *err);
 extern const struct berth_api_field berth_api_nothing[]; /* of those that have no body */
+/* A part of a target, of which the reader has seen that it is well-formed; `form`: "+" is a blank.
+ */
+const char *berth_api_decode(struct berth_arena *arena, const char *text, size_t len, bool form);
 /* -1: it is none of them. */
 int berth_api_find_word(const char *const *words, const char *text);
 bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */

@@ -19,6 +19,9 @@ static void health_and_unknown_routes(void **state)
     expect_error(f, ask(f, "GET", "/api/nothing", NULL), 404, "not_found", "API route not found");
     expect_error(f, ask(f, "GET", "/api/health/", NULL), 404, "not_found", "API route not found");
     expect_error(f, ask(f, "GET", "/", NULL), 404, "not_found", "API route not found");
+    const char *id = default_company(f);
+    r = ask(f, "GET", text_of(f, "/api/companies/%%%02x%s", id[0], id + 1), NULL);
+    assert_string_equal(reply_text(f, &r, "id"), id);
     r = ask(f, "DELETE", "/api/companies", NULL);
     expect_error(f, r, 405, "invalid", "Method not allowed");
     assert_non_null(strstr(r.head, "\r\nAllow: GET, POST"));
