@@ -21,7 +21,7 @@ bench: build
 	@tests/with-postgres build/bench/bench-lease
 	@echo; tests/with-sshd build/bench/bench-exec
 	@echo; build/bench/bench-rpc build/workers/fake bench
-	@echo; build/bench/bench-http
+	@echo; build/bench/bench-http build/berthd
 
 fuzz:
 	@tools/fuzz

@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bare.h"
 #include "base/auto.h"
 #include "base/issues.h"
 #include "base/json.h"
@@ -30,53 +30,9 @@ static const char *const argv[] = {COMMAND, NULL};
 
 /* --- bare --- */
 
-/* Reads both pipes to their end, as anybody has to. */
-static void drain(int out, int err)
-{
-    struct pollfd fds[] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
-    char bytes[4096];
-    for (int open = 2; open;) {
-        if (poll(fds, 2, -1) < 0)
-            continue;
-        for (int i = 0; i < 2; i++)
-            if (fds[i].fd >= 0 && fds[i].revents && read(fds[i].fd, bytes, sizeof bytes) <= 0) {
-                fds[i].fd = -1;
-                open--;
-            }
-    }
-}
-
 /* What stands beside ours: the command itself, or ssh on a master. */
 static const char *const *bare_argv = argv;
 static const char *bare_file = COMMAND;
-
-static int run_bare(struct berth_error *err)
-{
-    int out[2], errs[2];
-    if (pipe2(out, O_CLOEXEC) < 0 || pipe2(errs, O_CLOEXEC) < 0)
-        return berth_fail_errno(err, "pipe");
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    (void)posix_spawn_file_actions_adddup2(&actions, errs[1], 2);
-    static char path[] = "PATH=/usr/bin:/bin";
-    char *env[] = {path, NULL};
-    pid_t pid;
-    int number =
-        posix_spawn(&pid, bare_file, &actions, NULL, (char *const *)(uintptr_t)bare_argv, env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    (void)close(out[1]);
-    (void)close(errs[1]);
-    if (number == 0) {
-        drain(out[0], errs[0]);
-        (void)waitpid(pid, NULL, 0);
-    }
-    (void)close(out[0]);
-    (void)close(errs[0]);
-    errno = number;
-    return number ? berth_fail_errno(err, "posix_spawn") : BERTH_OK;
-}
 
 /* --- through libberth --- */
 
@@ -104,7 +60,7 @@ static int run_ours(const struct bench *b, struct berth_error *err)
 static int timed(const struct bench *b, bool ours, struct samples *out, struct berth_error *err)
 {
     int64_t before = now_ns();
-    int rc = ours ? run_ours(b, err) : run_bare(err);
+    int rc = ours ? run_ours(b, err) : run_bare(bare_file, bare_argv, err);
     return rc < 0 ? rc : samples_add(out, now_ns() - before, err);
 }
 

@@ -1,32 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0
- * bench/http.c - what a request to the API costs over a Unix socket, beside a bare echo of as many
- * bytes over another, with 1 and with 16 connections. Prints figures and never fails on one. */
+ * bench/http.c - bench-http BERTHD: what requests to a daemon cost over its socket and over
+ * loopback TCP with a token, with 1 and with 16 connections, beside a bare echo of as many bytes
+ * and a bare posix_spawn; and what the daemon itself costs. Prints figures and never fails on one.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <berth/berth.h>
-
-#include "api/api.h"
-#include "base/arena.h"
+#include "bare.h"
 #include "base/auto.h"
+#include "base/buf.h"
 #include "os/fs.h"
 #include "samples.h"
 
 #define CONNECTIONS_MAX 16
 #define ROUNDS 4000
 #define LISTED 100
+#define ID_SIZE 37
 
-struct bench {
-    char directory[64], socket[96], echo[96];
-    struct berth *b;
-    struct berth_api *api;
-    char company_id[64], lease_id[64];
+/* Where requests go to. */
+struct address {
+    const char *path; /* a Unix socket, or NULL */
+    int port;
 };
+
+static struct {
+    char directory[64], socket[96], log[96], echo[96];
+    char token[128];
+    pid_t daemon;
+    int port;
+    char company[ID_SIZE], environment[ID_SIZE], lease[ID_SIZE];
+} stage;
+
+static void fail(const char *what)
+{
+    (void)fprintf(stderr, "bench-http: %s\n", what);
+    if (stage.daemon > 0)
+        (void)kill(stage.daemon, SIGKILL);
+    exit(1);
+}
+
+static int dial(const struct address *to)
+{
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    struct sockaddr_in tcp = {.sin_family = AF_INET,
+                              .sin_port = htons((unsigned short)to->port),
+                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(to->path ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", to->path ? to->path : "");
+    if (!to->path)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    int rc = to->path ? connect(fd, (struct sockaddr *)&local, sizeof local)
+                      : connect(fd, (struct sockaddr *)&tcp, sizeof tcp);
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    return -1;
+}
 
 /* --- a bare echo: a thread for each connection --- */
 
@@ -43,93 +81,150 @@ static void *echo_main(void *ctx)
 
 static void *accept_main(void *ctx)
 {
-    int listener = (int)(intptr_t)ctx;
+    int listener = (int)(intptr_t)ctx, on = 1;
     pthread_t thread;
-    for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
+    for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         if (pthread_create(&thread, NULL, echo_main, (void *)(intptr_t)fd) == 0)
             (void)pthread_detach(thread);
+    }
     return NULL;
 }
 
-static int dial(const char *path, bool listens)
+/* It listens until the end; answers the port of TCP. */
+static int start_echo(const char *path)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    (void)snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
-    int rc = listens ? bind(fd, (struct sockaddr *)&at, sizeof at)
-                     : connect(fd, (struct sockaddr *)&at, sizeof at);
-    if (rc < 0 || (listens && listen(fd, 64) < 0)) {
-        perror(path);
-        exit(1);
-    }
-    return fd;
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    struct sockaddr_in tcp = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof tcp;
+    pthread_t thread;
+    int fd = socket(path ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", path ? path : "");
+    int rc = path ? bind(fd, (struct sockaddr *)&local, sizeof local)
+                  : bind(fd, (struct sockaddr *)&tcp, sizeof tcp);
+    if (rc < 0 || listen(fd, 64) < 0 ||
+        pthread_create(&thread, NULL, accept_main, (void *)(intptr_t)fd) != 0)
+        fail("no echo");
+    (void)pthread_detach(thread);
+    if (!path)
+        (void)getsockname(fd, (struct sockaddr *)&tcp, &len);
+    return ntohs(tcp.sin_port);
 }
 
 /* --- one caller --- */
 
+static __thread char heard[512 * 1024];
+
+/* One answer: its head says how long it is; an echo is as long as what was said. */
+static bool hear(int fd, size_t echoed)
+{
+    size_t have = 0, want = echoed;
+    while (!want || have < want) {
+        ssize_t got = recv(fd, heard + have, sizeof heard - 1 - have, 0);
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+        heard[have] = '\0';
+        const char *end = want ? NULL : strstr(heard, "\r\n\r\n");
+        const char *length = end ? strstr(heard, "Content-Length: ") : NULL;
+        if (length)
+            want = (size_t)(end + 4 - heard) + strtoul(length + 16, NULL, 10);
+    }
+    return true;
+}
+
+static void say(int fd, const char *text, bool echo)
+{
+    size_t len = strlen(text);
+    if (send(fd, text, len, MSG_NOSIGNAL) != (ssize_t)len || !hear(fd, echo ? len : 0))
+        fail("a connection ended");
+    if (!echo && strncmp(heard, "HTTP/1.1 2", 10) != 0)
+        fail(heard);
+}
+
+/* With the token, where one is needed. */
+static void request(const struct address *to, const char *method, const char *path,
+                    const char *body, char out[1000])
+{
+    (void)snprintf(out, 1000, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s", method, path,
+                   to->path ? "" : "Authorization: Bearer ", to->path ? "" : stage.token,
+                   to->path ? "" : "\r\n");
+    size_t len = strlen(out);
+    if (body)
+        (void)snprintf(out + len, 1000 - len,
+                       "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                       strlen(body), body);
+    else
+        (void)snprintf(out + len, 1000 - len, "\r\n");
+}
+
+/* A text of the answer. */
+static void field(const char *name, char *out, size_t size)
+{
+    char key[40];
+    (void)snprintf(key, sizeof key, "\"%s\":\"", name);
+    const char *at = strstr(heard, key);
+    if (!at)
+        fail(heard);
+    at += strlen(key);
+    (void)snprintf(out, size, "%.*s", (int)strcspn(at, "\""), at);
+}
+
 struct caller {
-    const char *path, *request;
-    bool echo; /* the answer is as long as the request */
+    const struct address *to;
+    const char *text;
+    bool echo, pair, bare; /* pair: what was taken is given back */
     int rounds;
     struct samples samples;
     pthread_t thread;
 };
 
-/* One answer: its head says how long it is; an echo is as long as what was said. */
-static bool hear(int fd, size_t echoed)
+static void once(const struct caller *c, int fd)
 {
-    static __thread char bytes[512 * 1024];
-    size_t have = 0, want = echoed;
-    while (!want || have < want) {
-        ssize_t got = recv(fd, bytes + have, sizeof bytes - 1 - have, 0);
-        if (got <= 0)
-            return false;
-        have += (size_t)got;
-        bytes[have] = '\0';
-        const char *end = want ? NULL : strstr(bytes, "\r\n\r\n");
-        const char *length = end ? strstr(bytes, "Content-Length: ") : NULL;
-        if (length)
-            want = (size_t)(end + 4 - bytes) + strtoul(length + 16, NULL, 10);
+    struct berth_error err;
+    char lease[ID_SIZE], path[120], text[1000];
+    static const char *const argv[] = {"/bin/true", NULL};
+    if (c->bare) {
+        if (run_bare(argv[0], argv, &err) < 0)
+            fail(err.message);
+        return;
     }
-    return true;
-}
-
-static void fail(const char *what)
-{
-    (void)fprintf(stderr, "bench-http: %s\n", what);
-    exit(1);
+    say(fd, c->text, c->echo);
+    if (!c->pair)
+        return;
+    field("id", lease, sizeof lease);
+    (void)snprintf(path, sizeof path, "/api/environment-leases/%s/release", lease);
+    request(c->to, "POST", path, "{}", text);
+    say(fd, text, false);
 }
 
 static void *caller_main(void *ctx)
 {
     struct caller *c = ctx;
     struct berth_error err;
-    int fd = dial(c->path, false);
-    size_t len = strlen(c->request);
+    int fd = c->bare ? -1 : dial(c->to);
+    if (!c->bare && fd < 0)
+        fail("nobody listens");
     for (int i = -c->rounds / 10; i < c->rounds; i++) { /* the first ones do not count */
         int64_t from = now_ns();
-        if (send(fd, c->request, len, MSG_NOSIGNAL) != (ssize_t)len || !hear(fd, c->echo ? len : 0))
-            fail("a connection ended");
+        once(c, fd);
         if (i >= 0 && samples_add(&c->samples, now_ns() - from, &err) < 0)
             fail(err.message);
     }
-    (void)close(fd);
+    if (fd >= 0)
+        (void)close(fd);
     return NULL;
 }
 
 /* One row: that many callers at once; answers the median. */
-static double run(const char *name, const char *path, const char *request, int connections,
-                  double bare_us)
+static double run(const char *name, const struct caller *like, int connections, double beside_us)
 {
-    bool echo = bare_us == 0;
-    int rounds = strstr(request, "limit=") ? ROUNDS / 10 : ROUNDS;
     struct caller callers[CONNECTIONS_MAX] = {0};
     struct berth_error err;
     auto_samples all = {0};
     int64_t from = now_ns();
     for (int i = 0; i < connections; i++) {
-        callers[i] =
-            (struct caller){.path = path, .request = request, .echo = echo, .rounds = rounds};
+        callers[i] = *like;
         if (pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]) != 0)
             fail("no thread");
     }
@@ -141,77 +236,174 @@ static double run(const char *name, const char *path, const char *request, int c
     }
     double seconds = (double)(now_ns() - from) / 1e9, us = samples_us(&all, 50);
     (void)printf("%-22s %3d %10.1f %10.1f %12.0f", name, connections, us, samples_us(&all, 99),
-                 connections * rounds * 1.1 / seconds);
-    (void)printf(bare_us > 0 ? " %9.2fx\n" : "\n", us / (bare_us > 0 ? bare_us : 1));
+                 connections * like->rounds * 1.1 / seconds);
+    (void)printf(beside_us > 0 ? " %9.2fx\n" : "\n", us / (beside_us > 0 ? beside_us : 1));
+    (void)fflush(stdout);
     return us;
 }
 
-/* --- the stage --- */
+/* --- the daemon --- */
 
-static void open_stage(struct bench *s)
+static void ask(const char *method, const char *path, const char *body)
 {
-    struct berth_error err;
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_options options = BERTH_OPTIONS_INIT;
-    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
-    struct berth_environment *e;
-    struct berth_lease *lease;
-    char store[120];
-    const char *base = getenv("TMPDIR");
-    (void)snprintf(s->directory, sizeof s->directory, "%.40s/berth-bench.XXXXXX",
-                   base && *base ? base : "/tmp");
-    if (!mkdtemp(s->directory))
-        fail("no directory");
-    (void)snprintf(s->socket, sizeof s->socket, "%s/api", s->directory);
-    (void)snprintf(s->echo, sizeof s->echo, "%s/echo", s->directory);
-    (void)snprintf(store, sizeof store, "sqlite:%s/berth.db", s->directory);
-    options.store = store;
-    int rc = berth_open(&options, &s->b, &err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_ensure_local(s->b, &arena, NULL, &e, &err);
-    for (int i = 0; rc == BERTH_OK && i < LISTED; i++) {
-        struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
-        request.environment_id = berth_environment_id(e);
-        rc = berth_lease_acquire(s->b, &arena, &request, &lease, &err);
-    }
-    if (rc == BERTH_OK)
-        rc = berth_api_open(s->b, &settings, &s->api, &err);
-    if (rc == BERTH_OK)
-        rc = berth_api_listen(s->api, &(struct berth_http_address){.path = s->socket}, &err);
-    if (rc < 0)
-        fail(err.message);
-    (void)snprintf(s->company_id, sizeof s->company_id, "%s", berth_lease_company_id(lease));
-    (void)snprintf(s->lease_id, sizeof s->lease_id, "%s", berth_lease_id(lease));
+    struct address here = {.path = stage.socket};
+    char text[1000];
+    int fd = dial(&here);
+    if (fd < 0)
+        fail("the daemon does not listen");
+    request(&here, method, path, body, text);
+    say(fd, text, false);
+    (void)close(fd);
 }
 
-int main(void)
+static long memory_kb(const char *name)
 {
-    struct bench s = {0};
-    struct berth_error err;
-    pthread_t thread;
-    char show[300], list[300];
-    static const char health[] = "GET /api/health HTTP/1.1\r\nHost: berth\r\n\r\n";
-    open_stage(&s);
-    int listener = dial(s.echo, true);
-    if (pthread_create(&thread, NULL, accept_main, (void *)(intptr_t)listener) != 0)
-        fail("no thread");
-    (void)snprintf(show, sizeof show,
-                   "GET /api/environment-leases/%s HTTP/1.1\r\nHost: berth\r\n\r\n", s.lease_id);
-    (void)snprintf(list, sizeof list,
-                   "GET /api/companies/%s/leases?limit=100 HTTP/1.1\r\nHost: berth\r\n\r\n",
-                   s.company_id);
-    (void)printf("%-22s %3s %10s %10s %12s %10s\n", "over a Unix socket", "at", "p50 us", "p99 us",
-                 "a second", "beside it");
-    for (int connections = 1; connections <= CONNECTIONS_MAX; connections *= CONNECTIONS_MAX) {
-        double bare = run("a bare echo", s.echo, health, connections, 0);
-        (void)run("health", s.socket, health, connections, bare);
-        (void)run("one lease", s.socket, show, connections, bare);
-        (void)run("a list of 100 leases", s.socket, list, connections, bare);
+    char path[64], line[256];
+    long value = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)stage.daemon);
+    FILE *in = fopen(path, "re");
+    while (in && fgets(line, sizeof line, in))
+        if (strncmp(line, name, strlen(name)) == 0)
+            value = strtol(line + strlen(name), NULL, 10);
+    if (in)
+        (void)fclose(in);
+    return value;
+}
+
+/* Answers how long it took to the first answer, in milliseconds. */
+static double start_daemon(const char *program)
+{
+    struct address here = {.path = stage.socket};
+    char store[120];
+    (void)snprintf(store, sizeof store, "sqlite:%s/berth.db", stage.directory);
+    int64_t from = now_ns();
+    stage.daemon = fork();
+    if (stage.daemon == 0) {
+        if (!freopen(stage.log, "a", stderr))
+            _exit(126);
+        execl(program, "berthd", "--store", store, "--socket", stage.socket, "--listen",
+              "127.0.0.1:0", NULL);
+        _exit(127);
     }
-    (void)shutdown(listener, SHUT_RDWR);
-    (void)pthread_join(thread, NULL);
-    (void)close(listener);
-    berth_api_close(s.api, 1000);
-    berth_close(s.b);
-    return berth_fs_remove_tree(s.directory, &err) < 0;
+    for (int fd; (fd = dial(&here)) < 0; usleep(200))
+        if (waitpid(stage.daemon, NULL, WNOHANG) != 0)
+            fail("berthd did not start");
+        else
+            (void)fd;
+    ask("GET", "/api/health", NULL);
+    return (double)(now_ns() - from) / 1e6;
+}
+
+static void stop_daemon(void)
+{
+    (void)kill(stage.daemon, SIGTERM);
+    (void)waitpid(stage.daemon, NULL, 0);
+    stage.daemon = 0;
+}
+
+/* The port is in its log, once there is a token. */
+static void find_port(void)
+{
+    for (int i = 0; i < 100 && !stage.port; i++) {
+        char line[1000];
+        FILE *in = fopen(stage.log, "re");
+        while (in && fgets(line, sizeof line, in)) {
+            const char *at = strstr(line, "\"port\":\"");
+            if (at)
+                stage.port = atoi(at + 8);
+        }
+        if (in)
+            (void)fclose(in);
+        (void)usleep(50000);
+    }
+    if (!stage.port)
+        fail("berthd does not listen at a port");
+}
+
+static void fill_store(void)
+{
+    char path[200];
+    ask("GET", "/api/companies", NULL);
+    field("id", stage.company, sizeof stage.company);
+    (void)snprintf(path, sizeof path, "/api/companies/%s/environments", stage.company);
+    ask("POST", path, "{\"name\":\"here\",\"driver\":\"local\"}");
+    field("id", stage.environment, sizeof stage.environment);
+    (void)snprintf(path, sizeof path, "/api/environments/%s/leases", stage.environment);
+    for (int i = 0; i < LISTED; i++)
+        ask("POST", path, "{}");
+    field("id", stage.lease, sizeof stage.lease);
+    ask("POST", "/api/tokens", "{\"name\":\"bench\",\"permissions\":[\"environments:manage\"]}");
+    field("token", stage.token, sizeof stage.token);
+    find_port();
+}
+
+/* --- the rows --- */
+
+static void measure(const struct address *to, const struct address *echo, int connections)
+{
+    char path[200], text[1000];
+    struct caller c = {.to = echo, .echo = true, .rounds = ROUNDS, .text = text};
+    request(to, "GET", "/api/health", NULL, text);
+    double bare = run("a bare echo", &c, connections, 0);
+    c = (struct caller){.to = to, .rounds = ROUNDS, .text = text};
+    (void)run("health", &c, connections, bare);
+    (void)snprintf(path, sizeof path, "/api/environment-leases/%s", stage.lease);
+    request(to, "GET", path, NULL, text);
+    (void)run("one lease", &c, connections, bare);
+    (void)snprintf(path, sizeof path, "/api/companies/%s/leases?limit=%d", stage.company, LISTED);
+    request(to, "GET", path, NULL, text);
+    c.rounds = ROUNDS / 10;
+    (void)run("a list of 100 leases", &c, connections, bare);
+    (void)snprintf(path, sizeof path, "/api/environments/%s/leases", stage.environment);
+    request(to, "POST", path, "{}", text);
+    c.pair = true;
+    (void)run("acquire and release", &c, connections, 0);
+    c.pair = false;
+    struct caller spawn = {.bare = true, .rounds = ROUNDS / 10};
+    bare = run("a bare posix_spawn", &spawn, connections, 0);
+    (void)snprintf(path, sizeof path, "/api/environment-leases/%s/exec", stage.lease);
+    request(to, "POST", path, "{\"command\":\"/bin/true\"}", text);
+    (void)run("exec of /bin/true", &c, connections, bare);
+}
+
+int main(int argc, char **argv)
+{
+    struct berth_error err;
+    const char *base = getenv("TMPDIR");
+    if (argc != 2)
+        fail("bench-http BERTHD");
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)snprintf(stage.directory, sizeof stage.directory, "%.40s/berth-bench.XXXXXX",
+                   base && *base ? base : "/tmp");
+    if (!mkdtemp(stage.directory))
+        fail("no directory");
+    (void)snprintf(stage.socket, sizeof stage.socket, "%s/s", stage.directory);
+    (void)snprintf(stage.log, sizeof stage.log, "%s/log", stage.directory);
+    (void)snprintf(stage.echo, sizeof stage.echo, "%s/echo", stage.directory);
+    double first_ms = start_daemon(argv[1]);
+    stop_daemon();
+    double again_ms = start_daemon(argv[1]);
+    (void)usleep(300000);
+    (void)printf(
+        "berthd: %.1f ms to its first answer on an empty store, %.1f ms on the next start; "
+        "idle %.1f MB, %.1f MB of it anonymous\n\n",
+        first_ms, again_ms, (double)memory_kb("VmRSS:") / 1024,
+        (double)memory_kb("RssAnon:") / 1024);
+    fill_store();
+    struct address ours[] = {{.path = stage.socket}, {.port = stage.port}};
+    struct address echoes[] = {{.path = stage.echo}, {0}};
+    (void)start_echo(stage.echo);
+    echoes[1].port = start_echo(NULL);
+    for (int i = 0; i < 2; i++) {
+        (void)printf("%-22s %3s %10s %10s %12s %10s\n",
+                     i ? "over TCP, by a token" : "over a Unix socket", "at", "p50 us", "p99 us",
+                     "a second", "beside it");
+        for (int n = 1; n <= CONNECTIONS_MAX; n *= CONNECTIONS_MAX)
+            measure(&ours[i], &echoes[i], n);
+        (void)printf("\n");
+    }
+    (void)printf("afterwards %.1f MB, %.1f MB of it anonymous\n",
+                 (double)memory_kb("VmRSS:") / 1024, (double)memory_kb("RssAnon:") / 1024);
+    stop_daemon();
+    return berth_fs_remove_tree(stage.directory, &err) < 0;
 }
