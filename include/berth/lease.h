@@ -112,6 +112,7 @@ struct berth_lease_filter {
     const char *company_id, *environment_id, *run_id; /* NULL: any */
     int status;                                       /* -1: any */
     bool standing_only;                               /* open, parked or owing clean-up */
+    const char *before; /* the id of a lease, the cursor of a page; NULL: from the first */
     int limit;
 };
 #define BERTH_LEASE_FILTER_INIT                                                                    \

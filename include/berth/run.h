@@ -30,6 +30,7 @@ BERTH_API int berth_run_get(struct berth *b, struct berth_arena *arena, const ch
 struct berth_run_filter {
     const char *company_id; /* NULL: the company `default` */
     int status;             /* -1: any */
+    const char *before;     /* the id of a run, the cursor of a page; NULL: from the newest */
     int limit;
 };
 #define BERTH_RUN_FILTER_INIT                                                                      \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/limits.h"
 
 /* --- bodies --- */
@@ -247,6 +248,22 @@ int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error
                                     &limit, err);
     *out = (int)limit;
     return rc;
+}
+
+int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
+                       struct berth_error *err)
+{
+    const char *text = berth_api_query(c, name);
+    struct berth_id parsed;
+    *out = NULL;
+    if (!text)
+        return BERTH_OK;
+    if (berth_id_parse(text, "Cursor", &parsed, err) < 0) {
+        berth_issues_add(&c->issues, name, "Expected an id");
+        return invalid(err);
+    }
+    *out = berth_arena_strdup(&c->arena, parsed.text);
+    return berth_arena_check(&c->arena, err);
 }
 
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,

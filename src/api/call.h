@@ -133,6 +133,9 @@ int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t m
                            int64_t otherwise, int64_t *out, struct berth_error *err);
 /* How many rows of a list are wanted, by `limit`. */
 int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error *err);
+/* NULL: it is not there. What is no id is INVALID. */
+int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
+                       struct berth_error *err);
 /* -1: it is not there. UNKNOWN words are INVALID. */
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
                          int *out, struct berth_error *err);

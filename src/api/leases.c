@@ -37,6 +37,8 @@ static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
     if (rc == BERTH_OK)
         rc = berth_api_query_limit(c, &filter->limit, err);
     if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "before", &filter->before, err);
+    if (rc == BERTH_OK)
         rc = berth_lease_list(c->b, &c->arena, filter, &found, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, item);

@@ -39,6 +39,8 @@ static int list(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_query_word(c, "status", berth_run_statuses.names, &filter.status, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_limit(c, &filter.limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "before", &filter.before, err);
     if (rc < 0)
         return rc;
     filter.company_id = company->id;

@@ -15,7 +15,7 @@
     /* Of the thing $1 names, for those who would otherwise raise a lock that others share. */     \
     X("{turn_lock}", "$1", "pg_advisory_xact_lock(hashtextextended($1, 0))")                       \
     /* Those who write activity share it until their commit; who wants to know that all of them    \
-     * are done takes it alone, for a moment. */                                                             \
+     * are done takes it alone, for a moment. */                                                   \
     X("{activity_share}", "SELECT 1", "SELECT pg_advisory_xact_lock_shared(7220262111505002)")     \
     X("{activity_alone}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505002)")            \
     X("{activity_wait}", "SELECT 1", "SET LOCAL lock_timeout = '100ms'")                           \

@@ -188,32 +188,36 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err)
 {
+    /* Behind the cursor, in the order of the list. */
+#define BEFORE                                                                                     \
+    "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
+    " (SELECT last_used_at, created_at, id FROM leases WHERE id = $6))"
     /* Each is the start of an index; what is narrower is filtered. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const standing_by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const by_run =
         "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR due_at IS NOT NULL)"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const standing =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const newest =
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
-        " ORDER BY id DESC LIMIT $5";
+        " AND (CAST($6 AS TEXT) IS NULL OR id < $6) ORDER BY id DESC LIMIT $5";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     bool stands = filter->standing_only;
@@ -225,8 +229,9 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     return berth_db_exec(db, sql, on_lease, &reader, err, berth_text(key),
                          berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
                          berth_text(filter->company_id), berth_int(filter->standing_only),
-                         berth_int(filter->limit));
+                         berth_int(filter->limit), berth_text(filter->before));
 }
+#undef BEFORE
 
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
                               const char *environment_id, const char *fingerprint,

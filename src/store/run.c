@@ -82,10 +82,11 @@ int berth_run_select(struct berth_db *db, struct berth_arena *arena,
     return berth_db_exec(db,
                          "SELECT " COLUMNS " FROM runs WHERE company_id = $1"
                          " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
+                         " AND (CAST($4 AS TEXT) IS NULL OR id < $4)"
                          " ORDER BY id DESC LIMIT $3",
                          on_run, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
-                         berth_int(filter->limit));
+                         berth_int(filter->limit), berth_text(filter->before));
 }
 
 int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,

@@ -164,6 +164,39 @@ static void leases(void **state)
     assert_int_equal(scripted_count(f->world), 0);
 }
 
+/* A page ends where the next begins, by the id of its last row. */
+static void lists_have_pages(void **state)
+{
+    struct fixture *f = *state;
+    const char *e =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(ask(f, "POST", text_of(f, "/api/environments/%s/leases", e), "{}").status,
+                         201);
+        (void)make_run(f);
+    }
+    const char *lists[] = {text_of(f, "/api/environments/%s/leases", e),
+                           text_of(f, "/api/companies/%s/leases", default_company(f)),
+                           text_of(f, "/api/companies/%s/runs", default_company(f))};
+    for (int i = 0; i < 3; i++) {
+        struct reply all = ask(f, "GET", lists[i], NULL);
+        assert_int_equal(reply_count(&all), 7);
+        const char *cursor = "";
+        for (int seen = 0; seen < 7; seen += 3) {
+            struct reply page = ask(f, "GET", text_of(f, "%s?limit=3%s", lists[i], cursor), NULL);
+            int rows = reply_count(&page);
+            assert_int_equal(rows, seen < 6 ? 3 : 1);
+            for (int r = 0; r < rows; r++)
+                assert_string_equal(reply_text(f, &page, text_of(f, "%d.id", r)),
+                                    reply_text(f, &all, text_of(f, "%d.id", seen + r)));
+            cursor = text_of(f, "&before=%s", reply_text(f, &page, text_of(f, "%d.id", rows - 1)));
+        }
+        struct reply none = ask(f, "GET", text_of(f, "%s?limit=3%s", lists[i], cursor), NULL);
+        assert_int_equal(reply_count(&none), 0);
+        assert_int_equal(ask(f, "GET", text_of(f, "%s?before=x", lists[i]), NULL).status, 400);
+    }
+}
+
 static void secrets(void **state)
 {
     struct fixture *f = *state;
@@ -291,6 +324,7 @@ int main(void)
         ASK_ON_BOTH(bodies_that_are_wrong),
         ASK_ON_BOTH(environments),
         ASK_ON_BOTH(leases),
+        ASK_ON_BOTH(lists_have_pages),
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),
