@@ -13,6 +13,7 @@
 #include "core/node.h"
 #include "os/engine.h"
 #include "os/pool.h"
+#include "store/lease.h"
 #include "store/store.h"
 
 #define WAIT_MS 20
@@ -29,11 +30,17 @@ static void free_note(struct berth_note *note)
     free(note);
 }
 
+/* A command is a use of its lease. */
 static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     int rc = BERTH_OK;
-    for (const struct berth_note *note = ctx; note && rc == BERTH_OK; note = note->next)
-        rc = berth_exec_put(db, &note->record, err);
+    for (const struct berth_note *note = ctx; note && rc == BERTH_OK; note = note->next) {
+        const struct berth_exec_record *x = &note->record;
+        rc = berth_exec_put(db, x, err);
+        if (rc == BERTH_OK)
+            rc = berth_lease_touch(db, x->lease_id,
+                                   x->ended ? x->end.finished_at_ms : x->end.started_at_ms, err);
+    }
     return rc;
 }
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/api.c - the API over a real socket, on both stores: what each route answers,
  * and what it refuses. */
+#include <pthread.h>
+
 #include "asking.h"
+#include "base/time.h"
+#include "core/record.h"
 #include "plugins.h"
 #include "scripted.h"
 
@@ -315,6 +319,162 @@ static void plugins(void **state)
                  text_of(f, "Plugin not found: %s", id));
 }
 
+/* --- the reference's weaknesses, at the API (access.c and streams.c have the others) --- */
+
+#define SSH_CONFIG "'host':'h','username':'u','remoteWorkspacePath':'/w','privateKey':'k-plain-42'"
+
+static int count_secrets(struct fixture *f)
+{
+    struct reply r =
+        ask(f, "GET", text_of(f, "/api/companies/%s/secrets", default_company(f)), NULL);
+    return reply_count(&r);
+}
+
+/* Saved again and again, an environment is bound to its secrets once. */
+static void W14_bindings_survive_a_second_save(void **state)
+{
+    struct fixture *f = *state;
+    const char *e = ask_environment(f, "{'name':'far','driver':'ssh','config':{" SSH_CONFIG "}}");
+    for (int i = 0; i < 3; i++) {
+        struct reply r = ask(f, "PATCH", text_of(f, "/api/environments/%s", e),
+                             text_of(f, "{'config':{'port':%d}}", 2200 + i));
+        if (r.status != 200)
+            fail_msg("%d %s", r.status, r.body);
+        assert_null(strstr(r.body, "k-plain-42"));
+    }
+    struct reply r =
+        ask(f, "GET", text_of(f, "/api/companies/%s/secrets", default_company(f)), NULL);
+    assert_int_equal(reply_count(&r), 1);
+    r = ask(f, "GET", text_of(f, "/api/secrets/%s/usage", reply_text(f, &r, "0.id")), NULL);
+    assert_string_equal(reply_text(f, &r, "bindings.0.configPath"), "privateKeySecretRef");
+    assert_null(reply_text(f, &r, "bindings.1.configPath"));
+}
+
+struct rotating {
+    struct fixture *f;
+    const char *path;
+    pthread_t thread;
+    int good, bad;
+};
+
+static void *rotate_often(void *ctx)
+{
+    struct rotating *r = ctx;
+    struct fixture own = *r->f;
+    own.arena = (struct berth_arena)BERTH_ARENA_INIT;
+    for (int i = 0; i < 10; i++) {
+        int status = ask(&own, "POST", r->path, "{'value':'another-value'}").status;
+        r->good += status == 200;
+        r->bad += status != 200 && status != 409;
+    }
+    berth_arena_clear(&own.arena);
+    return NULL;
+}
+
+/* What two want at once is a conflict, not a mistake of ours. */
+static void W24_conflicts_are_told_as_such(void **state)
+{
+    struct fixture *f = *state;
+    (void)ask_environment(f, "{'name':'here','driver':'local'}");
+    expect_error(f,
+                 ask(f, "POST", text_of(f, "/api/companies/%s/environments", default_company(f)),
+                     "{'name':'there','driver':'local'}"),
+                 409, "conflict", "This company already has a local environment, \"here\".");
+    struct reply r = ask(f, "POST", text_of(f, "/api/companies/%s/secrets", default_company(f)),
+                         "{'name':'key','value':'one-value'}");
+    const char *id = reply_text(f, &r, "id");
+    struct rotating all[4];
+    int good = 0;
+    for (int i = 0; i < 4; i++) {
+        all[i] = (struct rotating){.f = f, .path = text_of(f, "/api/secrets/%s/rotate", id)};
+        assert_int_equal(pthread_create(&all[i].thread, NULL, rotate_often, &all[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(all[i].thread, NULL), 0);
+        assert_int_equal(all[i].bad, 0);
+        good += all[i].good;
+    }
+    r = ask(f, "GET", text_of(f, "/api/companies/%s/secrets", default_company(f)), NULL);
+    assert_non_null(strstr(r.body, text_of(f, "\"latestVersion\":%d,", good + 1)));
+}
+
+/* A lease ends when its time is up, and tells when it was used. */
+static void W29_leases_expire_and_are_touched(void **state)
+{
+    struct fixture *f = *state;
+    const char *e = ask_environment(f, "{'name':'here','driver':'local'}");
+    struct reply r =
+        ask(f, "POST", text_of(f, "/api/environments/%s/leases", e), "{'ttlMs':60000}");
+    const char *id = reply_text(f, &r, "id"), *used = reply_text(f, &r, "lastUsedAt");
+    const char *exec = text_of(f, "/api/environment-leases/%s/exec", id);
+    berth_time_shift(59000, 0);
+    assert_int_equal(ask(f, "POST", exec, "{'command':'true'}").status, 200);
+    berth_record_flush(f->b); /* it is written a little later */
+    r = ask(f, "GET", text_of(f, "/api/environment-leases/%s", id), NULL);
+    assert_string_not_equal(reply_text(f, &r, "lastUsedAt"), used);
+    berth_time_shift(2000, 0);
+    assert_int_equal(ask(f, "POST", exec, "{'command':'true'}").status, 409);
+    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    assert_ok(f, berth_sweep(f->b, &pass, &report, &f->err));
+    r = ask(f, "GET", text_of(f, "/api/environment-leases/%s", id), NULL);
+    berth_time_shift(-61000, 0);
+    assert_string_equal(reply_text(f, &r, "status"), "expired");
+}
+
+/* What cannot be an id names nothing. */
+static void W34_ids_that_are_none(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const ids[] = {"x",     "0",        "%27%20OR%201=1",
+                                      "..%2e", NOBODY "0", "01234567-89ab-7cde-8f01-23456789abcg"};
+    static const char *const paths[] = {"/api/companies/%s",
+                                        "/api/companies/%s/environments",
+                                        "/api/companies/%s/secrets",
+                                        "/api/companies/%s/runs",
+                                        "/api/companies/%s/activity",
+                                        "/api/environments/%s",
+                                        "/api/environments/%s/leases",
+                                        "/api/environment-leases/%s",
+                                        "/api/runs/%s",
+                                        "/api/runs/%s/log",
+                                        "/api/execs/%s",
+                                        "/api/secrets/%s/usage",
+                                        "/api/plugins/%s"};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        for (size_t p = 0; p < sizeof paths / sizeof paths[0]; p++) {
+            char path[200];
+            const char *hole = strstr(paths[p], "%s");
+            (void)snprintf(path, sizeof path, "%.*s%s%s", (int)(hole - paths[p]), paths[p], ids[i],
+                           hole + 2);
+            int status = ask(f, "GET", path, NULL).status;
+            if (status != 404)
+                fail_msg("%s: %d", path, status);
+        }
+}
+
+/* All of it is stored, or nothing: a refused environment leaves no secret. */
+static void W38_environments_are_made_whole(void **state)
+{
+    struct fixture *f = *state;
+    const char *to = text_of(f, "/api/companies/%s/environments", default_company(f));
+    assert_int_equal(ask(f, "POST", to,
+                         "{'name':'far','driver':'ssh','config':{'username':'u',"
+                         "'remoteWorkspacePath':'/w','privateKey':'k-plain-42'}}")
+                         .status,
+                     422);
+    assert_int_equal(count_secrets(f), 0);
+    const char *e = ask_environment(f, "{'name':'far','driver':'ssh','config':{" SSH_CONFIG "}}");
+    assert_int_equal(count_secrets(f), 1);
+    assert_int_equal(ask(f, "PATCH", text_of(f, "/api/environments/%s", e),
+                         "{'config':{'host':'','privateKey':'k-plain-43'}}")
+                         .status,
+                     422);
+    assert_int_equal(count_secrets(f), 1);
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/environments/%s", e), NULL).status, 200);
+    assert_int_equal(count_secrets(f), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +488,11 @@ int main(void)
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),
+        ASK_ON_BOTH(W14_bindings_survive_a_second_save),
+        ASK_ON_BOTH(W24_conflicts_are_told_as_such),
+        ASK_ON_BOTH(W29_leases_expire_and_are_touched),
+        ASK_ON_BOTH(W34_ids_that_are_none),
+        ASK_ON_BOTH(W38_environments_are_made_whole),
     };
     return cmocka_run_group_tests_name("api", tests, NULL, NULL);
 }
