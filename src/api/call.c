@@ -32,9 +32,11 @@ static bool are_pairs(const struct berth_json *object)
 {
     if (!berth_json_is(object, BERTH_JSON_OBJECT))
         return false;
-    berth_json_each (object, iter)
-        if (!is_text(berth_json_iter_value(iter)))
+    berth_json_each (object, iter) {
+        const char *name = berth_json_iter_key(iter);
+        if (!*name || strchr(name, '=') || !is_text(berth_json_iter_value(iter)))
             return false;
+    }
     return true;
 }
 

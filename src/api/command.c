@@ -6,6 +6,8 @@
 
 #include "base/limits.h"
 
+#define SIZE_MAX_OF_TERMINAL 10000
+
 struct exec_body {
     struct berth_api_command in;
 };
@@ -30,6 +32,15 @@ static int refuse(struct berth_api_call *c, const char *path, const char *why,
     return berth_fail(err, BERTH_E_INVALID, "Validation error");
 }
 
+int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns,
+                         struct berth_error *err)
+{
+    if (rows < 1 || rows > SIZE_MAX_OF_TERMINAL || columns < 1 || columns > SIZE_MAX_OF_TERMINAL)
+        return refuse(c, rows < 1 || rows > SIZE_MAX_OF_TERMINAL ? "rows" : "columns",
+                      "Expected a number from 1 to 10000", err);
+    return BERTH_OK;
+}
+
 int berth_api_command_build(struct berth_api_call *c, const struct berth_api_command *in,
                             struct berth_exec_request *out, struct berth_error *err)
 {
@@ -38,8 +49,9 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
         return refuse(c, "command", "Required", err);
     if (in->input && in->keep_stdin)
         return refuse(c, "keepStdin", "Either stdin or keepStdin", err);
-    if (in->rows < 1 || in->rows > 10000 || in->columns < 1 || in->columns > 10000)
-        return refuse(c, "rows", "Expected rows and columns from 1 to 10000", err);
+    int rc = berth_api_check_size(c, in->rows, in->columns, err);
+    if (rc < 0)
+        return rc;
     if (in->timeout_ms > BERTH_TTL_MS_MAX || in->grace_ms > BERTH_TTL_MS_MAX)
         return refuse(c, "timeoutMs", "Too long", err);
     (void)berth_list_add(&argv, &c->arena, (char *)(uintptr_t)in->command);

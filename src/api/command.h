@@ -40,6 +40,9 @@ int berth_api_command_read(struct berth_api_call *c, struct berth_api_command *o
 /* All in c->arena. */
 int berth_api_command_build(struct berth_api_call *c, const struct berth_api_command *command,
                             struct berth_exec_request *out, struct berth_error *err);
+/* Of a terminal. */
+int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns,
+                         struct berth_error *err);
 /* ?stream=stdout&offset=12&follow=true, or Last-Event-ID. */
 int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options *out,
                         struct berth_error *err);

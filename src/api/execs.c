@@ -271,9 +271,6 @@ static int put_stdin(struct berth_api_call *c, struct berth_error *err)
         if (last)
             break;
     }
-    if (rc == BERTH_E_NOT_FOUND && record)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "%s",
-                        "The command does not run here, or not any more.");
     if (rc == BERTH_OK)
         berth_api_say_ok(c);
     return rc;
@@ -293,8 +290,10 @@ static int resize(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc == BERTH_OK)
-        rc = berth_api_live_resize(c->api, record->id, (unsigned short)(body.rows & 0xffff),
-                                   (unsigned short)(body.columns & 0xffff), err);
+        rc = berth_api_check_size(c, body.rows, body.columns, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_live_resize(c->api, record->id, (unsigned short)body.rows,
+                                   (unsigned short)body.columns, err);
     if (rc == BERTH_OK)
         berth_api_say_ok(c);
     return rc;

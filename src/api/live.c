@@ -127,7 +127,7 @@ static struct berth_exec *exec_of(struct berth_api *api, const char *id)
 
 static int not_here(struct berth_error *err)
 {
-    return berth_fail(err, BERTH_E_NOT_FOUND, "The command does not run here, or not any more.");
+    return berth_fail(err, BERTH_E_CONFLICT, "The command does not run here, or not any more.");
 }
 
 int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err)

@@ -38,9 +38,10 @@ void berth_api_live_room(struct berth_api_live *live); /* its stdin has room */
  * on the loop's thread, after on_over. Also for one that was never begun. */
 void berth_api_live_end(struct berth_api_live *live);
 
-/* NOT_FOUND: it does not run here. */
+/* CONFLICT: it does not run here. */
 int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err);
-/* UNAVAILABLE: too much is waiting. CONFLICT: its stdin is closed. `close`: nothing more comes. */
+/* UNAVAILABLE: too much is waiting. CONFLICT: also when its stdin is closed. `close`: nothing more
+ * comes. */
 int berth_api_live_write(struct berth_api *api, const char *id, const char *bytes, size_t len,
                          bool close, struct berth_error *err);
 int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,

@@ -263,12 +263,13 @@ static int create(struct berth_api_call *c, struct berth_error *err)
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     struct berth_company *company;
     struct berth_run *run;
+    unsigned given;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
-        rc = berth_api_body(c, fields, &body, NULL, err);
+        rc = berth_api_body(c, fields, &body, &given, err);
     if (rc < 0)
         return rc;
-    if (!body.in.command) {
+    if (!given) {
         rc = berth_run_create(c->b, &c->arena, company->id, &run, err);
         c->status = 201;
         if (rc == BERTH_OK)

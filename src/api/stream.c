@@ -56,7 +56,10 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
     struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
     s->beat.run = on_beat;
     berth_timer_set(s->engine, &s->beat, BEAT_MS);
+    bool head_alone = berth_http_exchange_head(s->x)->method == BERTH_HTTP_HEAD;
     berth_http_stream_begin(s->x, &head, &handlers);
+    if (head_alone && s->x)
+        on_gone(s);
 }
 
 void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len)

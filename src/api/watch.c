@@ -527,7 +527,9 @@ int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
     if (options->announce)
         put_event(w, "exec", "execId", w->exec_id, NULL);
     int rc = berth_engine_post(api->b->engine, &w->post, err);
-    if (rc < 0)
+    if (rc < 0) {
+        berth_buf_clear(&w->batch);
         free(w);
+    }
     return rc;
 }

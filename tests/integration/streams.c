@@ -127,6 +127,8 @@ static void commands_that_cannot_be(void **state)
         "{'command':'x','env':{'A':1}}",
         "{'command':'x','env':['A=1']}",
         "{'command':'x','env':{'a b':'1'}}",
+        "{'command':'x','env':{'a=b':'1'}}",
+        "{'command':'x','env':{'':'1'}}",
         "{'command':'x','env':{'BERTH_LEASE_ID':'1'}}",
         "{'command':'x','stdin':'y','keepStdin':true}",
         "{'command':'x','rows':0}",
@@ -217,6 +219,10 @@ static void input_in_pieces(void **state)
     assert_string_equal(ask(f, "GET", text_of(f, "/api/execs/%s/log", id), NULL).body,
                         "one two three");
     assert_int_equal(ask_with(f, "", "POST", in, "four").status, 409);
+    const char *resize = text_of(f, "/api/execs/%s/resize", id);
+    assert_int_equal(ask(f, "POST", resize, "{'rows':24,'columns':80}").status, 409);
+    assert_int_equal(ask(f, "POST", resize, "{'rows':65536,'columns':80}").status, 400);
+    assert_int_equal(ask(f, "POST", resize, "{'rows':24,'columns':0}").status, 400);
     /* More than any pipe holds, also for one that does not read for a while. */
     char *big = berth_arena_alloc(&f->arena, 1500001);
     memset(big, 'x', 1500000);
@@ -436,6 +442,9 @@ static void W26_runs_that_cannot_begin_say_why(void **state)
     r = ask(f, "POST", runs_of(f), text_of(f, "{'command':'true','environmentId':'%s'}", fake));
     assert_string_equal(reply_text(f, &r, "errorCode"), "unsupported_environment");
     assert_int_equal(ask(f, "POST", runs_of(f), "{'command':''}").status, 400);
+    assert_int_equal(ask(f, "POST", runs_of(f), "{'args':['x']}").status, 400);
+    assert_int_equal(ask(f, "POST", runs_of(f), "{'command':'true','secrets':{'A=B':'x'}}").status,
+                     400);
     assert_int_equal(ask(f, "POST", "/api/companies/" NOBODY "/runs", "{}").status, 404);
 }
 
@@ -498,6 +507,9 @@ static void events_come_as_they_happen(void **state)
 {
     struct fixture *f = *state;
     change_something(f, 0);
+    struct reply head =
+        ask(f, "HEAD", text_of(f, "/api/companies/%s/events", default_company(f)), NULL);
+    assert_int_equal(head.status, 200); /* and it ends */
     int fd = listen_from(f, "none");
     const char *heard = hear(f, fd, "ready", 1);
     assert_null(event(f, heard, "activity.logged", 0));
