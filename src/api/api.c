@@ -326,6 +326,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     int64_t left_ms = end_ms - berth_time_mono_ms();
     berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
     berth_http_server_close(api->server); /* waits for those who are to answer */
+    berth_api_await_streams(api);
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
     (void)berth_engine_do(api->b->engine, pass, NULL, &none); /* what the pools posted has run */

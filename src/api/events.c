@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/live.h"
 #include "api/state.h"
 #include "api/stream.h"
 #include "base/id.h"
@@ -84,7 +85,9 @@ static void free_listener(struct berth_api_listener *l)
         l->next->link = l->link;
     if (--l->events->count == 0)
         l->events->settled = -1; /* nobody looks any more */
+    struct berth_api *api = l->events->api;
     free(l);
+    berth_api_count_stream(api, -1);
 }
 
 /* From here on nothing is left out, also for one who comes back without having heard anything. */
@@ -261,9 +264,11 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
                                      .on_stalled = on_stalled,
                                      .on_gone = on_gone};
     l->post.run = on_start;
+    berth_api_count_stream(c->api, 1);
     rc = berth_engine_post(c->b->engine, &l->post, err);
     if (rc == BERTH_OK)
         return BERTH_API_PASSED_ON;
+    berth_api_count_stream(c->api, -1);
     free(l);
     return rc;
 }

@@ -173,6 +173,22 @@ struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id
     return live;
 }
 
+void berth_api_count_stream(struct berth_api *api, int by)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    api->stream_count += by;
+    pthread_cond_broadcast(&api->lives_changed);
+    pthread_mutex_unlock(&api->lives_lock);
+}
+
+void berth_api_await_streams(struct berth_api *api)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    while (api->stream_count)
+        pthread_cond_wait(&api->lives_changed, &api->lives_lock);
+    pthread_mutex_unlock(&api->lives_lock);
+}
+
 /* Lock held. */
 static void cancel_all(struct berth_api *api)
 {

@@ -46,6 +46,10 @@ int berth_api_live_write(struct berth_api *api, const char *id, const char *byte
                          bool close, struct berth_error *err);
 int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,
                           unsigned short columns, struct berth_error *err);
+/* One more watch or listener knows the API, or one less. */
+void berth_api_count_stream(struct berth_api *api, int by);
+/* Until there is none, once the server is closed. */
+void berth_api_await_streams(struct berth_api *api);
 /* On the loop's thread; NULL: it does not run here. */
 struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id);
 /* Waits so long for them and for our runs, ends those that are left, and waits for that. */

@@ -302,7 +302,9 @@ static void free_watch(struct berth_api_watch *w)
 {
     berth_timer_clear(w->s.engine, &w->look);
     berth_buf_clear(&w->batch);
+    struct berth_api *api = w->api;
     free(w);
+    berth_api_count_stream(api, -1);
 }
 
 static void leave(struct berth_api_watch *w)
@@ -526,8 +528,10 @@ int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
     (void)snprintf(w->run_id, sizeof w->run_id, "%s", options->run_id ? options->run_id : "");
     if (options->announce)
         put_event(w, "exec", "execId", w->exec_id, NULL);
+    berth_api_count_stream(api, 1);
     int rc = berth_engine_post(api->b->engine, &w->post, err);
     if (rc < 0) {
+        berth_api_count_stream(api, -1);
         berth_buf_clear(&w->batch);
         free(w);
     }
