@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/instance.c - what is about no company: is it well, and which version is it. */
+ * src/api/instance.c - what is about no company: is it well, which version is it, and what
+ * can it be asked. */
 #include <berth/berth.h>
 
 #include "api/call.h"
+#include "api/openapi.h"
 #include "api/state.h"
 
 static int get_health(struct berth_api_call *c, struct berth_error *err)
@@ -16,7 +18,15 @@ static int get_health(struct berth_api_call *c, struct berth_error *err)
     return BERTH_OK;
 }
 
+static int get_openapi(struct berth_api_call *c, struct berth_error *err)
+{
+    (void)err;
+    berth_buf_append(&c->out, berth_api_openapi, berth_api_openapi_len);
+    return BERTH_OK;
+}
+
 const struct berth_api_route berth_api_instance_routes[] = {
     {"GET", "/api/health", get_health, BERTH_API_OPEN},
+    {"GET", "/api/openapi.json", get_openapi, BERTH_API_OPEN},
     {0},
 };
