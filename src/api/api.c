@@ -304,6 +304,25 @@ int berth_api_allow(struct berth_api *api, const char *const *hosts, const char 
     return berth_api_gate_allow(api->gate, hosts, origins, err);
 }
 
+int berth_api_set_urls(struct berth_api *api, const struct berth_list *urls,
+                       struct berth_error *err)
+{
+    auto_buf text = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &text};
+    berth_json_open(&w, '[');
+    for (int i = 0; i < urls->count; i++)
+        berth_json_put_str(&w, NULL, urls->items[i]);
+    berth_json_close(&w, ']');
+    int rc = berth_buf_check(&text, "The URLs", err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&api->lives_lock);
+    free(api->urls_json);
+    api->urls_json = berth_buf_take(&text);
+    pthread_mutex_unlock(&api->lives_lock);
+    return BERTH_OK;
+}
+
 void berth_api_set_recovering(struct berth_api *api, bool recovering)
 {
     atomic_store(&api->recovering, recovering);
@@ -333,6 +352,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_gate_free(api->gate);
     berth_map_clear(&api->lives);
     berth_map_clear(&api->runs);
+    free(api->urls_json);
     pthread_cond_destroy(&api->lives_changed);
     pthread_mutex_destroy(&api->lives_lock);
     free(api);

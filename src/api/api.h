@@ -18,6 +18,9 @@ int berth_api_listen(struct berth_api *api, const struct berth_http_address *add
  * may do so: each closed by NULL, or NULL. Both are copied; from any thread. */
 int berth_api_allow(struct berth_api *api, const char *const *hosts, const char *const *origins,
                     struct berth_error *err);
+/* By which URLs places may reach us, best first: a list of texts, copied; from any thread. */
+int berth_api_set_urls(struct berth_api *api, const struct berth_list *urls,
+                       struct berth_error *err);
 /* What GET /api/health says of the first sweep after a start. */
 void berth_api_set_recovering(struct berth_api *api, bool recovering);
 /* Accepts nobody any more, lets what is under way finish for so long, and ends. NULL is fine. */

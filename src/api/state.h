@@ -26,6 +26,7 @@ struct berth_api {
     int live_count;         /* also those that are not named yet */
     struct berth_map runs;  /* id of a run -> struct berth_performance; the same lock */
     int run_count;          /* that we perform: they know us until they are given back */
+    char *urls_json;        /* by which places may reach us, an array; the same lock */
     int stream_count;       /* watches and listeners: they do, too */
 };
 #endif

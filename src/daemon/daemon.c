@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/urls.h"
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/token.h"
@@ -129,6 +130,36 @@ static int allow(struct berth_daemon *d, const struct berth_config *c, struct be
                                     (const char *const *)(void *)origins.items, err);
 }
 
+/* Tells by which URLs it can be reached now. */
+static void set_urls(struct berth_daemon *d)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    const struct berth_config *c = d->config;
+    struct berth_url_listen *listen =
+        berth_arena_alloc(&arena, (c->listen_count + 1) * sizeof *listen);
+    struct berth_url_inputs in = {.public_url = c->public_url, .listen = listen};
+    struct berth_list hosts = {0}, urls;
+    struct berth_error err = {0};
+    for (unsigned i = 0; i < c->allowed_host_count; i++)
+        (void)berth_list_add(&hosts, &arena, c->allowed_hosts[i]);
+    (void)berth_list_add(&hosts, &arena, NULL);
+    for (unsigned i = 0; listen && i < c->listen_count; i++)
+        if (d->ports[i] > 0)
+            listen[in.listen_count++] = (struct berth_url_listen){
+                .address = c->listen[i].address, .port = d->ports[i], .tls = d->secures[i] != NULL};
+    in.hosts = (const char *const *)(void *)hosts.items;
+    int rc = berth_arena_check(&arena, &err);
+    if (rc == BERTH_OK)
+        rc = berth_urls_interfaces(&arena, &in.interfaces, &err);
+    if (rc == BERTH_OK)
+        rc = berth_urls_find(&arena, &in, &urls, &err);
+    if (rc == BERTH_OK)
+        rc = berth_api_set_urls(d->api, &urls, &err);
+    if (rc < 0)
+        berth_log_line(&d->b->log, BERTH_LOG_WARN, "own URLs not known", "error", err.message,
+                       NULL);
+}
+
 /* Nobody could get in before there is a token. */
 void berth_daemon_tick(struct berth_daemon *d)
 {
@@ -155,6 +186,7 @@ void berth_daemon_tick(struct berth_daemon *d)
                        NULL);
         d->ports[i] = rc < 0 ? -1 : rc; /* said once: a restart tries again */
     }
+    set_urls(d);
 }
 
 /* --- sweeps --- */
@@ -244,6 +276,7 @@ int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
     if (rc == BERTH_OK) {
         berth_log_line(&d->b->log, BERTH_LOG_INFO, "listening", "socket", d->socket, "store",
                        berth_store_where(d->b->store), NULL);
+        set_urls(d);
         berth_daemon_tick(d);
         errno = pthread_create(&d->sweeper, NULL, sweep_main, d);
         d->sweeping = errno == 0;
@@ -348,10 +381,12 @@ int berth_daemon_reload(struct berth_daemon *d, struct berth_config *next, const
     int rc = allow(d, next, err);
     if (rc == BERTH_OK)
         rc = renew_pairs(d, next, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK) {
         keep_new(d, next);
-    else
+        set_urls(d);
+    } else {
         (void)allow(d, d->config, &none);
+    }
     berth_config_free(next);
     return rc;
 }

@@ -44,6 +44,7 @@ static const struct row {
     /* LSBROVMKAWROIA */
     {"++44++++++++++", "GET", "/api/health"},
     {"++44++++++++++", "GET", "/api/openapi.json"},
+    {"+444++++++--++", "GET", "/api/runtime-urls"},
     {"+444++++++--++", "GET", "/api/companies"},
     {"+444---------+", "POST", "/api/companies"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId"},
