@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/map.h"
 #include "base/time.h"
+#include "core/activity.h"
 #include "core/environment.h"
 #include "core/ledger.h"
 #include "core/node.h"
@@ -23,6 +24,7 @@
 #include "core/record.h"
 #include "core/run.h"
 #include "os/pool.h"
+#include "store/prefix.h"
 #include "store/store.h"
 
 #define SELF_SWEEP_WAIT_MS 1000
@@ -525,10 +527,75 @@ static struct group *add_group(struct pass *pass, struct berth_map *by_id, const
     return group;
 }
 
-static void quarantine(struct pass *pass, const char *event, const char *id, const char *trouble)
+/* A row that nobody can read. */
+struct poison {
+    struct berth_arena *arena;
+    enum berth_kind kind;
+    const char *type, *action, *id, *trouble;
+};
+
+static bool is_told(const struct berth_list *entries, const char *action)
 {
+    for (int i = 0; i < entries->count; i++)
+        if (strcmp(((const struct berth_activity *)entries->items[i])->action, action) == 0)
+            return true;
+    return false;
+}
+
+/* Once, however often it is met. */
+static int tx_quarantine(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct poison *p = ctx;
+    struct berth_activity_filter filter = {.entity_id = p->id, .limit = BERTH_LIST_ROWS_MAX};
+    struct berth_list entries;
+    const char *company_id, *lease_id;
+    int rc = berth_owner_select(db, p->arena, p->kind, p->id, &company_id, &lease_id, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_select(db, p->arena, &filter, &entries, err);
+    if (rc < 0 || !company_id || is_told(&entries, p->action))
+        return rc;
+    auto_buf details = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &details};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", p->trouble);
+    berth_json_close(&w, '}');
+    struct berth_entity entity = {company_id, p->type, p->id};
+    rc = berth_buf_check(&details, "Activity details", err);
+    return rc < 0 ? rc
+                  : berth_activity_of(db, &entity, p->action, NULL, berth_buf_str(&details), err);
+}
+
+static void quarantine(struct pass *pass, const struct poison *poison, const char *event)
+{
+    struct berth_error err;
+    struct poison told = *poison;
+    told.arena = &pass->arena;
     pass->report.quarantined++;
-    berth_log_line(&pass->b->log, BERTH_LOG_ERROR, event, "id", id, "error", trouble, NULL);
+    berth_log_line(&pass->b->log, BERTH_LOG_ERROR, event, "id", poison->id, "error",
+                   poison->trouble, NULL);
+    if (berth_store_tx(pass->b->store, tx_quarantine, &told, &err) < 0) /* the next pass does */
+        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "not in the activity log", "id", poison->id,
+                       "error", err.message, NULL);
+}
+
+static void quarantine_environment(struct pass *pass, const char *id, const char *trouble)
+{
+    struct poison poison = {.kind = BERTH_KIND_ENVIRONMENT,
+                            .type = "environment",
+                            .action = "environment.quarantined",
+                            .id = id,
+                            .trouble = trouble};
+    quarantine(pass, &poison, "unreadable environment left alone");
+}
+
+static void quarantine_lease(struct pass *pass, const char *id, const char *trouble)
+{
+    struct poison poison = {.kind = BERTH_KIND_LEASE,
+                            .type = "environment_lease",
+                            .action = "environment.lease_quarantined",
+                            .id = id,
+                            .trouble = trouble};
+    quarantine(pass, &poison, "unreadable lease left alone");
 }
 
 /* Sorts the rows by environment; rows nobody can read are reported and left alone. */
@@ -538,7 +605,7 @@ static int make_groups(struct pass *pass, struct berth_error *err)
     for (int i = 0; i < pass->environments.count; i++) {
         const struct berth_environment *e = pass->environments.items[i];
         if (e->trouble)
-            quarantine(pass, "unreadable environment left alone", e->id, e->trouble);
+            quarantine_environment(pass, e->id, e->trouble);
         else
             (void)add_group(pass, &by_id, e->id, e);
     }
@@ -548,7 +615,7 @@ static int make_groups(struct pass *pass, struct berth_error *err)
             (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
             continue;
         if (s->trouble) {
-            quarantine(pass, "unreadable lease left alone", s->id, s->trouble);
+            quarantine_lease(pass, s->id, s->trouble);
             continue;
         }
         struct group *group = berth_map_get(&by_id, s->environment_id);

@@ -1155,6 +1155,12 @@ static void unreadable_lease_is_quarantined(void **state)
 
     run_sql(f, "UPDATE leases SET status = 'active', place = 'elsewhere' WHERE id = $1", bad->id);
     assert_int_equal(sweep(f).quarantined, 1);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM activity WHERE action ="
+                                   " 'environment.lease_quarantined' AND details LIKE"
+                                   " '%hibernating%'"),
+                     1); /* told once */
+    assert_int_equal(
+        count_rows(f, "SELECT count(*) FROM activity WHERE action LIKE '%quarantined'"), 1);
     assert_fails(f, BERTH_E_INTERNAL, "Unexpected environment lease place value: elsewhere",
                  berth_lease_get(f->b, &f->arena, bad->id, &row, &f->err));
     run_sql(f, "UPDATE leases SET place = 'live' WHERE id = $1", bad->id); /* put right by hand */
