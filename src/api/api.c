@@ -24,6 +24,7 @@
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
 #define KEY_BYTES_MAX 255
+#define UNKNOWN_BODY_BYTES_MAX 4096
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
 const struct berth_api_route *const berth_api_tables[] = {berth_api_instance_routes,
@@ -168,7 +169,8 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_sha256_hex(all.data, all.len, digest, err);
     struct berth_once_request request = {
-        .caller = berth_arena_printf(&c->arena, "%s:%s", c->actor.type, c->actor.id),
+        .caller = berth_arena_printf(&c->arena, "%s:%s:%s", c->actor.type,
+                                     c->caller.company_id ? c->caller.company_id : "", c->actor.id),
         .key = key,
         .digest = digest,
         .repeatable = c->route->once == BERTH_API_REPEATABLE};
@@ -215,10 +217,12 @@ static void run_call(void *ctx)
 
 /* --- requests --- */
 
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
+/* Whoever shows nothing that could be a token has nothing to say over TCP. */
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
+                              const struct berth_peer *peer)
 {
-    (void)ctx, (void)head;
-    return BODY_BYTES_MAX;
+    (void)ctx;
+    return peer->local || berth_api_shows_token(head) ? BODY_BYTES_MAX : UNKNOWN_BODY_BYTES_MAX;
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x,

@@ -231,11 +231,11 @@ int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t m
                            int64_t otherwise, int64_t *out, struct berth_error *err)
 {
     const char *text = berth_api_query(c, name);
-    char *end = NULL;
-    int64_t value = text ? strtoll(text, &end, 10) : otherwise;
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    bool number = digits && digits <= 18 && !text[digits];
+    int64_t value = number ? strtoll(text, NULL, 10) : otherwise;
     *out = value;
-    if (text &&
-        (!*text || *end || text[0] == '+' || text[0] == ' ' || value < min || value > max)) {
+    if (text && (!number || value < min || value > max)) {
         berth_issues_add(&c->issues, name, "Expected a number from %lld to %lld", (long long)min,
                          (long long)max);
         return invalid(err);

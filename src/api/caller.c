@@ -193,6 +193,13 @@ static const char *token_of(const struct berth_http_head *head, bool *shown)
     return value + sizeof BEARER - 1;
 }
 
+bool berth_api_shows_token(const struct berth_http_head *head)
+{
+    bool shown;
+    const char *token = token_of(head, &shown);
+    return token && berth_token_well_formed(token);
+}
+
 /* Whoever has the daemon's account, and root. */
 static bool is_owner(const struct berth_peer *peer)
 {
@@ -324,6 +331,15 @@ static int need(const struct berth_api_call *c, unsigned permission, struct bert
     return c->caller.permissions & permission
                ? BERTH_OK
                : berth_fail(err, BERTH_E_DENIED, "Missing permission: %s", berth_permissions[bit]);
+}
+
+int berth_api_allow_local(const struct berth_api_call *c, bool local, struct berth_error *err)
+{
+    return !local || !c->caller.company_id
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_DENIED,
+                            "Local environments are for operators of the instance: commands there "
+                            "run as the daemon's user");
 }
 
 int berth_api_authorize(struct berth_api_call *c, struct berth_error *err)

@@ -20,9 +20,13 @@ int berth_api_gate_address(struct berth_api_gate *gate, const struct berth_http_
  * what was shown can be no token. RATE_LIMITED: too many have failed from there. */
 int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
                         struct berth_error *err);
+/* Does it look like one? */
+bool berth_api_shows_token(const struct berth_http_head *head);
 /* Who it is: the socket's owner, or whose token was shown. Fills c->caller and c->actor. */
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
                            struct berth_error *err);
+/* Places that are this machine, as the daemon's user: for operators of the instance alone. */
+int berth_api_allow_local(const struct berth_api_call *c, bool local, struct berth_error *err);
 /* May he do this? DENIED says what is missing. */
 int berth_api_authorize(struct berth_api_call *c, struct berth_error *err);
 #endif

@@ -53,6 +53,11 @@ static int put_plugin(struct berth_api_call *c, const struct berth_plugin *p,
         berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &json, err);
     if (rc == BERTH_OK)
         rc = berth_manifest_read(&c->arena, json, &issues, &warnings, &manifest, err);
+    if (rc < 0 && rc != BERTH_E_NO_MEMORY) { /* one that cannot be read does not hide the others */
+        berth_log_line(&c->b->log, BERTH_LOG_ERROR, "unreadable plugin left out", "plugin",
+                       p->plugin_key, "error", err->message, NULL);
+        return BERTH_OK;
+    }
     for (int i = 0; rc == BERTH_OK && i < manifest->drivers.count; i++) {
         const struct berth_manifest_driver *d = manifest->drivers.items[i];
         if (d->kind && strcmp(d->kind, "sandbox_provider") == 0)

@@ -52,8 +52,10 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
     int rc = berth_api_check_size(c, in->rows, in->columns, err);
     if (rc < 0)
         return rc;
-    if (in->timeout_ms > BERTH_TTL_MS_MAX || in->grace_ms > BERTH_TTL_MS_MAX)
+    if (in->timeout_ms > BERTH_TTL_MS_MAX)
         return refuse(c, "timeoutMs", "Too long", err);
+    if (in->grace_ms > BERTH_TTL_MS_MAX)
+        return refuse(c, "graceMs", "Too long", err);
     (void)berth_list_add(&argv, &c->arena, (char *)(uintptr_t)in->command);
     for (int i = 0; i < in->args.count; i++)
         (void)berth_list_add(&argv, &c->arena, in->args.items[i]);

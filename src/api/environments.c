@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "core/company.h"
 
 static void item(struct berth_json_writer *w, const void *environment)
@@ -94,6 +95,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
         rc = read_input(c, true, &input, err);
     input.company_id = c->params[0];
     if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, input.driver == BERTH_DRIVER_LOCAL, err);
+    if (rc == BERTH_OK)
         rc = berth_environment_create(c->b, &c->arena, &input, &c->issues, &e, err);
     if (rc < 0)
         return rc;
@@ -109,6 +112,9 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
         rc = read_input(c, false, &input, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(
+            c, input.fields & BERTH_FIELD_DRIVER && input.driver == BERTH_DRIVER_LOCAL, err);
     if (rc == BERTH_OK)
         rc = berth_environment_update(c->b, &c->arena, e->id, &input, &c->issues, &e, err);
     if (rc == BERTH_OK)

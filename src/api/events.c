@@ -105,9 +105,11 @@ static void read_on(struct berth_api_listener *l)
 {
     struct berth_error none;
     int64_t settled = l->events->settled;
-    if (l->at < 0 && settled >= 0)
+    if (!l->s.x || l->reading || settled < 0)
+        return;
+    if (l->at < 0)
         begin_at(l, settled);
-    if (!l->s.x || l->reading || settled < 0 || l->at >= settled || berth_api_stream_full(&l->s))
+    if (!l->s.x || l->at >= settled || berth_api_stream_full(&l->s))
         return;
     l->until = settled;
     l->reading = berth_pool_submit(l->events->api->quick, read_job, l, &none) == BERTH_OK;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/execs.c - commands in the place of a lease: started, written to, listened to, ended. No
  * thread waits for one. */
+#include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "api/command.h"
 #include "api/live.h"
 #include "api/watch.h"
@@ -18,7 +19,7 @@
 #include "core/record.h"
 
 #define STDIN_WAIT_MS 20
-#define STDIN_WAITS_MAX 1500 /* half a minute */
+#define STDIN_WAITS_MAX 1500 /* half a minute, for all of it */
 #define FREE_AGAIN_MS 50
 
 /* One that was asked for here, from its beginning to the answer. */
@@ -167,6 +168,8 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     struct asked *a = NULL;
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
     if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, strcmp(lease->driver, "local") == 0, err);
+    if (rc == BERTH_OK)
         rc = berth_api_command_read(c, &body, err);
     if (rc == BERTH_OK)
         rc = berth_api_command_build(c, &body, &request, err);
@@ -253,20 +256,19 @@ static int put_stdin(struct berth_api_call *c, struct berth_error *err)
     struct berth_exec_record *record;
     size_t len;
     const char *bytes = berth_http_exchange_body(c->x, &len);
-    int close;
+    struct pollfd left = {.fd = berth_http_exchange_left_fd(c->x), .events = POLLIN};
+    int close, waits = 0;
     int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_word(c, "close", words, &close, err);
     for (size_t at = 0; rc == BERTH_OK && (at < len || close == 1);) {
         size_t step = len - at < BERTH_STDIN_STEP_BYTES ? len - at : BERTH_STDIN_STEP_BYTES;
         bool last = at + step == len;
-        for (int i = 0; i <= STDIN_WAITS_MAX; i++) {
+        do
             rc =
                 berth_api_live_write(c->api, record->id, bytes + at, step, last && close == 1, err);
-            if (rc != BERTH_E_UNAVAILABLE)
-                break;
-            (void)usleep(STDIN_WAIT_MS * 1000);
-        }
+        while (rc == BERTH_E_UNAVAILABLE && waits++ < STDIN_WAITS_MAX &&
+               poll(&left, 1, STDIN_WAIT_MS) == 0);
         at += step;
         if (last)
             break;

@@ -7,6 +7,7 @@
 #include <berth/driver.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "core/company.h"
 #include "core/environment.h"
 
@@ -88,6 +89,8 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
     struct berth_lease *l = NULL;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, e->driver == BERTH_DRIVER_LOCAL, err);
+    if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &request, NULL, err);
     if (rc < 0)
         return rc;
@@ -96,6 +99,8 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
     request.actor = &c->actor;
     c->status = 201;
     rc = berth_lease_acquire(c->b, &c->arena, &request, &l, err);
+    if (rc == BERTH_OK)
+        c->brief = berth_arena_printf(&c->arena, "{\"id\":\"%s\"}", l->id);
     return say(c, rc, l);
 }
 

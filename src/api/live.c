@@ -21,8 +21,13 @@ int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struc
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     live->api = api;
     pthread_mutex_lock(&api->lives_lock);
-    api->live_count++;
+    bool closing = api->closing;
+    api->live_count += !closing;
     pthread_mutex_unlock(&api->lives_lock);
+    if (closing) {
+        free(live);
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The daemon is about to end.");
+    }
     *out = live;
     return BERTH_OK;
 }
@@ -54,7 +59,8 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
     pthread_mutex_lock(&api->lives_lock);
     (void)snprintf(live->id, sizeof live->id, "%s", berth_exec_id(exec));
     live->exec = exec;
-    (void)berth_map_put(&api->lives, live->id, live); /* without memory nobody finds it */
+    if (!berth_map_put(&api->lives, live->id, live))
+        berth_exec_cancel(exec); /* nobody would find it */
     if (input) {
         live->input = *input;
         *input = (struct berth_buf){0};
@@ -115,13 +121,17 @@ void berth_api_live_end(struct berth_api_live *live)
 /* --- by name --- */
 
 /* Lock held. */
-static struct berth_exec *exec_of(struct berth_api *api, const char *id)
+static struct berth_api_live *live_of(struct berth_api *api, const char *id)
 {
     struct berth_id parsed;
     struct berth_error none;
-    if (berth_id_parse(id, "Exec", &parsed, &none) < 0)
-        return NULL;
-    const struct berth_api_live *live = berth_map_get(&api->lives, parsed.text);
+    return berth_id_parse(id, "Exec", &parsed, &none) < 0 ? NULL
+                                                          : berth_map_get(&api->lives, parsed.text);
+}
+
+static struct berth_exec *exec_of(struct berth_api *api, const char *id)
+{
+    const struct berth_api_live *live = live_of(api, id);
     return live ? live->exec : NULL;
 }
 
@@ -146,6 +156,8 @@ int berth_api_live_write(struct berth_api *api, const char *id, const char *byte
     pthread_mutex_lock(&api->lives_lock);
     struct berth_exec *exec = exec_of(api, id);
     int rc = exec ? BERTH_OK : not_here(err);
+    if (rc == BERTH_OK && live_of(api, id)->input.data)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "The command still reads what came with it.");
     if (rc == BERTH_OK && len)
         rc = berth_exec_write(exec, bytes, len, err);
     if (rc == BERTH_OK && close)
@@ -205,13 +217,16 @@ void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms)
 {
     int64_t end_ms = berth_time_mono_ms() + wait_ms;
     pthread_mutex_lock(&api->lives_lock);
+    api->closing |= wait_ms <= 0;
     while (api->live_count || api->run_count) {
         int64_t left_ms = end_ms - berth_time_mono_ms();
+        api->closing |= left_ms <= 0;
         if (left_ms <= 0)
             cancel_all(api);
         struct timespec until = berth_time_until(
             left_ms > 0 && left_ms < AGAIN_MS ? left_ms : AGAIN_MS); /* one may have begun */
         (void)pthread_cond_timedwait(&api->lives_changed, &api->lives_lock, &until);
     }
+    api->closing = true;
     pthread_mutex_unlock(&api->lives_lock);
 }

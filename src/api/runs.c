@@ -8,11 +8,13 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "api/command.h"
 #include "api/live.h"
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
+#include "core/environment.h"
 #include "core/record.h"
 #include "store/run.h"
 
@@ -246,6 +248,23 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     return BERTH_API_KEPT;
 }
 
+/* Who hands out secrets may have them; and not everybody may have this machine. */
+static int may_perform(struct berth_api_call *c, const struct run_body *body,
+                       struct berth_error *err)
+{
+    struct berth_environment *e;
+    struct berth_error none;
+    if (body->secrets.count && c->caller.kind != BERTH_TOKEN_OPERATOR)
+        return berth_fail(err, BERTH_E_DENIED, "Board access required");
+    if (body->secrets.count && !(c->caller.permissions & BERTH_MAY_SECRETS))
+        return berth_fail(err, BERTH_E_DENIED, "Missing permission: secrets:manage");
+    bool local = !body->environment_id;
+    if (body->environment_id && c->caller.company_id && /* one that is not there is told later */
+        berth_environment_get(c->b, &c->arena, body->environment_id, &e, &none) == BERTH_OK)
+        local = e->driver == BERTH_DRIVER_LOCAL;
+    return berth_api_allow_local(c, local, err);
+}
+
 /* Without a command it is a run of somebody else's, who finishes it. */
 static int create(struct berth_api_call *c, struct berth_error *err)
 {
@@ -278,6 +297,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
     }
     rc = berth_api_command_build(c, &body.in, &request.command, err);
     if (rc == BERTH_OK)
+        rc = may_perform(c, &body, err);
+    if (rc == BERTH_OK)
         rc = take_secrets(c, &body.secrets, &request, err);
     if (rc < 0)
         return rc;
@@ -291,19 +312,17 @@ static int create(struct berth_api_call *c, struct berth_error *err)
 
 /* --- its end --- */
 
-/* Waits until it has, for as long as somebody waits for the answer. */
-static int await_end(struct berth_api_call *c, const char *id, struct berth_run **run,
-                     struct berth_error *err)
+/* Waits until its place is given back, for as long as somebody waits for the answer. */
+static void await_end(struct berth_api_call *c, const char *id)
 {
     struct pollfd left = {.fd = berth_http_exchange_left_fd(c->x), .events = POLLIN};
     for (int i = 0; i < END_WAITS_MAX; i++) {
-        int rc = berth_run_get(c->b, &c->arena, id, run, err);
-        if (rc < 0 || berth_run_ended((int)(*run)->status))
-            return rc;
-        if (poll(&left, 1, END_WAIT_MS) > 0)
-            break;
+        pthread_mutex_lock(&c->api->lives_lock);
+        bool over = !berth_map_get(&c->api->runs, id);
+        pthread_mutex_unlock(&c->api->lives_lock);
+        if (over || poll(&left, 1, END_WAIT_MS) > 0)
+            return;
     }
-    return BERTH_OK;
 }
 
 static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
@@ -320,7 +339,7 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
         berth_run_cancel(ours);
     pthread_mutex_unlock(&c->api->lives_lock);
     if (ours)
-        rc = await_end(c, run->id, &run, err);
+        await_end(c, run->id);
     else if (!run->owner || berth_run_ended((int)run->status))
         rc = berth_run_finish(c->b, &c->arena, run->id, end, &released, err);
     else

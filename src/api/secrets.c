@@ -159,13 +159,20 @@ static int usage(struct berth_api_call *c, struct berth_error *err)
 
 static int events(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_list found;
+    struct berth_list found, own = {0};
     int limit;
     int rc = berth_api_query_limit(c, &limit, err);
     if (rc == BERTH_OK)
         rc = berth_secret_events(c->b, &c->arena, c->params[0], limit, &found, err);
+    for (int i = 0; rc == BERTH_OK && i < found.count; i++) { /* the secret itself may be gone */
+        const struct berth_secret_event *e = found.items[i];
+        if (!c->caller.company_id || strcmp(e->company_id, c->caller.company_id) == 0)
+            (void)berth_list_add(&own, &c->arena, found.items[i]);
+    }
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, event);
+        rc = berth_arena_check(&c->arena, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &own, event);
     return rc;
 }
 

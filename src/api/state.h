@@ -23,6 +23,7 @@ struct berth_api {
     pthread_mutex_t lives_lock;
     pthread_cond_t lives_changed;
     struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */
+    bool closing;           /* nothing is begun any more; the same lock */
     int live_count;         /* also those that are not named yet */
     struct berth_map runs;  /* id of a run -> struct berth_performance; the same lock */
     int run_count;          /* that we perform: they know us until they are given back */

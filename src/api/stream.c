@@ -21,14 +21,17 @@ static void on_beat(struct berth_timer *timer)
         s->on_gone(s);
         return;
     }
-    if (full && s->stalled) {
+    uint64_t sent = berth_http_stream_sent(s->x);
+    bool stands = full && sent == s->sent;
+    if (stands && s->stalled) {
         if (s->on_stalled)
             s->on_stalled(s);
         berth_api_stream_end(s);
         s->on_gone(s);
         return;
     }
-    s->stalled = full;
+    s->stalled = stands;
+    s->sent = sent;
     if (!full && s->events)
         berth_api_stream_put(s, BEAT, strlen(BEAT));
     berth_timer_set(s->engine, &s->beat, BEAT_MS);
@@ -80,4 +83,13 @@ void berth_api_stream_end(struct berth_api_stream *s)
     berth_timer_clear(s->engine, &s->beat);
     if (x)
         berth_http_stream_end(x);
+}
+
+void berth_api_stream_abort(struct berth_api_stream *s)
+{
+    struct berth_http_exchange *x = s->x;
+    s->x = NULL;
+    berth_timer_clear(s->engine, &s->beat);
+    if (x)
+        berth_http_stream_abort(x);
 }

@@ -10,8 +10,9 @@
 struct berth_api_stream {
     struct berth_http_exchange *x; /* NULL: it is over */
     struct berth_engine *engine;
-    bool events;  /* server-sent events, else plain bytes */
-    bool stalled; /* what was written has not gone since the last beat */
+    bool events;   /* server-sent events, else plain bytes */
+    bool stalled;  /* nothing of what was written has gone since the last beat */
+    uint64_t sent; /* bytes, at that time */
     struct berth_timer beat;
     /* Each may be NULL, but for on_gone. */
     void (*on_room)(struct berth_api_stream *s);    /* all that was written has gone */
@@ -25,4 +26,6 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type);
 void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len);
 bool berth_api_stream_full(const struct berth_api_stream *s); /* not all has gone */
 void berth_api_stream_end(struct berth_api_stream *s);        /* on_gone does not follow */
+void berth_api_stream_abort(
+    struct berth_api_stream *s); /* the same; the reader sees a broken line */
 #endif

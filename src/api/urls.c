@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define DOCKER_HOST "host.docker.internal"
-
 struct finding {
     struct berth_arena *arena;
     struct berth_list *out;
@@ -96,8 +94,7 @@ static bool is_all(const char *address)
 /* A machine's address is of use only where it is listened at. */
 static bool serves(const struct berth_url_listen *l, const char *address)
 {
-    bool six = strchr(address, ':') != NULL;
-    return strcmp(l->address, "::") == 0 || (!six && strcmp(l->address, "0.0.0.0") == 0);
+    return strcmp(l->address, strchr(address, ':') ? "::" : "0.0.0.0") == 0;
 }
 
 static void add_listens(struct finding *f, const struct berth_url_inputs *in, bool loopback)
@@ -122,7 +119,7 @@ static void add_docker(struct finding *f, const struct berth_url_inputs *in, boo
 {
     for (int i = 0; i < in->listen_count; i++)
         if (public_here || is_all(in->listen[i].address))
-            add(f, origin(f->arena, in->listen[i].tls, DOCKER_HOST, in->listen[i].port));
+            add(f, origin(f->arena, in->listen[i].tls, BERTH_DOCKER_HOST, in->listen[i].port));
 }
 
 int berth_urls_find(struct berth_arena *arena, const struct berth_url_inputs *in,

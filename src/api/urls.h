@@ -8,6 +8,8 @@
 
 #include "base/arena.h"
 
+#define BERTH_DOCKER_HOST "host.docker.internal"
+
 struct berth_url_listen {
     const char *address; /* a number; 0.0.0.0 and :: are all of this machine's */
     int port;

@@ -22,6 +22,7 @@
 #define BATCH_BYTES ((size_t)16 * 1024)    /* of events, in one go */
 #define EVENTS_BYTES_MAX ((size_t)1024 * 1024)
 #define LOOK_MS 50 /* at a log that somebody else writes */
+#define LOOK_MAX_MS 400
 
 struct berth_api_watch {
     struct berth_api_stream s; /* first */
@@ -37,7 +38,10 @@ struct berth_api_watch {
     bool gone;    /* its reader is */
     bool reading; /* a job is at work, and the rest is its */
     struct berth_buf batch;
-    bool idle, over; /* there is no more for now; or ever */
+    bool idle, over;  /* there is no more for now; or ever */
+    bool cut[2];      /* the log has no more of that stream */
+    bool ended;       /* its row says that the command is over */
+    int64_t pause_ms; /* until the next look, when the last brought nothing */
     struct berth_error trouble;
     struct berth_post post;
 
@@ -169,6 +173,7 @@ static void end_command(struct berth_api_watch *w, const struct berth_frame *fra
     free(result);
     w->before = position_at(w, w->seen);
     w->seen[0] = w->seen[1] = w->mark = 0;
+    w->cut[0] = w->cut[1] = w->ended = false;
     w->commands++;
     w->exec_id[0] = '\0';
     w->over = !w->run_id[0];
@@ -179,6 +184,8 @@ static bool put_frame(struct berth_api_watch *w, const struct berth_frame *frame
     if (frame->kind <= BERTH_FRAME_STDERR)
         return put_output_frame(w, frame);
     if (frame->kind == BERTH_FRAME_CUT)
+        w->cut[frame->bytes[0] == '1'] = true;
+    if (frame->kind == BERTH_FRAME_CUT)
         put_event(w, "cut", "stream", stream_names[frame->bytes[0] == '1'], NULL);
     else
         end_command(w, frame);
@@ -188,14 +195,9 @@ static bool put_frame(struct berth_api_watch *w, const struct berth_frame *frame
 /* What it has, and what it does not want. */
 static void pass_over(const struct berth_api_watch *w, struct berth_framereader *reader)
 {
-    uint64_t skip = w->options.offset > w->before ? w->options.offset - w->before : 0;
-    for (int i = BERTH_STDOUT; i <= BERTH_STDERR; i++) {
-        uint64_t from = w->seen[i];
-        if (w->options.stream == i && skip > from)
-            from = skip;
+    for (int i = BERTH_STDOUT; i <= BERTH_STDERR; i++)
         berth_framereader_from(reader, (enum berth_frame_kind)i,
-                               wants(w, (enum berth_stream)i) ? from : UINT64_MAX);
-    }
+                               wants(w, (enum berth_stream)i) ? w->seen[i] : UINT64_MAX);
     if (w->mark)
         berth_framereader_seek(reader, w->mark);
 }
@@ -233,7 +235,9 @@ static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
     int rc = berth_record_get(w->api->b, arena, w->exec_id, &record, err);
     if (rc == BERTH_E_NOT_FOUND) /* it is written late */
         return BERTH_OK;
-    if (rc < 0 || !record->ended || record->end.cause != BERTH_END_LOST)
+    bool told = w->ended; /* the end of its log comes a moment later, or never */
+    w->ended = rc == BERTH_OK && record->ended;
+    if (rc < 0 || !w->ended || !told)
         return rc;
     auto_buf result = BERTH_BUF_INIT(4096);
     struct berth_json_writer j = {.buf = &result};
@@ -388,6 +392,8 @@ static void on_stalled(struct berth_api_stream *s)
     struct berth_api_watch *w = of_stream(s);
     say_dropped(w, "The reader did not follow: come back with this offset.");
     w->options.cancel = false;
+    if (!w->options.events)
+        berth_api_stream_abort(s);
 }
 
 static void end_watch(struct berth_api_watch *w)
@@ -400,17 +406,23 @@ static void end_watch(struct berth_api_watch *w)
 static bool has_heard(const struct berth_api_watch *w, const struct berth_api_live *live,
                       enum berth_stream stream)
 {
-    return !wants(w, stream) || w->seen[stream] == live->said[stream];
+    return !wants(w, stream) || w->cut[stream] || w->seen[stream] == live->said[stream];
 }
 
 /* There is nothing to be read for now. */
 static void wait_for_more(struct berth_api_watch *w)
 {
     struct berth_api_live *live = w->exec_id[0] ? berth_api_live_find(w->api, w->exec_id) : NULL;
-    if (live && has_heard(w, live, BERTH_STDOUT) && has_heard(w, live, BERTH_STDERR))
+    bool all = live && has_heard(w, live, BERTH_STDOUT) && has_heard(w, live, BERTH_STDERR) &&
+               position_at(w, w->seen) >= w->options.offset;
+    if (all) {
         join(w, live);
-    else
-        berth_timer_set(w->s.engine, &w->look, live ? 1 : LOOK_MS);
+        return;
+    }
+    int64_t least = live ? 1 : LOOK_MS;
+    w->pause_ms = w->pause_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : w->pause_ms * 2;
+    w->pause_ms = w->pause_ms < least ? least : w->pause_ms;
+    berth_timer_set(w->s.engine, &w->look, w->pause_ms);
 }
 
 static void on_read(struct berth_post *post)
@@ -428,9 +440,14 @@ static void on_read(struct berth_post *post)
         say_dropped(w, w->batch.failed ? "Out of memory." : w->trouble.message);
     else if (w->batch.len)
         berth_api_stream_put(&w->s, w->batch.data, w->batch.len);
+    if (w->batch.len)
+        w->pause_ms = 0;
+    bool broken = w->batch.failed || w->trouble.code;
     bool end = w->batch.failed || w->trouble.code || w->over || (w->idle && !w->options.follow);
     berth_buf_clear(&w->batch); /* nothing is kept while it waits */
     w->batch = (struct berth_buf)BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    if (end && broken && !w->options.events)
+        berth_api_stream_abort(&w->s); /* half of it must not look like all */
     if (end)
         end_watch(w);
     else if (w->idle)

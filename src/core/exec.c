@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,13 +66,15 @@ struct berth_exec {
     struct berth_running *running; /* NULL until it has been started */
     struct chunk *head, **tail;
     size_t queued;
-    bool behind;  /* the log cannot follow */
-    bool held;    /* the caller wants no more for now */
-    bool writing; /* a job is at work on the queue */
-    bool ended;   /* the command is; `end` says how */
-    bool lost[2]; /* output that there was no memory for */
-    bool done;    /* and everything after it */
-    int waiters;  /* one of them does what comes after the end, and no thread is woken for it */
+    bool behind;                /* the log cannot follow */
+    bool held;                  /* the caller wants no more for now */
+    bool writing;               /* a job is at work on the queue */
+    bool ended;                 /* the command is; `end` says how */
+    bool lost[2];               /* output that there was no memory for */
+    bool done;                  /* and everything after it */
+    struct berth_post end_post; /* of an end that was told elsewhere than on the engine's thread */
+    struct berth_exec_end end_said;
+    int waiters; /* one of them does what comes after the end, and no thread is woken for it */
     struct berth_exec_end end;
 };
 
@@ -355,11 +358,44 @@ static void emit(void *ctx, const char *bytes, size_t len)
         x->handlers.on_output(x->handlers.ctx, e->stream, bytes, len);
 }
 
+/* What a driver says on another thread, on its way to the engine's. */
+struct saying {
+    struct berth_post post; /* first */
+    struct berth_exec *x;
+    enum berth_stream stream;
+    size_t len;
+    char bytes[];
+};
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
+
+static void run_saying(struct berth_post *post)
+{
+    struct saying *s = (struct saying *)(void *)post;
+    on_output(s->x, s->stream, s->bytes, s->len);
+    free(s);
+}
+
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct berth_exec *x = ctx;
     struct emission e = {x, stream};
-    berth_mask_put(x->masks[stream], bytes, len, emit, &e);
+    if (berth_engine_is_here(x->b->engine)) {
+        berth_mask_put(x->masks[stream], bytes, len, emit, &e);
+        return;
+    }
+    struct saying *s = malloc(sizeof *s + len);
+    struct berth_error none;
+    if (s) {
+        *s = (struct saying){.post = {.run = run_saying}, .x = x, .stream = stream, .len = len};
+        memcpy(s->bytes, bytes, len);
+    }
+    if (!s || berth_engine_post(x->b->engine, &s->post, &none) < 0) {
+        pthread_mutex_lock(&x->lock);
+        x->lost[stream] = true;
+        pthread_mutex_unlock(&x->lock);
+        free(s);
+    }
 }
 
 static void on_stdin_room(void *ctx)
@@ -369,9 +405,25 @@ static void on_stdin_room(void *ctx)
         x->handlers.on_stdin_room(x->handlers.ctx);
 }
 
+static void on_end(void *ctx, const struct berth_exec_end *end);
+
+static void run_end(struct berth_post *post)
+{
+    struct berth_exec *x =
+        (struct berth_exec *)((char *)post - offsetof(struct berth_exec, end_post));
+    on_end(x, &x->end_said);
+}
+
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct berth_exec *x = ctx;
+    struct berth_error none;
+    if (!berth_engine_is_here(x->b->engine)) { /* behind all that was said */
+        x->end_said = *end;
+        x->end_post.run = run_end;
+        if (berth_engine_post(x->b->engine, &x->end_post, &none) == BERTH_OK)
+            return;
+    }
     for (int i = 0; i < 2; i++) {
         struct emission e = {x, (enum berth_stream)i};
         berth_mask_end(x->masks[i], emit, &e);

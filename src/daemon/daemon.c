@@ -21,6 +21,9 @@
 #include "os/runtime.h"
 #include "store/store.h"
 
+#define SWEEP_WAIT_MS 2000
+#define RECOVERY_MS 330000
+
 struct berth_daemon {
     struct berth_config *config;
     struct berth *b;
@@ -120,6 +123,8 @@ static int allow(struct berth_daemon *d, const struct berth_config *c, struct be
     if (rest)
         (void)berth_list_add(&hosts, &arena,
                              berth_arena_copy(&arena, rest + 3, strcspn(rest + 3, "/")));
+    static char docker[] = BERTH_DOCKER_HOST; /* as containers of this machine know it */
+    (void)berth_list_add(&hosts, &arena, docker);
     (void)berth_list_add(&hosts, &arena, NULL);
     for (unsigned i = 0; i < c->allowed_origin_count; i++)
         (void)berth_list_add(&origins, &arena, c->allowed_origins[i]);
@@ -191,31 +196,50 @@ void berth_daemon_tick(struct berth_daemon *d)
 
 /* --- sweeps --- */
 
-static void sweep_once(struct berth_daemon *d)
+/* Providers that are slow go on by themselves. How many environments they are at. */
+static int sweep_once(struct berth_daemon *d)
 {
     struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
-    struct berth_sweep_report report;
+    struct berth_sweep_report report = {0};
     struct berth_error err;
+    pass.wait_ms = SWEEP_WAIT_MS;
     if (berth_sweep(d->b, &pass, &report, &err) < 0)
         berth_log_line(&d->b->log, BERTH_LOG_ERROR, "sweep failed", "error", err.message, NULL);
     else if (report.quarantined)
         berth_log_line(&d->b->log, BERTH_LOG_ERROR, "leases that cannot be read are left alone",
                        NULL);
+    return report.unfinished;
+}
+
+static bool is_closing(struct berth_daemon *d)
+{
+    pthread_mutex_lock(&d->lock);
+    bool closing = d->closing;
+    pthread_mutex_unlock(&d->lock);
+    return closing;
+}
+
+/* What was left behind, to the end; a provider that hangs is not waited for for ever. */
+static void recover(struct berth_daemon *d)
+{
+    int64_t end_ms = berth_time_mono_ms() + RECOVERY_MS;
+    while (sweep_once(d) && !is_closing(d) && berth_time_mono_ms() < end_ms)
+        ;
+    berth_api_set_recovering(d->api, false);
+    berth_log_line(&d->b->log, BERTH_LOG_INFO, "recovery finished", NULL);
 }
 
 static void *sweep_main(void *ctx)
 {
     struct berth_daemon *d = ctx;
-    sweep_once(d);
-    berth_api_set_recovering(d->api, false);
-    berth_log_line(&d->b->log, BERTH_LOG_INFO, "recovery finished", NULL);
+    recover(d);
     pthread_mutex_lock(&d->lock);
     while (!d->closing) {
         struct timespec until = berth_time_until(d->sweep_ms);
         if (pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&d->lock);
-        sweep_once(d);
+        (void)sweep_once(d);
         pthread_mutex_lock(&d->lock);
     }
     pthread_mutex_unlock(&d->lock);
@@ -399,9 +423,9 @@ void berth_daemon_close(struct berth_daemon *d)
     d->closing = true;
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
-    berth_api_close(d->api, d->config->drain_ms);
     if (d->sweeping)
-        (void)pthread_join(d->sweeper, NULL);
+        (void)pthread_join(d->sweeper, NULL); /* it knows the API */
+    berth_api_close(d->api, d->config->drain_ms);
     for (unsigned i = 0; d->secures && i < d->config->listen_count; i++)
         berth_secure_free(d->secures[i]);
     berth_close(d->b);

@@ -298,7 +298,8 @@ static void begin_body(struct conn *c)
     struct berth_http_reader *r = &c->reader;
     struct berth_http_server *server = c->server;
     c->in_body = true;
-    r->body_bytes_max = server->handlers.body_bytes_max(server->handlers.ctx, &r->head);
+    r->body_bytes_max = server->handlers.body_bytes_max(server->handlers.ctx, &r->head,
+                                                        berth_socket_peer(c->socket));
     set_deadline(c);
     if (r->head.wants_continue && r->head.body_bytes != 0 &&
         r->head.body_bytes <= r->body_bytes_max)
@@ -490,6 +491,22 @@ void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, s
 size_t berth_http_stream_queued(const struct berth_http_exchange *x)
 {
     return x->conn ? berth_socket_queued(x->conn->socket) : 0;
+}
+
+uint64_t berth_http_stream_sent(const struct berth_http_exchange *x)
+{
+    return x->conn ? berth_socket_sent(x->conn->socket) : 0;
+}
+
+void berth_http_stream_abort(struct berth_http_exchange *x)
+{
+    struct conn *c = x->conn;
+    if (c) {
+        c->exchange = NULL;
+        c->phase = REFUSING;
+        berth_socket_close(c->socket);
+    }
+    free_exchange(x);
 }
 
 void berth_http_stream_end(struct berth_http_exchange *x)

@@ -26,7 +26,8 @@ struct berth_http_settings {
 
 struct berth_http_handlers {
     /* The head is there: so many bytes may the body have. */
-    int64_t (*body_bytes_max)(void *ctx, const struct berth_http_head *head);
+    int64_t (*body_bytes_max)(void *ctx, const struct berth_http_head *head,
+                              const struct berth_peer *peer);
     /* All of it is there: to be answered, once. */
     void (*on_request)(void *ctx, struct berth_http_exchange *x);
     void *ctx;
@@ -106,7 +107,10 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
                              const struct berth_http_stream_handlers *handlers);
 void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len);
 size_t berth_http_stream_queued(const struct berth_http_exchange *x);
+uint64_t berth_http_stream_sent(const struct berth_http_exchange *x); /* bytes that have gone */
 void berth_http_stream_end(struct berth_http_exchange *x); /* the exchange is gone afterwards */
+/* The same, and its reader sees that something is missing. */
+void berth_http_stream_abort(struct berth_http_exchange *x);
 
 const char *berth_http_reason(int status); /* "Not Found" */
 #endif

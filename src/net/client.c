@@ -85,8 +85,10 @@ static void set_headers(struct asking *a)
 static int prepare(struct asking *a, struct berth_error *err)
 {
     const struct berth_client_request *r = a->request;
-    if (r->token && r->token->len > TOKEN_BYTES_MAX)
-        return berth_fail(err, BERTH_E_INVALID, "The token is too long.");
+    for (size_t i = 0; r->token && i < r->token->len; i++)
+        if (r->token->len > TOKEN_BYTES_MAX || ((const char *)r->token->bytes)[i] < '!' ||
+            ((const char *)r->token->bytes)[i] > '~')
+            return berth_fail(err, BERTH_E_INVALID, "The token is none: it is one word.");
     (void)pthread_once(&once, initialise);
     a->easy = ready == CURLE_OK ? curl_easy_init() : NULL;
     a->multi = a->easy ? curl_multi_init() : NULL;

@@ -19,7 +19,7 @@ struct berth_client_request {
     const char *const *headers;       /* "Name: value", closed by NULL; or NULL */
     const char *body;                 /* or NULL */
     size_t body_len;
-    const char *ca_file; /* whom to trust besides those the machine does; or NULL */
+    const char *ca_file; /* whom to trust; NULL: whom the machine does */
     int64_t timeout_ms;  /* for all of it; 0: none */
     int64_t connect_ms;  /* to be heard at all */
     size_t answer_max;   /* bytes of an answer that is collected */

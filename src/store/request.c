@@ -73,6 +73,6 @@ int berth_request_delete(struct berth_db *db, const char *id, struct berth_error
 
 int berth_request_delete_before(struct berth_db *db, int64_t created_at_ms, struct berth_error *err)
 {
-    return berth_db_exec(db, "DELETE FROM requests WHERE created_at < $1", NULL, NULL, err,
-                         berth_int(created_at_ms));
+    return berth_db_exec(db, "DELETE FROM requests WHERE created_at < $1 AND status <> 0", NULL,
+                         NULL, err, berth_int(created_at_ms));
 }

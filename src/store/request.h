@@ -25,6 +25,7 @@ int berth_request_finish(struct berth_db *db, const char *id, int64_t status, co
 int berth_request_take_over(struct berth_db *db, const char *id, const char *owner,
                             struct berth_error *err);
 int berth_request_delete(struct berth_db *db, const char *id, struct berth_error *err);
+/* Of those that are answered. */
 int berth_request_delete_before(struct berth_db *db, int64_t created_at_ms,
                                 struct berth_error *err);
 #endif

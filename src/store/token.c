@@ -9,11 +9,11 @@ const struct berth_enum berth_token_kinds = {"token kind", kind_names};
     "id, name, kind, company_id, permissions, agent_id, run_id, lease_id, hash, created_at,"       \
     " expires_at, revoked_at, last_used_at"
 /* And whether what it was made for is over. */
-#define SELECT                                                                                     \
-    "SELECT " COLUMNS ", CASE WHEN run_id IS NULL OR EXISTS (SELECT 1 FROM runs"                   \
-    " WHERE runs.id = tokens.run_id AND runs.status IN ('queued', 'running', 'scheduled_retry'))"  \
-    " THEN 0 ELSE 1 END FROM tokens"
-#define OF_USE "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)"
+#define LASTS                                                                                      \
+    "(run_id IS NULL OR EXISTS (SELECT 1 FROM runs WHERE runs.id = tokens.run_id"                  \
+    " AND runs.status IN ('queued', 'running', 'scheduled_retry')))"
+#define SELECT "SELECT " COLUMNS ", CASE WHEN " LASTS " THEN 0 ELSE 1 END FROM tokens"
+#define OF_USE "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) AND " LASTS
 
 struct reader {
     struct berth_arena *arena;

@@ -500,6 +500,59 @@ static void restricted_readers_see_no_config(void **state)
         403, "denied", "Board access required");
 }
 
+/* Commands of a local environment run as the daemon's user, who may read its key. */
+static void this_machine_is_for_the_instance(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    static const char text[] = "Local environments are for operators of the instance: commands "
+                               "there run as the daemon's user";
+    const char *environments = text_of(f, "/api/companies/%s/environments", s.company);
+    const char *runs = text_of(f, "/api/companies/%s/runs", s.company);
+    expect_error(
+        f,
+        ask_by(f, s.tokens[MANAGER], "POST", environments, "{\"name\":\"x\",\"driver\":\"local\"}"),
+        403, "denied", text);
+    struct reply r = ask(f, "POST", environments, "{'name':'here','driver':'local'}");
+    const char *local = reply_text(f, &r, "id");
+    const char *leases = text_of(f, "/api/environments/%s/leases", local);
+    expect_error(f, ask_by(f, s.tokens[WORKER], "POST", leases, "{}"), 403, "denied", text);
+    r = ask(f, "POST", leases, "{}");
+    const char *exec = text_of(f, "/api/environment-leases/%s/exec", reply_text(f, &r, "id"));
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "POST", exec, "{\"command\":\"true\"}"), 403,
+                 "denied", text);
+    assert_int_equal(ask_by(f, s.tokens[ADMIN], "POST", exec, "{\"command\":\"true\"}").status,
+                     200);
+    expect_error(f, ask_by(f, s.tokens[WORKER], "POST", runs, "{\"command\":\"true\"}"), 403,
+                 "denied", text);
+    expect_error(f,
+                 ask_by(f, s.tokens[WORKER], "POST", runs,
+                        text_of(f, "{\"command\":\"true\",\"environmentId\":\"%s\"}", local)),
+                 403, "denied", text);
+    expect_error(f,
+                 ask_by(f, s.tokens[MANAGER], "PATCH",
+                        text_of(f, "/api/environments/%s", s.environment),
+                        "{\"driver\":\"local\"}"),
+                 403, "denied", text);
+}
+
+/* Who may not have a secret gets it by no run, either. */
+static void runs_hand_out_no_secrets(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *runs = text_of(f, "/api/companies/%s/runs", s.company);
+    const char *body =
+        text_of(f, "{\"command\":\"true\",\"environmentId\":\"%s\",\"secrets\":{\"X\":\"%s\"}}",
+                s.environment, s.secret);
+    expect_error(f, ask_by(f, s.tokens[WORKER], "POST", runs, body), 403, "denied",
+                 "Board access required");
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "POST", runs, body), 403, "denied",
+                 "Missing permission: secrets:manage");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +565,8 @@ int main(void)
         ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
         ASK_ON_BOTH(restricted_readers_see_no_config),
+        ASK_ON_BOTH(this_machine_is_for_the_instance),
+        ASK_ON_BOTH(runs_hand_out_no_secrets),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);
 }

@@ -415,6 +415,36 @@ static void runs_from_beginning_to_end(void **state)
     assert_int_equal(open_leases(f), 0);
 }
 
+/* Of two commands, by one stream and an offset that is in the second. */
+static void offsets_count_over_all_commands(void **state)
+{
+    struct fixture *f = *state;
+    const char *e = ask_environment(f, "{'name':'here','driver':'local'}");
+    struct reply r = ask(f, "POST", runs_of(f), "{}");
+    const char *run = reply_text(f, &r, "id");
+    r = ask(f, "POST", text_of(f, "/api/environments/%s/leases", e),
+            text_of(f, "{'heartbeatRunId':'%s'}", run));
+    const char *lease = reply_text(f, &r, "id");
+    assert_int_equal(exec_sh(f, lease, "printf 0123456789; printf xx >&2").status, 200);
+    assert_int_equal(exec_sh(f, lease, "printf abcdefghij; printf yy >&2").status, 200);
+    const char *log = text_of(f, "/api/runs/%s/log", run);
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?stream=stdout&offset=15", log), NULL).body,
+                        "fghij");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?stream=stdout&offset=4", log), NULL).body,
+                        "456789abcdefghij");
+    assert_string_equal(ask(f, "GET", text_of(f, "%s?stream=stderr&offset=1", log), NULL).body,
+                        "xyy");
+    assert_int_equal(strlen(ask(f, "GET", text_of(f, "%s?offset=13", log), NULL).body), 11);
+    assert_int_equal(
+        ask(f, "POST", text_of(f, "/api/runs/%s/finish", run), "{'status':'succeeded'}").status,
+        200);
+    r = ask_with(f, "Accept: text/event-stream\r\n", "GET",
+                 text_of(f, "%s?stream=stdout&offset=15", log), NULL);
+    assert_string_equal(event(f, r.body, "output", 0),
+                        "{\"stream\":\"stdout\",\"offset\":5,\"data\":\"fghij\"}");
+    assert_string_equal(last_id(f, r.body), "20");
+}
+
 static void runs_are_cancelled(void **state)
 {
     struct fixture *f = *state;
@@ -722,6 +752,7 @@ int main(void)
         ASK_ON_BOTH(callers_who_leave),
         ASK_ON_BOTH(all_listeners_hear_all),
         ASK_ON_BOTH(runs_from_beginning_to_end),
+        ASK_ON_BOTH(offsets_count_over_all_commands),
         ASK_ON_BOTH(runs_are_cancelled),
         ASK_ON_BOTH(W26_runs_that_cannot_begin_say_why),
         ASK_ON_BOTH(runs_of_others),

@@ -77,9 +77,10 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     berth_http_answer(x, &a);
 }
 
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
+                              const struct berth_peer *peer)
 {
-    (void)ctx, (void)head;
+    (void)ctx, (void)head, (void)peer;
     return 8 * 1024 * 1024;
 }
 

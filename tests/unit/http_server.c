@@ -61,9 +61,10 @@ static void answer(struct berth_http_exchange *x)
     berth_http_answer(x, &a);
 }
 
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head)
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
+                              const struct berth_peer *peer)
 {
-    (void)ctx;
+    (void)ctx, (void)peer;
     return strcmp(head->path, "/small") == 0 ? 10 : 8 * 1024 * 1024;
 }
 
