@@ -156,14 +156,18 @@ static uint64_t digest(const char *text, size_t len)
     return strtoull(hex, NULL, 16);
 }
 
-/* Of the machine, whatever its port. */
+/* Of the machine, whatever its port; of IPv6, the network that is one customer's. */
 static size_t bucket_of(const struct berth_http_exchange *x)
 {
     const struct berth_peer *peer = berth_http_exchange_peer(x);
-    const char *colon = strrchr(peer->address, ':');
+    char host[256];
+    unsigned char address[16];
     if (peer->local)
         return (size_t)peer->uid % BUCKETS;
-    return digest(peer->address, colon ? (size_t)(colon - peer->address) : 0) % BUCKETS;
+    bare_host(peer->address, host);
+    if (inet_pton(AF_INET6, host, address) == 1)
+        return digest((const char *)address, 8) % BUCKETS;
+    return digest(host, strlen(host)) % BUCKETS;
 }
 
 static bool is_full(struct berth_api_gate *gate, size_t bucket)

@@ -66,12 +66,10 @@ static int install(struct berth_api_call *c, struct berth_error *err)
     return say(c, rc, plugin);
 }
 
-static const struct berth_api_field nothing[] = {{0}};
-
 static int enable(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_plugin *plugin = NULL;
-    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_enable(c->b, &c->arena, c->params[0], &c->actor, &plugin, err);
     return say(c, rc, plugin);
@@ -121,7 +119,7 @@ static int worker(struct berth_api_call *c, struct berth_error *err)
 static int restart(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_worker_status status;
-    int rc = berth_api_body(c, nothing, NULL, NULL, err);
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_restart(c->b, &c->arena, c->params[0], &status, err);
     if (rc == BERTH_OK)

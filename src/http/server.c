@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "os/engine.h"
 
-#define ADDRESSES_MAX 32
+#define ADDRESSES_MAX 40
 #define WAITING_BYTES_MAX (64 * 1024) /* of requests behind the one that is being answered */
 #define LINGER_MS 2000                /* for the last words to be read before the line is cut */
 #define HEAD_BYTES_MAX (64 * 1024)

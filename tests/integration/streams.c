@@ -11,6 +11,7 @@
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
+#include "plugins.h"
 #include "core/record.h"
 
 /* --- help --- */
@@ -67,6 +68,27 @@ static const char *last_id(struct fixture *f, const char *body)
     for (const char *at = body; (at = strstr(at, "id: ")); at++)
         last = at + 4;
     return berth_arena_copy(&f->arena, last, strcspn(last, "\n"));
+}
+
+/* All that came, once it has so many events of that name. */
+static const char *hear(struct fixture *f, int fd, const char *name, int count)
+{
+    auto_buf heard = BERTH_BUF_INIT(16 * 1024 * 1024);
+    berth_buf_puts(&heard, "");
+    for (int turns = 0; turns < 500; turns++) {
+        if (heard.len && event(f, heard.data, name, count - 1))
+            return berth_arena_strdup(&f->arena, heard.data);
+        struct pollfd in = {.fd = fd, .events = POLLIN};
+        char chunk[8192];
+        if (poll(&in, 1, 20) <= 0)
+            continue;
+        ssize_t got = read(fd, chunk, sizeof chunk);
+        if (got <= 0)
+            break;
+        berth_buf_append(&heard, chunk, (size_t)got);
+    }
+    fail_msg("only: %s", berth_buf_str(&heard));
+    return NULL;
 }
 
 static bool has_ended(struct fixture *f, const char *exec)
@@ -236,6 +258,33 @@ static void input_in_pieces(void **state)
         ask_with(f, "Content-Type: application/json\r\n", "POST", exec_path(f, lease),
                  text_of(f, "{\"command\":\"wc\",\"args\":[\"-c\"],\"stdin\":\"%.400s\"}", big));
     assert_string_equal(reply_text(f, &r, "stdout"), "400\n");
+}
+
+/* A place that must have all input first refuses it when it comes: by whichever thread, whoever
+ * listens hears of it. */
+static void input_that_a_place_does_not_take(void **state)
+{
+    struct fixture *f = *state;
+    (void)install_fake(f, "acme");
+    const char *lease = lease_on(
+        f, ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'acme'}}"));
+    for (int i = 0; i < 5; i++) {
+        const char *id = detach(f, lease, "{'command':'cat','keepStdin':true,'detach':true}");
+        int fd = dial(f);
+        const char *text = text_of(f,
+                                   "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nConnection: "
+                                   "close\r\nAccept: text/event-stream\r\n\r\n",
+                                   id);
+        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        usleep(20000); /* it has joined */
+        struct reply r =
+            ask_with(f, "", "POST", text_of(f, "/api/execs/%s/stdin?close=true", id), "\xff");
+        assert_int_equal(r.status, 200);
+        const char *heard = hear(f, fd, "end", 1);
+        assert_non_null(strstr(event(f, heard, "output", 0), "The standard input is no UTF-8"));
+        assert_non_null(strstr(event(f, heard, "end", 0), "\"exitCode\":126"));
+        (void)close(fd);
+    }
 }
 
 static void commands_are_cancelled(void **state)
@@ -505,27 +554,6 @@ static int listen_from(struct fixture *f, const char *last_id)
     return fd;
 }
 
-/* All that came, once it has so many events of that name. */
-static const char *hear(struct fixture *f, int fd, const char *name, int count)
-{
-    auto_buf heard = BERTH_BUF_INIT(16 * 1024 * 1024);
-    berth_buf_puts(&heard, "");
-    for (int turns = 0; turns < 500; turns++) {
-        if (heard.len && event(f, heard.data, name, count - 1))
-            return berth_arena_strdup(&f->arena, heard.data);
-        struct pollfd in = {.fd = fd, .events = POLLIN};
-        char chunk[8192];
-        if (poll(&in, 1, 20) <= 0)
-            continue;
-        ssize_t got = read(fd, chunk, sizeof chunk);
-        if (got <= 0)
-            break;
-        berth_buf_append(&heard, chunk, (size_t)got);
-    }
-    fail_msg("only: %s", berth_buf_str(&heard));
-    return NULL;
-}
-
 static void change_something(struct fixture *f, int number)
 {
     (void)ask_environment(
@@ -748,6 +776,7 @@ int main(void)
         ASK_ON_BOTH(events_of_a_command),
         ASK_ON_BOTH(logs_from_any_offset),
         ASK_ON_BOTH(input_in_pieces),
+        ASK_ON_BOTH(input_that_a_place_does_not_take),
         ASK_ON_BOTH(commands_are_cancelled),
         ASK_ON_BOTH(callers_who_leave),
         ASK_ON_BOTH(all_listeners_hear_all),
