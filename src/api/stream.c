@@ -22,15 +22,13 @@ static void on_beat(struct berth_timer *timer)
         return;
     }
     uint64_t sent = berth_http_stream_sent(s->x);
-    bool stands = full && sent == s->sent;
-    if (stands && s->stalled) {
+    if (full && sent == s->sent) { /* nothing has gone since the last beat */
         if (s->on_stalled)
             s->on_stalled(s);
         berth_api_stream_end(s);
         s->on_gone(s);
         return;
     }
-    s->stalled = stands;
     s->sent = sent;
     if (!full && s->events)
         berth_api_stream_put(s, BEAT, strlen(BEAT));
@@ -40,7 +38,6 @@ static void on_beat(struct berth_timer *timer)
 static void on_room(void *ctx)
 {
     struct berth_api_stream *s = ctx;
-    s->stalled = false;
     if (s->on_room)
         s->on_room(s);
 }

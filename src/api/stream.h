@@ -11,8 +11,7 @@ struct berth_api_stream {
     struct berth_http_exchange *x; /* NULL: it is over */
     struct berth_engine *engine;
     bool events;   /* server-sent events, else plain bytes */
-    bool stalled;  /* nothing of what was written has gone since the last beat */
-    uint64_t sent; /* bytes, at that time */
+    uint64_t sent; /* bytes that had gone at the last beat */
     struct berth_timer beat;
     /* Each may be NULL, but for on_gone. */
     void (*on_room)(struct berth_api_stream *s);    /* all that was written has gone */
