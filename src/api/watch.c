@@ -122,8 +122,7 @@ static void put_bytes(struct berth_api_watch *w, enum berth_stream stream, const
                       size_t len)
 {
     while (len && w->batch.len < BATCH_BYTES) {
-        uint64_t at = w->before + (w->options.stream < 0 ? w->seen[0] + w->seen[1]
-                                                         : w->seen[w->options.stream]);
+        uint64_t at = position_at(w, w->seen);
         size_t step = piece_of(bytes, len);
         if (at < w->options.offset && w->options.offset - at < step)
             step = (size_t)(w->options.offset - at);
@@ -183,12 +182,13 @@ static bool put_frame(struct berth_api_watch *w, const struct berth_frame *frame
 {
     if (frame->kind <= BERTH_FRAME_STDERR)
         return put_output_frame(w, frame);
-    if (frame->kind == BERTH_FRAME_CUT)
-        w->cut[frame->bytes[0] == '1'] = true;
-    if (frame->kind == BERTH_FRAME_CUT)
-        put_event(w, "cut", "stream", stream_names[frame->bytes[0] == '1'], NULL);
-    else
+    if (frame->kind == BERTH_FRAME_END) {
         end_command(w, frame);
+        return true;
+    }
+    bool errors = frame->bytes[0] == '1';
+    w->cut[errors] = true;
+    put_event(w, "cut", "stream", stream_names[errors], NULL);
     return true;
 }
 
