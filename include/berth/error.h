@@ -49,4 +49,5 @@ BERTH_API int berth_wrap(struct berth_error *err, const char *fmt, ...) BERTH_PR
 /* What the table says of a code; an unknown one counts as internal. */
 BERTH_API int berth_code_http(int code);
 BERTH_API const char *berth_code_wire(int code);
+BERTH_API int berth_code_find(const char *wire); /* BERTH_OK: no code is called so */
 #endif

@@ -158,13 +158,11 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
         return berth_fail(err, BERTH_E_INVALID, "An Idempotency-Key is a text of 1 to %d bytes.",
                           KEY_BYTES_MAX);
     char digest[BERTH_SHA256_HEX_SIZE];
-    size_t len;
-    const char *body = berth_http_exchange_body(c->x, &len);
     auto_buf all = BERTH_BUF_INIT(BODY_BYTES_MAX + HEAD_BYTES_MAX);
     all.secret = true;
     berth_buf_printf(&all, "%s %s?%s\n", c->route->method, c->head->path,
                      c->head->query ? c->head->query : "");
-    berth_buf_append(&all, body, len);
+    berth_buf_append(&all, c->body, c->body_len);
     int rc = berth_buf_check(&all, "The request", err);
     if (rc == BERTH_OK)
         rc = berth_sha256_hex(all.data, all.len, digest, err);
@@ -238,6 +236,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
                                  .route = f->route,
                                  .status = 200,
                                  .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+    c->body = berth_http_exchange_body(x, &c->body_len);
     if (f->allow[0])
         c->allow = berth_arena_strdup(&c->arena, f->allow);
     for (int i = 0; i < BERTH_API_PARAMS_MAX && f->params[i].text; i++)

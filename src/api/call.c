@@ -144,18 +144,16 @@ static int invalid(struct berth_error *err)
 
 static int parse_body(struct berth_api_call *c, struct berth_json **out, struct berth_error *err)
 {
-    size_t len;
-    const char *bytes = berth_http_exchange_body(c->x, &len);
     const char *type = berth_http_header(c->head, "content-type");
     struct berth_error why;
-    if (len == 0) {
+    if (c->body_len == 0) {
         *out = berth_json_new_object();
         return *out ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: body.");
     }
     if (!type || strncasecmp(type, "application/json", 16) != 0 ||
         (type[16] && type[16] != ';' && type[16] != ' '))
         return berth_fail(err, BERTH_E_INVALID, "The body must be application/json.");
-    int rc = berth_json_parse(bytes, len, BERTH_JSON_OURS, out, &why);
+    int rc = berth_json_parse(c->body, c->body_len, BERTH_JSON_OURS, out, &why);
     if (rc == BERTH_E_NO_MEMORY)
         return berth_fail(err, rc, "%s", why.message);
     if (rc < 0) {
@@ -187,6 +185,11 @@ int berth_api_body(struct berth_api_call *c, const struct berth_api_field *field
     if (c->issues.list.count)
         return invalid(err);
     return berth_arena_check(&c->arena, err);
+}
+
+int berth_api_left_fd(const struct berth_api_call *c)
+{
+    return c->x ? berth_http_exchange_left_fd(c->x) : c->cancel_fd;
 }
 
 const struct berth_api_field berth_api_nothing[] = {{0}};
@@ -296,6 +299,16 @@ bool berth_api_last_event(const struct berth_api_call *c, int64_t *out)
         return false;
     *out = strtoll(text, NULL, 10);
     return true;
+}
+
+int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
+                         struct berth_error *err)
+{
+    static const char *const words[] = {"false", "true", NULL};
+    int word;
+    int rc = berth_api_query_word(c, name, words, &word, err);
+    *out = word == 1;
+    return rc;
 }
 
 /* --- what is said --- */

@@ -44,6 +44,7 @@ struct berth_api_route {
     berth_api_handler *handle;
     enum berth_api_access access;
     bool slow; /* it may call a provider */
+    bool live; /* it answers over a connection: with what comes later, or bit by bit */
     bool run;  /* a run's token may, for its own */
     enum berth_api_once once;
 };
@@ -66,8 +67,11 @@ struct berth_api_caller {
 struct berth_api_call {
     struct berth_api *api;
     struct berth *b;
-    struct berth_http_exchange *x;
+    struct berth_http_exchange *x; /* NULL: it came from this process */
     const struct berth_http_head *head;
+    const char *body; /* as it was sent */
+    size_t body_len;
+    int cancel_fd;                       /* of one from this process; see berth_api_left_fd */
     const struct berth_api_route *route; /* NULL: there is none; `allow` then has the methods */
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
@@ -122,6 +126,8 @@ extern const struct berth_api_field berth_api_nothing[]; /* of those that have n
 const char *berth_api_decode(struct berth_arena *arena, const char *text, size_t len, bool form);
 /* -1: it is none of them. */
 int berth_api_find_word(const char *const *words, const char *text);
+/* Becomes readable when nobody waits for the answer any more; -1: never. */
+int berth_api_left_fd(const struct berth_api_call *c);
 bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */
 /* Last-Event-ID: what a reader who comes back has seen. False: he has not, or the id is not ours.
  */
@@ -136,6 +142,9 @@ int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error
 /* NULL: it is not there. What is no id is INVALID. */
 int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
                        struct berth_error *err);
+/* ?name=true; anything else is INVALID. */
+int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
+                         struct berth_error *err);
 /* -1: it is not there. UNKNOWN words are INVALID. */
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
                          int *out, struct berth_error *err);

@@ -65,6 +65,7 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
     out->env = (const char *const *)(void *)env.items;
     out->cwd = in->cwd;
     out->with_stdin = in->input || in->keep_stdin;
+    out->typed_stdin = in->typed_stdin;
     out->terminal = in->terminal;
     out->rows = (unsigned short)in->rows;
     out->columns = (unsigned short)in->columns;

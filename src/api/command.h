@@ -12,7 +12,7 @@
 struct berth_api_command {
     const char *command, *cwd, *input;
     struct berth_list args, env; /* texts; "NAME=value" */
-    bool keep_stdin, terminal, detach;
+    bool keep_stdin, typed_stdin, terminal, detach;
     int64_t rows, columns, timeout_ms, grace_ms;
 };
 #define BERTH_API_COMMAND_INIT                                                                     \
@@ -27,6 +27,7 @@ struct berth_api_command {
         {"env", BERTH_API_PAIRS, offsetof(type, in.env)},                                          \
         {"stdin", BERTH_API_TEXT, offsetof(type, in.input), .nullable = true},                     \
         {"keepStdin", BERTH_API_FLAG, offsetof(type, in.keep_stdin)},                              \
+        {"typedStdin", BERTH_API_FLAG, offsetof(type, in.typed_stdin)},                            \
         {"terminal", BERTH_API_FLAG, offsetof(type, in.terminal)},                                 \
         {"rows", BERTH_API_NUMBER, offsetof(type, in.rows)},                                       \
         {"columns", BERTH_API_NUMBER, offsetof(type, in.columns)},                                 \

@@ -125,13 +125,11 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
 /* What its places need is waited for; with ?drain=true open leases end, too. */
 static int delete_one(struct berth_api_call *c, struct berth_error *err)
 {
-    static const char *const words[] = {"false", "true", NULL};
     struct berth_environment *e;
-    int drain;
-    int rc = berth_api_query_word(c, "drain", words, &drain, err);
+    bool drain;
+    int rc = berth_api_query_flag(c, "drain", &drain, err);
     if (rc == BERTH_OK)
-        rc =
-            berth_environment_delete(c->b, &c->arena, c->params[0], drain == 1, &c->actor, &e, err);
+        rc = berth_environment_delete(c->b, &c->arena, c->params[0], drain, &c->actor, &e, err);
     if (rc == BERTH_OK)
         berth_environment_json(&c->w, e);
     return rc;

@@ -118,10 +118,13 @@ static void on_waiting(struct berth_post *post)
 }
 
 /* A program that is not there is the caller's mistake, not a route that is missing. */
-static int mend_error(int rc, struct berth_error *err)
+static int mend_error(struct berth_api_call *c, int rc, struct berth_error *err)
 {
-    if (rc == BERTH_E_NOT_FOUND || rc == BERTH_E_DENIED)
-        err->code = BERTH_E_UNPROCESSABLE;
+    if (rc != BERTH_E_NOT_FOUND && rc != BERTH_E_DENIED)
+        return rc;
+    berth_issues_add(&c->issues, "command",
+                     rc == BERTH_E_NOT_FOUND ? "command_not_found" : "command_not_executable");
+    err->code = BERTH_E_UNPROCESSABLE;
     return err->code;
 }
 
@@ -146,7 +149,7 @@ static int start(struct berth_api_call *c, const struct berth_exec_request *requ
         a->live->on_over = NULL;
         berth_api_live_end(a->live);
         free(a);
-        return mend_error(rc, err);
+        return mend_error(c, rc, err);
     }
     berth_api_live_begin(a->live, a->exec, input);
     *out = a;
@@ -221,6 +224,21 @@ static int run(struct berth_api_call *c, struct berth_error *err)
 
 /* --- what runs --- */
 
+/* What the first answer would have been, for who did not wait for it. */
+static int result(struct berth_api_call *c, struct berth_error *err)
+{
+    auto_free char *path = NULL;
+    struct berth_exec_record *record;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    if (rc == BERTH_OK && !record->ended)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Command %s has not ended.", record->id);
+    if (rc == BERTH_OK)
+        rc = berth_record_log(c->b, record->id, &path, err);
+    if (rc == BERTH_OK)
+        rc = berth_exec_result_json(&c->w, path, record->id, &record->end, record->truncated, err);
+    return rc;
+}
+
 static int get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
@@ -252,21 +270,19 @@ static int cancel(struct berth_api_call *c, struct berth_error *err)
  * waited for, for a while. */
 static int put_stdin(struct berth_api_call *c, struct berth_error *err)
 {
-    static const char *const words[] = {"false", "true", NULL};
     struct berth_exec_record *record;
-    size_t len;
-    const char *bytes = berth_http_exchange_body(c->x, &len);
-    struct pollfd left = {.fd = berth_http_exchange_left_fd(c->x), .events = POLLIN};
-    int close, waits = 0;
+    struct pollfd left = {.fd = berth_api_left_fd(c), .events = POLLIN};
+    bool close;
+    int waits = 0;
     int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_word(c, "close", words, &close, err);
-    for (size_t at = 0; rc == BERTH_OK && (at < len || close == 1);) {
-        size_t step = len - at < BERTH_STDIN_STEP_BYTES ? len - at : BERTH_STDIN_STEP_BYTES;
-        bool last = at + step == len;
+        rc = berth_api_query_flag(c, "close", &close, err);
+    for (size_t at = 0; rc == BERTH_OK && (at < c->body_len || close);) {
+        size_t rest = c->body_len - at;
+        size_t step = rest < BERTH_STDIN_STEP_BYTES ? rest : BERTH_STDIN_STEP_BYTES;
+        bool last = step == rest;
         do
-            rc =
-                berth_api_live_write(c->api, record->id, bytes + at, step, last && close == 1, err);
+            rc = berth_api_live_write(c->api, record->id, c->body + at, step, last && close, err);
         while (rc == BERTH_E_UNAVAILABLE && waits++ < STDIN_WAITS_MAX &&
                poll(&left, 1, STDIN_WAIT_MS) == 0);
         at += step;
@@ -317,9 +333,10 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_exec_routes[] = {
     {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true,
-     .once = BERTH_API_ONCE},
+     .live = true, .once = BERTH_API_ONCE},
     {"GET", "/api/execs/:id", get, BERTH_API_MANAGE, .run = true},
-    {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/execs/:id/result", result, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
     {"POST", "/api/execs/:id/cancel", cancel, BERTH_API_MANAGE},
     {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/execs/:id/resize", resize, BERTH_API_MANAGE},

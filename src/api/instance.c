@@ -6,6 +6,9 @@
 #include "api/call.h"
 #include "api/openapi.h"
 #include "api/state.h"
+#include "base/limits.h"
+#include "core/find.h"
+#include "core/sweep.h"
 
 static int get_health(struct berth_api_call *c, struct berth_error *err)
 {
@@ -37,8 +40,58 @@ static int get_urls(struct berth_api_call *c, struct berth_error *err)
     return berth_arena_check(&c->arena, err);
 }
 
+/* From the beginning of an id to the whole of it, as people write them. */
+static int find(struct berth_api_call *c, struct berth_error *err)
+{
+    static const char *const words[] = {"company", "environment", "lease", "run",
+                                        "secret",  "token",       NULL};
+    static const enum berth_kind kinds[] = {BERTH_KIND_COMPANY, BERTH_KIND_ENVIRONMENT,
+                                            BERTH_KIND_LEASE,   BERTH_KIND_RUN,
+                                            BERTH_KIND_SECRET,  BERTH_KIND_TOKEN};
+    const char *prefix = berth_api_query(c, "prefix"), *company_id, *id;
+    int word;
+    int rc = berth_api_query_word(c, "kind", words, &word, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "companyId", &company_id, err);
+    if (rc < 0)
+        return rc;
+    if (word < 0 || !prefix) {
+        berth_issues_add(&c->issues, word < 0 ? "kind" : "prefix", "Required");
+        return berth_fail(err, BERTH_E_INVALID, "Validation error");
+    }
+    if (c->caller.company_id && kinds[word] == BERTH_KIND_TOKEN)
+        return berth_fail(err, BERTH_E_DENIED, "Instance access required");
+    if (c->caller.company_id)
+        company_id = c->caller.company_id;
+    rc = berth_find_id(c->b, &c->arena, kinds[word], company_id, prefix, &id, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "id", id);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+/* ?waitMs=2000: for providers; what takes longer goes on by itself. */
+static int sweep(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    int rc = berth_api_query_number(c, "waitMs", 0, BERTH_TTL_MS_MAX, options.wait_ms,
+                                    &options.wait_ms, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_sweep(c->b, &options, &report, err);
+    if (rc == BERTH_OK)
+        berth_sweep_json(&c->w, &report);
+    return rc;
+}
+
 const struct berth_api_route berth_api_instance_routes[] = {
     {"GET", "/api/runtime-urls", get_urls, BERTH_API_READ},
+    {"GET", "/api/find", find, BERTH_API_READ},
+    {"POST", "/api/sweep", sweep, BERTH_API_INSTANCE, .slow = true},
     {"GET", "/api/health", get_health, BERTH_API_OPEN},
     {"GET", "/api/openapi.json", get_openapi, BERTH_API_OPEN},
     {0},

@@ -36,6 +36,10 @@ static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
     struct berth_list found;
     int rc = berth_api_query_word(c, "status", berth_lease_statuses.names, &filter->status, err);
     if (rc == BERTH_OK)
+        rc = berth_api_query_flag(c, "standing", &filter->standing_only, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "runId", &filter->run_id, err);
+    if (rc == BERTH_OK)
         rc = berth_api_query_limit(c, &filter->limit, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_id(c, "before", &filter->before, err);
@@ -65,7 +69,8 @@ static int list_of_company(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     filter.company_id = company->id;
-    return say_page(c, &filter, err);
+    rc = berth_api_query_id(c, "environmentId", &filter.environment_id, err);
+    return rc < 0 ? rc : say_page(c, &filter, err);
 }
 
 static int acquire(struct berth_api_call *c, struct berth_error *err)
@@ -95,7 +100,7 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     request.environment_id = e->id;
-    request.cancel_fd = berth_http_exchange_left_fd(c->x);
+    request.cancel_fd = berth_api_left_fd(c);
     request.actor = &c->actor;
     c->status = 201;
     rc = berth_lease_acquire(c->b, &c->arena, &request, &l, err);

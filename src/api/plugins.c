@@ -3,9 +3,12 @@
 #include "core/plugin.h"
 
 #include <stddef.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "api/call.h"
+#include "base/auto.h"
+#include "os/fs.h"
 
 static void item(struct berth_json_writer *w, const void *plugin)
 {
@@ -59,7 +62,7 @@ static int install(struct berth_api_call *c, struct berth_error *err)
     request.source = body.name;
     request.version = body.version;
     request.config_json = body.config;
-    request.cancel_fd = berth_http_exchange_left_fd(c->x);
+    request.cancel_fd = berth_api_left_fd(c);
     request.actor = &c->actor;
     c->status = 201;
     rc = berth_plugin_install(c->b, &c->arena, &request, &plugin, err);
@@ -84,6 +87,18 @@ static int disable(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, fields, &reason, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_disable(c->b, &c->arena, c->params[0], reason, &c->actor, &plugin, err);
+    return say(c, rc, plugin);
+}
+
+static int configure(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {
+        {"configJson", BERTH_API_OBJECT, 0, .required = true}, {0}};
+    const char *config = NULL;
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_api_body(c, fields, &config, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_configure(c->b, &c->arena, c->params[0], config, &c->actor, &plugin, err);
     return say(c, rc, plugin);
 }
 
@@ -127,6 +142,27 @@ static int restart(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
+static int put_file(struct berth_api_call *c, const char *path, struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? BERTH_OK : berth_fs_read_all(fd, &c->out, err); /* it may have said nothing */
+}
+
+/* What its worker said, one object a line; the file before this one first. */
+static int logs(struct berth_api_call *c, struct berth_error *err)
+{
+    const char *path, *before = NULL;
+    int rc = berth_plugin_log(c->b, &c->arena, c->params[0], &path, err);
+    if (rc == BERTH_OK)
+        before = berth_arena_printf(&c->arena, "%s.1", path);
+    if (rc == BERTH_OK)
+        rc = before ? put_file(c, before, err) : berth_arena_check(&c->arena, err);
+    if (rc == BERTH_OK)
+        rc = put_file(c, path, err);
+    c->type = "application/x-ndjson";
+    return rc;
+}
+
 const struct berth_api_route berth_api_plugin_routes[] = {
     {"GET", "/api/plugins", list, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/install", install, BERTH_API_INSTANCE, .slow = true},
@@ -135,6 +171,8 @@ const struct berth_api_route berth_api_plugin_routes[] = {
     {"POST", "/api/plugins/:id/enable", enable, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/:id/disable", disable, BERTH_API_INSTANCE, .slow = true},
     {"POST", "/api/plugins/:id/upgrade", upgrade, BERTH_API_INSTANCE, .slow = true},
+    {"POST", "/api/plugins/:id/config", configure, BERTH_API_INSTANCE, .slow = true},
+    {"GET", "/api/plugins/:id/logs", logs, BERTH_API_INSTANCE},
     {"GET", "/api/plugins/:id/worker", worker, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/:id/restart", restart, BERTH_API_INSTANCE, .slow = true},
     {0},

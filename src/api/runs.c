@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
+#include "core/elsewhere.h"
 #include "core/environment.h"
 #include "core/record.h"
 #include "store/run.h"
@@ -315,7 +316,7 @@ static int create(struct berth_api_call *c, struct berth_error *err)
 /* Waits until its place is given back, for as long as somebody waits for the answer. */
 static void await_end(struct berth_api_call *c, const char *id)
 {
-    struct pollfd left = {.fd = berth_http_exchange_left_fd(c->x), .events = POLLIN};
+    struct pollfd left = {.fd = berth_api_left_fd(c), .events = POLLIN};
     for (int i = 0; i < END_WAITS_MAX; i++) {
         pthread_mutex_lock(&c->api->lives_lock);
         bool over = !berth_map_get(&c->api->runs, id);
@@ -343,8 +344,7 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
     else if (!run->owner || berth_run_ended((int)run->status))
         rc = berth_run_finish(c->b, &c->arena, run->id, end, &released, err);
     else
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Another process performs run %s: cancel it there.",
-                        run->id);
+        rc = berth_run_cancel_elsewhere(c->b, &c->arena, run->id, berth_api_left_fd(c), &run, err);
     if (rc == BERTH_OK)
         rc = berth_run_get(c->b, &c->arena, run->id, &run, err);
     if (rc == BERTH_OK)
@@ -445,11 +445,11 @@ static int activity(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", list, BERTH_API_READ},
-    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true,
+    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true, .live = true,
      .once = BERTH_API_ONCE},
     {"GET", "/api/runs/:id", get, BERTH_API_READ, .run = true},
     {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true},
-    {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
     {"POST", "/api/runs/:id/cancel", cancel, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/runs/:id/finish", finish, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/companies/:companyId/activity", activity, BERTH_API_READ},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "base/base64.h"
 #include "core/company.h"
 #include "core/vault.h"
 
@@ -46,7 +47,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
 
 /* Vaults of others come later: what names one is refused before anything is made. */
 struct body {
-    const char *name, *key, *value, *description, *provider, *vault, *mode, *external;
+    const char *name, *key, *value, *base64, *description, *provider, *vault, *mode, *external;
 };
 
 static int refuse_vaults(const struct body *body, struct berth_error *err)
@@ -59,12 +60,34 @@ static int refuse_vaults(const struct body *body, struct berth_error *err)
                              "Provider vaults and external references are not supported.");
 }
 
+/* As text, or as base64 when it is none. */
+static int read_value(struct berth_api_call *c, const struct body *body, const char **out,
+                      size_t *len, struct berth_error *err)
+{
+    *out = body->value;
+    *len = body->value ? strlen(body->value) : 0;
+    if (!body->base64)
+        return body->value ? BERTH_OK
+                           : berth_fail(err, BERTH_E_INVALID, "Managed secrets require value");
+    size_t text_len = strlen(body->base64);
+    char *bytes = NULL;
+    if (!body->value && berth_base64_length(body->base64, text_len, len))
+        bytes = berth_arena_alloc(&c->arena, *len + 1);
+    *out = bytes;
+    if (bytes && berth_base64_decode(body->base64, text_len, bytes))
+        return BERTH_OK;
+    return c->arena.failed
+               ? berth_arena_check(&c->arena, err)
+               : berth_fail(err, BERTH_E_INVALID, "Either value, or valueBase64 that is base64.");
+}
+
 static int create(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
         {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = true},
         {"key", BERTH_API_TEXT, offsetof(struct body, key)},
         {"value", BERTH_API_TEXT, offsetof(struct body, value)},
+        {"valueBase64", BERTH_API_TEXT, offsetof(struct body, base64)},
         {"description", BERTH_API_TEXT, offsetof(struct body, description), .nullable = true},
         {"provider", BERTH_API_TEXT, offsetof(struct body, provider)},
         {"providerConfigId", BERTH_API_TEXT, offsetof(struct body, vault), .nullable = true},
@@ -74,13 +97,15 @@ static int create(struct berth_api_call *c, struct berth_error *err)
     struct body body = {0};
     struct berth_company *company;
     struct berth_secret *secret = NULL;
+    const char *value;
+    size_t len;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc == BERTH_OK)
         rc = refuse_vaults(&body, err);
-    if (rc == BERTH_OK && !body.value)
-        rc = berth_fail(err, BERTH_E_INVALID, "Managed secrets require value");
+    if (rc == BERTH_OK)
+        rc = read_value(c, &body, &value, &len, err);
     if (rc < 0)
         return rc;
     struct berth_secret_input input = {.company_id = company->id,
@@ -89,32 +114,40 @@ static int create(struct berth_api_call *c, struct berth_error *err)
                                        .description = body.description,
                                        .actor = &c->actor};
     c->status = 201;
-    rc = berth_secret_create(c->b, &c->arena, &input, body.value, strlen(body.value), &secret, err);
+    rc = berth_secret_create(c->b, &c->arena, &input, value, len, &secret, err);
     return say(c, rc, secret);
 }
 
 static int rotate(struct berth_api_call *c, struct berth_error *err)
 {
-    static const struct berth_api_field fields[] = {{"value", BERTH_API_TEXT, 0, .required = true},
-                                                    {0}};
-    const char *value = NULL;
+    static const struct berth_api_field fields[] = {
+        {"value", BERTH_API_TEXT, offsetof(struct body, value)},
+        {"valueBase64", BERTH_API_TEXT, offsetof(struct body, base64)},
+        {0}};
+    struct body body = {0};
+    const char *value;
+    size_t len;
     struct berth_secret *secret = NULL;
     int rc = berth_secret_get(c->b, &c->arena, c->params[0], &secret, err);
     if (rc == BERTH_OK)
-        rc = berth_api_body(c, fields, &value, NULL, err);
+        rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_rotate(c->b, &c->arena, c->params[0], value, strlen(value), &c->actor,
-                                 &secret, err);
+        rc = read_value(c, &body, &value, &len, err);
+    if (rc == BERTH_OK)
+        rc =
+            berth_secret_rotate(c->b, &c->arena, c->params[0], value, len, &c->actor, &secret, err);
     return say(c, rc, secret);
 }
 
 static int patch(struct berth_api_call *c, struct berth_error *err)
 {
     /* In the order of enum berth_secret_field. */
-    static const struct berth_api_field fields[] = {
+    const struct berth_api_field fields[] = {
         {"name", BERTH_API_TEXT, offsetof(struct berth_secret_input, name)},
         {"description", BERTH_API_TEXT, offsetof(struct berth_secret_input, description),
          .nullable = true},
+        {"status", BERTH_API_WORD, offsetof(struct berth_secret_input, status),
+         .words = berth_secret_statuses.names},
         {0}};
     struct berth_secret_input input = {.actor = &c->actor};
     unsigned given;
@@ -174,6 +207,24 @@ static int events(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         berth_api_say_list(c, &own, event);
     return rc;
+}
+
+/* Seals all of them with a new key. */
+static int rotate_key(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_key_change done;
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_change_key(c->b, &c->actor, &done, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "fromKeyId", done.from);
+    berth_json_put_str(&c->w, "keyId", done.to);
+    berth_json_put_int(&c->w, "versions", done.versions);
+    berth_json_put_str(&c->w, "keyFile", berth_vault_path(c->b->vault));
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
 }
 
 /* --- where values are kept: sealed in the store, and nowhere else --- */
@@ -257,6 +308,7 @@ const struct berth_api_route berth_api_secret_routes[] = {
     {"POST", "/api/companies/:companyId/secrets/remote-import/preview", not_supported,
      BERTH_API_BOARD},
     {"POST", "/api/companies/:companyId/secrets/remote-import", not_supported, BERTH_API_BOARD},
+    {"POST", "/api/secret-key/rotate", rotate_key, BERTH_API_INSTANCE, .slow = true},
     {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_BOARD},
     {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_BOARD},
     {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_BOARD},

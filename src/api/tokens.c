@@ -15,13 +15,11 @@ static void item(struct berth_json_writer *w, const void *token)
 
 static int list(struct berth_api_call *c, struct berth_error *err)
 {
-    static const char *const words[] = {"false", "true", NULL};
     struct berth_list found;
-    int all;
-    int rc = berth_api_query_word(c, "all", words, &all, err);
+    bool all;
+    int rc = berth_api_query_flag(c, "all", &all, err);
     if (rc == BERTH_OK)
-        rc = berth_token_list(c->b, &c->arena, berth_api_query(c, "companyId"), all == 1, &found,
-                              err);
+        rc = berth_token_list(c->b, &c->arena, berth_api_query(c, "companyId"), all, &found, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, item);
     return rc;

@@ -104,3 +104,13 @@ const char *berth_code_wire(int code)
         return "internal";
     }
 }
+
+int berth_code_find(const char *wire)
+{
+#define X(name, number, http, text)                                                                \
+    if (strcmp(wire, text) == 0)                                                                   \
+        return number;
+    BERTH_ERROR_MAP(X)
+#undef X
+    return BERTH_OK;
+}

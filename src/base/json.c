@@ -381,21 +381,35 @@ static int dump(const char *bytes, size_t len, void *ctx)
 }
 
 /* Not by json_dumps: out of memory in the middle of a key, it answers text that is cut. */
-char *berth_json_canonical(const struct berth_json *value)
+static char *to_text(const struct berth_json *value, size_t flags)
 {
     struct berth_buf buf = {.max = SIZE_MAX / 4, .secret = true};
-    if (json_dump_callback(raw(value), dump, &buf,
-                           JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY) < 0)
+    if (json_dump_callback(raw(value), dump, &buf, JSON_COMPACT | JSON_ENCODE_ANY | flags) < 0)
         buf.failed = true;
     return berth_buf_take(&buf);
 }
 
+static char *in_arena(struct berth_arena *arena, char *text)
+{
+    auto_free char *own = text;
+    if (!own)
+        arena->failed = true;
+    return berth_arena_strdup(arena, own);
+}
+
+char *berth_json_canonical(const struct berth_json *value)
+{
+    return to_text(value, JSON_SORT_KEYS);
+}
+
 char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json *value)
 {
-    auto_free char *text = berth_json_canonical(value);
-    if (!text)
-        arena->failed = true;
-    return berth_arena_strdup(arena, text);
+    return in_arena(arena, berth_json_canonical(value));
+}
+
+char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *value)
+{
+    return in_arena(arena, to_text(value, 0));
 }
 
 /* The byte after the last is a NUL. */

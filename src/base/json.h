@@ -81,6 +81,8 @@ void berth_json_remove(struct berth_json *object, const char *key);
 /* Compact text with sorted keys, so that equal values give equal bytes. NULL: out of memory. */
 char *berth_json_canonical(const struct berth_json *value);
 char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json *value);
+/* The same with the keys in their own order. */
+char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *value);
 
 /* Writing: commas and escapes are the writer's business, errors stick in the buffer. A member has
  * a key, an array's item has NULL. */

@@ -116,6 +116,7 @@ static void put_environment(struct berth_json_writer *w, const struct berth_envi
     berth_json_put_str(w, "description", e->description);
     berth_json_put_str(w, "driver", berth_environment_drivers.names[e->driver]);
     berth_json_put_str(w, "status", berth_environment_statuses.names[e->status]);
+    berth_json_put_bool(w, "deleting", e->deleting);
     berth_json_put_raw(w, "config", redacted ? "{}" : e->config_json);
     berth_json_put_raw(w, "metadata", redacted ? NULL : e->metadata_json);
     berth_json_put_time(w, "createdAt", e->created_at_ms);

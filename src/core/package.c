@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "core/manifest.h"
+#include "core/plugin.h"
 #include "core/plugin_change.h"
 #include "net/worker.h"
 #include "os/fs.h"
@@ -33,7 +34,7 @@ struct arrival {
 };
 
 /* Else it is the name of a package, which may have a slash only behind a scope: "@scope/name". */
-static bool is_path(const char *source)
+bool berth_plugin_is_path(const char *source)
 {
     return source[0] != '@' &&
            (strchr(source, '/') || strcmp(source, ".") == 0 || strcmp(source, "..") == 0);
@@ -237,9 +238,9 @@ static int bring(struct arrival *a, const char *source, const char *version,
 {
     int rc = BERTH_OK;
     struct stat st;
-    if (is_path(source) && version)
+    if (berth_plugin_is_path(source) && version)
         rc = berth_fail(err, BERTH_E_INVALID, "A directory has no version to choose.");
-    else if (is_path(source))
+    else if (berth_plugin_is_path(source))
         a->package.path = source;
     else if (!version && stat(source, &st) == 0 && S_ISDIR(st.st_mode))
         rc = berth_fail(err, BERTH_E_INVALID,

@@ -17,6 +17,9 @@ void berth_plugins_close(struct berth_plugins *plugins); /* ends their workers; 
  * transaction. What fails shows when a plugin is needed. */
 void berth_plugins_refresh(struct berth *b);
 
+/* Is it a directory that is meant? Else it is the name of a package. */
+bool berth_plugin_is_path(const char *source);
+
 void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *plugin);
 void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_status *status);
 #endif

@@ -131,6 +131,7 @@ void berth_secret_json(struct berth_json_writer *w, const struct berth_secret *s
     berth_json_put_time(w, "createdAt", s->created_at_ms);
     berth_json_put_time(w, "updatedAt", s->updated_at_ms);
     berth_json_put_int(w, "referenceCount", s->reference_count);
+    berth_json_put_str(w, "environmentId", s->environment_id);
     berth_json_close(w, '}');
 }
 

@@ -807,3 +807,29 @@ void berth_sweep_remind(struct berth *b)
     if (atomic_load_explicit(&b->sweep_missed, memory_order_relaxed))
         berth_sweep_soon(b);
 }
+
+/* --- as JSON --- */
+
+void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *r)
+{
+    const struct {
+        const char *name;
+        int count;
+    } counts[] = {{"lost", r->lost},
+                  {"released", r->released},
+                  {"expired", r->expired},
+                  {"adopted", r->adopted},
+                  {"unparked", r->unparked},
+                  {"cleaned", r->cleaned},
+                  {"found", r->found},
+                  {"foreign", r->foreign},
+                  {"deleted", r->deleted},
+                  {"quarantined", r->quarantined},
+                  {"failed", r->failed},
+                  {"owed", r->owed},
+                  {"unfinished", r->unfinished}};
+    berth_json_open(w, '{');
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        berth_json_put_int(w, counts[i].name, counts[i].count);
+    berth_json_close(w, '}');
+}

@@ -5,6 +5,7 @@
 
 #include <berth/sweep.h>
 
+#include "base/json.h"
 #include "core/berth.h"
 
 /* This process has a row that it could not bring to an end, because the store failed. Others leave
@@ -12,4 +13,5 @@
 void berth_sweep_soon(struct berth *b);
 /* The same, if memory was too short for it the last time. */
 void berth_sweep_remind(struct berth *b);
+void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *report);
 #endif

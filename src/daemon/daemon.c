@@ -3,18 +3,17 @@
 #include "daemon/daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "api/urls.h"
 #include "base/auto.h"
 #include "base/time.h"
+#include "core/serving.h"
 #include "core/token.h"
 #include "crypto/tls.h"
 #include "daemon/secure.h"
@@ -28,8 +27,8 @@ struct berth_daemon {
     struct berth_config *config;
     struct berth *b;
     struct berth_api *api;
-    char *socket;
-    int lock_fd;                   /* of the store, when it is a file */
+    char *store, *socket;
+    int lock_fd;                   /* says that we serve the store, and where */
     struct berth_secure **secures; /* for each address, or NULL */
     int *ports;                    /* for each address; 0: it is not listened at */
 
@@ -47,35 +46,6 @@ static void write_log(void *ctx, enum berth_log_level level, const char *line)
 {
     (void)ctx, (void)level;
     (void)fprintf(stderr, "%s\n", line);
-}
-
-/* --- one daemon for a store that is a file --- */
-
-static int lock_store(struct berth_daemon *d, struct berth_error *err)
-{
-    auto_free char *path = NULL;
-    char pid[32] = "";
-    if (berth_store_shared(d->b->store))
-        return BERTH_OK;
-    if (asprintf(&path, "%s.berthd", berth_store_where(d->b->store)) < 0)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
-    d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (d->lock_fd < 0)
-        return berth_fail_errno(err, "Cannot open %s", path);
-    if (flock(d->lock_fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
-            return berth_fail_errno(err, "Cannot lock %s", path);
-        ssize_t got = pread(d->lock_fd, pid, sizeof pid - 1, 0);
-        pid[got > 0 ? strcspn(pid, "\n") : 0] = '\0';
-        return berth_fail(err, BERTH_E_CONFLICT,
-                          "Another berthd (process %s) serves the store %s: stop it, or use its "
-                          "socket.",
-                          *pid ? pid : "unknown", berth_store_where(d->b->store));
-    }
-    int len = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    if (ftruncate(d->lock_fd, 0) < 0 || pwrite(d->lock_fd, pid, (size_t)len, 0) != len)
-        return berth_fail_errno(err, "Cannot write %s", path);
-    return BERTH_OK;
 }
 
 /* --- addresses --- */
@@ -250,26 +220,29 @@ static void *sweep_main(void *ctx)
 
 static int open_runtime(struct berth_daemon *d, struct berth_error *err)
 {
-    auto_free char *own = NULL;
     struct berth_options options = BERTH_OPTIONS_INIT;
-    int rc = d->config->store ? BERTH_OK : berth_default_store(&own, err);
+    int rc = BERTH_OK;
+    if (!d->config->store)
+        rc = berth_default_store(&d->store, err);
+    else if (!(d->store = strdup(d->config->store)))
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
     if (rc < 0)
         return rc;
-    options.store = d->config->store ? d->config->store : own;
+    options.store = d->store;
     options.key_file = d->config->key_file;
     options.settings = d->config->settings;
     options.log = (struct berth_log){.write = write_log, .min_level = d->config->log_level};
     rc = berth_open(&options, &d->b, err);
-    return rc < 0 ? rc : lock_store(d, err);
+    if (rc == BERTH_OK)
+        rc = find_socket(d, err);
+    return rc < 0 ? rc : berth_serving_begin(d->store, d->socket, &d->lock_fd, err);
 }
 
 static int open_api(struct berth_daemon *d, struct berth_error *err)
 {
     struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
     settings.connections_max = d->config->connections_max;
-    int rc = find_socket(d, err);
-    if (rc == BERTH_OK)
-        rc = open_secures(d, err);
+    int rc = open_secures(d, err);
     if (rc == BERTH_OK)
         rc = berth_api_open(d->b, &settings, &d->api, err);
     if (rc == BERTH_OK)
@@ -434,6 +407,7 @@ void berth_daemon_close(struct berth_daemon *d)
     free(d->secures);
     free(d->ports);
     free(d->socket);
+    free(d->store);
     berth_config_free(d->config);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
