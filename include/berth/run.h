@@ -97,9 +97,10 @@ struct berth_run_result {
     struct berth_run *run; /* with its error and errorCode, or NULL: there is none */
     bool started;          /* the command was, and `end` is its */
     struct berth_exec_end end;
-    bool truncated; /* not all of its output was kept */
-    char log[512];  /* the file that has it */
-    bool owed;      /* the place is not confirmed to be gone: the sweep goes on */
+    char exec_id[40]; /* of the command */
+    bool truncated;   /* not all of its output was kept */
+    char log[512];    /* the file that has it */
+    bool owed;        /* the place is not confirmed to be gone: the sweep goes on */
 };
 
 /* Which environment a run is to have, by those who may say so: the first that does counts. NULL:

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +12,18 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "core/sweep.h"
 
 #define OPTIONS_MAX 32
 #define FIRST_LONG 256 /* behind all characters: each option has its own number */
 
 /* In the order of `enum global`. */
-const char *const cli_global_options[] = {"store=", "company=", "key-file=", "json",
-                                          "quiet",  "help",     NULL};
+const char *const cli_global_options[] = {
+    "store=", "company=", "key-file=", "url=", "json", "quiet", "help", NULL};
 enum global {
     STORE,
     COMPANY,
     KEY_FILE,
+    URL,
     JSON,
     QUIET,
     HELP,
@@ -70,7 +69,7 @@ static void help(const struct cli *cli)
                  cli->command->arguments, cli->command->summary);
     (void)puts(
         "Everywhere: --store ADDRESS (or BERTH_STORE), --company NAME|ID (or BERTH_COMPANY),\n"
-        "  --key-file FILE (or BERTH_KEY_FILE), --json, --quiet, --help");
+        "  --key-file FILE (or BERTH_KEY_FILE), --url URL (or BERTH_URL), --json, --quiet, --help");
 }
 
 static void take_global(struct cli *cli, enum global option)
@@ -84,6 +83,9 @@ static void take_global(struct cli *cli, enum global option)
         break;
     case KEY_FILE:
         cli->key_file = optarg;
+        break;
+    case URL:
+        cli->url = optarg;
         break;
     case JSON:
         cli->json = true;
@@ -130,7 +132,7 @@ static int make_table(const struct cli_option *options, struct option table[OPTI
 
 int cli_leading_options(struct cli *cli, int argc, char **argv)
 {
-    const char **const values[] = {&cli->store, &cli->company, &cli->key_file};
+    const char **const values[] = {&cli->store, &cli->company, &cli->key_file, &cli->url};
     int at = 0;
     for (; at < argc; at++) {
         const char *word = argv[at];
@@ -293,96 +295,6 @@ int cli_fail(struct cli *cli)
         (void)fprintf(stderr, "  %s\n", cli_clean(cli, issue->message));
     }
     return CLI_FAILED;
-}
-
-/* Where the user's store is when nobody says otherwise. */
-static int default_store(struct cli *cli)
-{
-    auto_free char *address = NULL;
-    int rc = berth_default_store(&address, &cli->err);
-    if (rc < 0)
-        return rc;
-    cli->store = berth_arena_strdup(&cli->arena, address);
-    return berth_arena_check(&cli->arena, &cli->err);
-}
-
-static void say_what_is_owed(const struct cli *cli, const struct berth_sweep_report *r)
-{
-    if (cli->quiet)
-        return;
-    if (r->expired || r->released)
-        (void)fprintf(stderr, "berth: took back %d lease%s whose time or run was over\n",
-                      r->expired + r->released, r->expired + r->released == 1 ? "" : "s");
-    if (r->owed || r->waiting)
-        (void)fprintf(stderr, "berth: %d place%s to be cleaned up: run \"berth sweep\"\n",
-                      r->owed > r->waiting ? r->owed : r->waiting,
-                      (r->owed > r->waiting ? r->owed : r->waiting) == 1 ? " is" : "s are");
-    if (r->quarantined)
-        (void)fprintf(stderr, "berth: %d lease%s cannot be read and %s left alone\n",
-                      r->quarantined, r->quarantined == 1 ? "" : "s",
-                      r->quarantined == 1 ? "is" : "are");
-}
-
-static void log_to_stderr(void *ctx, enum berth_log_level level, const char *line)
-{
-    (void)ctx, (void)level;
-    (void)fprintf(stderr, "berth: %s\n", line);
-}
-
-int cli_find_store(struct cli *cli)
-{
-    if (!cli->store)
-        cli->store = getenv("BERTH_STORE");
-    return cli->store && *cli->store ? BERTH_OK : default_store(cli);
-}
-
-int cli_try_connect(struct cli *cli)
-{
-    if (cli_find_store(cli) < 0)
-        return cli->err.code;
-    if (!cli->company)
-        cli->company = getenv("BERTH_COMPANY");
-    if (!cli->key_file)
-        cli->key_file = getenv("BERTH_KEY_FILE");
-    const struct passwd *user = getpwuid(getuid());
-    cli->actor = (struct berth_actor){
-        .type = "user", .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
-    struct berth_options options = BERTH_OPTIONS_INIT;
-    options.store = cli->store;
-    options.key_file = cli->key_file && *cli->key_file ? cli->key_file : NULL;
-    if (!cli->quiet)
-        options.log = (struct berth_log){.write = log_to_stderr, .min_level = BERTH_LOG_WARN};
-    int rc = berth_open(&options, &cli->b, &cli->err);
-    if (rc < 0)
-        return rc;
-    cli->company_id = cli->b->company_id;
-    return cli->company && *cli->company ? cli_find_company(cli, cli->company, &cli->company_id)
-                                         : BERTH_OK;
-}
-
-int cli_connect(struct cli *cli)
-{
-    return cli_try_connect(cli) < 0 ? cli_fail(cli) : CLI_OK;
-}
-
-int cli_open(struct cli *cli)
-{
-    int status = cli_connect(cli);
-    if (status != CLI_OK)
-        return status;
-    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
-    struct berth_sweep_report report;
-    pass.call_providers = false;
-    if (berth_sweep(cli->b, &pass, &report, &cli->err) < 0)
-        return cli_fail(cli);
-    say_what_is_owed(cli, &report);
-    return CLI_OK;
-}
-
-int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
-              int max)
-{
-    return cli_parse(cli, argc, argv, options, min, max) < 0 ? CLI_USAGE : cli_open(cli);
 }
 
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out)

@@ -12,8 +12,6 @@
 #include "base/json.h"
 #include "core/activity.h"
 #include "core/berth.h"
-#include "core/environment.h"
-#include "core/find.h"
 #include "crypto/locked.h"
 
 /* Exit statuses. */
@@ -31,10 +29,15 @@ struct cli {
     const char *store;    /* --store, else BERTH_STORE, else the user's own */
     const char *company;  /* --company, else BERTH_COMPANY, else `default` */
     const char *key_file; /* --key-file, else BERTH_KEY_FILE, else beside the store */
+    const char *url; /* --url, else BERTH_URL: a daemon; NULL: the store's own, if it has one */
     bool json, quiet;
-    bool stdin_read; /* it can be read once */
-    struct berth *b;
+    bool stdin_read;           /* it can be read once */
+    struct cli_daemon *daemon; /* that is asked; or NULL */
+    struct berth *b;           /* else the runtime is here */
     const char *company_id;
+    int cancel_fd;         /* readable: what is asked is not wanted any more; -1: nobody says so */
+    struct cli_kept *kept; /* the answers */
+    const char *not_text;  /* the member of a body that is not UTF-8, or NULL */
     struct berth_arena arena;
     struct berth_issues issues;
     struct berth_actor actor;
@@ -95,28 +98,47 @@ int cli_limit(struct cli *cli, const char *given, int *out);
 /* An object from a file, or from standard input for "-". */
 int cli_read_object(struct cli *cli, const char *path, struct berth_json **out);
 
-/* --- the runtime (cli.c) --- */
+/* --- the runtime, here or in a daemon (call.c) --- */
 
 /* Which store is meant: cli->store says afterwards. */
 int cli_find_store(struct cli *cli);
-/* Opens the runtime and finds the company; the error is in cli->err. */
+/* Opens the runtime, or finds the daemon, and finds the company; the error is in cli->err. */
 int cli_try_connect(struct cli *cli);
 int cli_connect(struct cli *cli); /* the same, and tells it; CLI_OK or CLI_FAILED */
-/* The same, and makes the short pass that needs no provider; what is owed is told. */
+/* The same; of a runtime that is here, what is owed is told, after the short pass that needs no
+ * provider. */
 int cli_open(struct cli *cli);
 /* cli_parse and then cli_open: for commands that have nothing to say in between. */
 int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
               int max);
+/* cli_try_connect, but never to a daemon: for what this process is to do itself. */
+int cli_try_connect_here(struct cli *cli);
+
+/* What the API said. Both live as long as the program. */
+struct cli_answer {
+    const struct berth_json *json; /* NULL: it is no JSON */
+    const char *text;
+};
+#define CLI_BODY_INIT BERTH_BUF_INIT(4UL * 1024 * 1024) /* more than a daemon takes */
+/* Asks the daemon, or the runtime that is here, which have the same answers. `body`: JSON, or NULL.
+ * The error is in cli->err and cli->issues. */
+int cli_call(struct cli *cli, struct cli_answer *out, const char *method,
+             const struct berth_buf *body, const char *fmt, ...) BERTH_PRINTF(5, 6);
+int cli_get(struct cli *cli, struct cli_answer *out, const char *fmt, ...) BERTH_PRINTF(3, 4);
+const char *cli_encode(struct cli *cli, const char *text); /* for a part of a path or a query */
+/* A member, unless it is NULL. What is not UTF-8 fails the call. */
+void cli_put(struct cli *cli, struct berth_json_writer *w, const char *key, const char *text);
+void cli_forget(struct cli *cli); /* all answers so far */
+void cli_disconnect(struct cli *cli);
 
 /* --- names (find.c) --- */
 
-/* The whole id of a lease, a run ...: from an id or its beginning. */
-int cli_find_id(struct cli *cli, enum berth_kind kind, const char *text, const char **out);
+/* The whole id of a "lease", a "run" ...: from an id or its beginning. */
+int cli_find_id(struct cli *cli, const char *kind, const char *text, const char **out);
 /* The same for what has a name, too; "did you mean" when there is none. */
-int cli_find_environment(struct cli *cli, const char *text, struct berth_environment **out);
-struct berth_secret;
-int cli_find_secret(struct cli *cli, const char *text, struct berth_secret **out);
-int cli_find_company(struct cli *cli, const char *text, const char **id);
+int cli_find_environment(struct cli *cli, const char *text, const struct berth_json **out);
+int cli_find_secret(struct cli *cli, const char *text, const struct berth_json **out);
+int cli_find_company(struct cli *cli, const char *text, const struct berth_json **out);
 /* The name that is most like the text, or NULL when none is like it. */
 const char *cli_most_like(const char *text, const char *const *names, int count);
 
@@ -124,6 +146,7 @@ const char *cli_most_like(const char *text, const char *const *names, int count)
 
 /* Prints the buffer's text and a newline. CLI_OK or CLI_FAILED. */
 int cli_print(struct cli *cli, struct berth_buf *buf);
+int cli_print_text(struct cli *cli, const char *text); /* the same for a text */
 /* "name         value" and a newline; NULL values are left out. What could move the cursor is
  * shown as "?". */
 void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
@@ -131,33 +154,38 @@ const char *cli_clean(struct cli *cli, const char *text); /* the same for a text
 /* JSON whose texts hold no such characters either. */
 void cli_escape_json(const char *json, struct berth_buf *out);
 void cli_clean_text(char *text); /* in place */
-void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value);
 /* "2m ago", "in 3h", "-". */
 const char *cli_when(struct cli *cli, int64_t wall_ms);
 
-enum cli_column_kind {
+/* A member of an object, as text; NULL: there is none, or it is null. */
+const char *cli_text(const struct berth_json *object, const char *key);
+int64_t cli_time(const struct berth_json *object, const char *key); /* 0: none */
+
+enum cli_kind {
     CLI_TEXT,
     CLI_ID,     /* may be cut to what tells it apart */
     CLI_NUMBER, /* is never cut */
     CLI_STATUS, /* may have a colour */
+    CLI_WHEN,   /* a time, as people say it */
 };
-struct cli_column {
-    const char *heading;
-    enum cli_column_kind kind;
+/* One thing that is shown of an object: a line under its name, or a column under its heading. */
+struct cli_cell {
+    const char *label;
+    const char *key; /* of the member */
+    enum cli_kind kind;
+    const char *otherwise; /* what is shown when there is none; NULL: no line, "-" in a table */
+    const char *(*text)(struct cli *cli, const struct berth_json *object); /* instead of the key */
 };
-/* How a list is shown: a table for people, its first column alone with --quiet, --json. */
-struct cli_view {
-    const struct cli_column *columns; /* closed by a NULL heading */
-    void (*row)(struct cli *cli, const void *item, const char **cells);
-    void (*json)(struct berth_json_writer *w, const void *item);
-};
-int cli_print_list(struct cli *cli, const struct berth_list *list, const struct cli_view *view);
-/* The same for one thing: its id with --quiet, --json, or what `people` writes. */
-int cli_print_one(struct cli *cli, const char *id, const void *item,
-                  void (*json)(struct berth_json_writer *w, const void *item),
-                  void (*people)(struct cli *cli, struct berth_buf *buf, const void *item));
+/* Both closed by a NULL label. A list is a table for people, its first column alone with --quiet,
+ * the answer itself with --json. */
+int cli_print_list(struct cli *cli, const struct cli_answer *list, const struct cli_cell *columns);
+/* The same for one thing: its id with --quiet. */
+int cli_print_one(struct cli *cli, const struct cli_answer *one, const char *id,
+                  const struct cli_cell *lines);
+void cli_put_lines(struct cli *cli, struct berth_buf *buf, const struct berth_json *object,
+                   const struct cli_cell *lines);
 /* Says on stderr that a list may have been cut. */
-void cli_say_cut(const struct cli *cli, int rows, int limit);
+void cli_say_cut(const struct cli *cli, const struct cli_answer *list, int limit);
 
 /* --- the terminal (ask.c) --- */
 

@@ -21,4 +21,12 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
  * no descriptor left. */
 int cli_cancel_fd(void);
 int cli_run_failed(struct cli *cli); /* tells cli->err; an exit status */
+/* The same of a command that could not even be started, as a shell says it; `why` is the code. */
+int cli_not_started(struct cli *cli, const char *why);
+int cli_say_timed_out(const struct cli *cli); /* an exit status */
+int cli_say_lost(void);
+
+/* In a daemon (remote.c); an exit status. */
+int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool detach);
+int cli_remote_exec(struct cli *cli, struct berth_exec_request *request);
 #endif

@@ -1,66 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/company.c - berth company ... */
-#include "core/company.h"
-
 #include "cli/cli.h"
 
-static void json(struct berth_json_writer *w, const void *item)
-{
-    berth_company_json(w, item);
-}
-
-static void people(struct cli *cli, struct berth_buf *buf, const void *item)
-{
-    const struct berth_company *c = item;
-    cli_field(cli, buf, "id", c->id);
-    cli_field(cli, buf, "name", c->name);
-    cli_field(cli, buf, "created", cli_when(cli, c->created_at_ms));
-}
-
-static void row(struct cli *cli, const void *item, const char **cells)
-{
-    const struct berth_company *c = item;
-    cells[0] = c->id;
-    cells[1] = c->name;
-    cells[2] = cli_when(cli, c->created_at_ms);
-}
-
-static const struct cli_column columns[] = {{"ID", CLI_ID}, {"NAME", 0}, {"CREATED", 0}, {0}};
-static const struct cli_view view = {columns, row, json};
+static const struct cli_cell lines[] = {
+    {"id", "id"}, {"name", "name"}, {"created", "createdAt", CLI_WHEN}, {0}};
 
 static int create(struct cli *cli, int argc, char **argv)
 {
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer made;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    struct berth_company *c;
-    if (berth_company_create(cli->b, &cli->arena, argv[0], &cli->actor, &c, &cli->err) < 0)
+    berth_json_open(&w, '{');
+    cli_put(cli, &w, "name", argv[0]);
+    berth_json_close(&w, '}');
+    if (cli_call(cli, &made, "POST", &body, "/api/companies") < 0)
         return cli_fail(cli);
-    return cli_print_one(cli, c->id, c, json, people);
+    return cli_print_one(cli, &made, cli_text(made.json, "id"), lines);
 }
 
 static int list(struct cli *cli, int argc, char **argv)
 {
+    static const struct cli_cell columns[] = {
+        {"ID", "id", CLI_ID}, {"NAME", "name"}, {"CREATED", "createdAt", CLI_WHEN}, {0}};
+    struct cli_answer found;
     int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
-    struct berth_list found;
-    if (berth_company_list(cli->b, &cli->arena, &found, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_list(cli, &found, &view);
+    return cli_get(cli, &found, "/api/companies") < 0 ? cli_fail(cli)
+                                                      : cli_print_list(cli, &found, columns);
 }
 
 static int show(struct cli *cli, int argc, char **argv)
 {
+    const struct berth_json *company;
+    struct cli_answer found;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    const char *id;
-    struct berth_company *c;
-    if (cli_find_company(cli, argv[0], &id) < 0 ||
-        berth_company_get(cli->b, &cli->arena, id, &c, &cli->err) < 0)
+    if (cli_find_company(cli, argv[0], &company) < 0 ||
+        cli_get(cli, &found, "/api/companies/%s", cli_text(company, "id")) < 0)
         return cli_fail(cli);
-    return cli_print_one(cli, c->id, c, json, people);
+    return cli_print_one(cli, &found, cli_text(found.json, "id"), lines);
 }
 
 const struct cli_command cli_company_commands[] = {

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/completion.c - berth completion, and what the scripts it prints ask for. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "cli/cli.h"
-#include "core/company.h"
-#include "core/plugin.h"
-#include "core/run.h"
-#include "core/secret.h"
 
 static const struct {
     const char *shell, *script;
@@ -116,59 +113,56 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
 static bool connect(struct cli *cli)
 {
     cli->quiet = true;
-    if (cli_find_store(cli) < 0)
-        return false;
-    const char *path = begins(cli->store, "sqlite:") ? cli->store + strlen("sqlite:") : NULL;
-    return (!path || access(path, R_OK) == 0) && cli_try_connect(cli) == BERTH_OK;
+    if (!cli->url && !getenv("BERTH_URL")) {
+        if (cli_find_store(cli) < 0)
+            return false;
+        const char *path = begins(cli->store, "sqlite:") ? cli->store + strlen("sqlite:") : NULL;
+        if (path && access(path, R_OK) < 0)
+            return false;
+    }
+    return cli_try_connect(cli) == BERTH_OK;
+}
+
+static void offer_members(struct cli *cli, const char *target, const char *key, const char *prefix)
+{
+    struct cli_answer list;
+    if (!target || cli_get(cli, &list, "%s", target) < 0)
+        return;
+    for (size_t i = 0; i < berth_json_count(list.json); i++) {
+        const char *word = cli_text(berth_json_at(list.json, i), key);
+        if (word)
+            offer(word, prefix);
+    }
 }
 
 static void offer_plugins(struct cli *cli, const char *prefix)
 {
-    struct berth_list list = {0};
-    if (!connect(cli))
-        return;
-    (void)berth_plugin_list(cli->b, &cli->arena, &list, &cli->err);
-    for (int i = 0; i < list.count; i++) {
-        const struct berth_plugin *p = list.items[i];
-        offer(p->plugin_key, prefix);
-    }
+    if (connect(cli))
+        offer_members(cli, "/api/plugins", "pluginKey", prefix);
 }
 
 static void offer_names(struct cli *cli, const char *noun, const char *prefix)
 {
-    struct berth_list list = {0};
-    struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
     bool env = strcmp(noun, "env") == 0 || strcmp(noun, "lease") == 0;
     bool secret = strcmp(noun, "secret") == 0, company = strcmp(noun, "company") == 0;
     if ((!env && !secret && !company) || !connect(cli))
         return;
-    all.company_id = cli->company_id;
-    if (env)
-        (void)berth_environment_list(cli->b, &cli->arena, &all, &list, &cli->err);
-    else if (secret)
-        (void)berth_secret_list(cli->b, &cli->arena, cli->company_id, &list, &cli->err);
-    else
-        (void)berth_company_list(cli->b, &cli->arena, &list, &cli->err);
-    for (int i = 0; i < list.count; i++)
-        offer(env      ? berth_environment_name(list.items[i])
-              : secret ? berth_secret_name(list.items[i])
-                       : berth_company_name(list.items[i]),
-              prefix);
+    offer_members(cli,
+                  company ? "/api/companies"
+                          : berth_arena_printf(&cli->arena, "/api/companies/%s/%s", cli->company_id,
+                                               env ? "environments" : "secrets"),
+                  "name", prefix);
 }
 
 /* Those at work; a log can be looked at afterwards, too. */
 static void offer_runs(struct cli *cli, const char *noun, const char *prefix)
 {
-    struct berth_list list = {0};
-    struct berth_run_filter filter = BERTH_RUN_FILTER_INIT;
-    if (!connect(cli))
-        return;
-    filter.company_id = cli->company_id;
-    if (strcmp(noun, "logs") != 0)
-        filter.status = BERTH_RUN_RUNNING;
-    (void)berth_run_list(cli->b, &cli->arena, &filter, &list, &cli->err);
-    for (int i = 0; i < list.count; i++)
-        offer(berth_run_id(list.items[i]), prefix);
+    bool all = strcmp(noun, "logs") == 0;
+    if (connect(cli))
+        offer_members(cli,
+                      berth_arena_printf(&cli->arena, "/api/companies/%s/runs%s", cli->company_id,
+                                         all ? "" : "?status=running"),
+                      "id", prefix);
 }
 
 /* --env is a variable where a command runs. */

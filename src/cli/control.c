@@ -259,36 +259,3 @@ void cli_control_close(struct cli_control *c)
     (void)pthread_join(c->thread, NULL);
     free_control(c);
 }
-
-/* --- the other side --- */
-
-int cli_control_cancel(const char *run_id, struct berth_error *err)
-{
-    char path[BERTH_RUNTIME_SOCKET_SIZE], answer[64];
-    struct sockaddr_un address;
-    int rc = berth_runtime_socket(run_id, path, err);
-    if (rc == BERTH_OK)
-        rc = address_of(path, &address, err);
-    if (rc < 0)
-        return rc;
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return berth_fail_errno(err, "Cannot make a socket");
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
-        if (errno == ECONNREFUSED)
-            (void)unlink(path);
-        return berth_fail(err, BERTH_E_NOT_FOUND,
-                          "No process of yours on this machine performs run %s.", run_id);
-    }
-    /* One that has just ended may hang up before it hears us. */
-    ssize_t got = send(fd, "cancel\n", strlen("cancel\n"), MSG_NOSIGNAL);
-    if (got > 0)
-        got = read(fd, answer, sizeof answer);
-    if (got < (ssize_t)strlen("ok\n") || memcmp(answer, "ok\n", strlen("ok\n")) != 0)
-        return berth_fail(err, BERTH_E_UNAVAILABLE,
-                          "The process of run %s did not listen: others may talk to it. Try again.",
-                          run_id);
-    while (read(fd, answer, sizeof answer) > 0) /* to the end of the run */
-        ;
-    return BERTH_OK;
-}

@@ -16,8 +16,4 @@ int cli_control_open(const char *run_id, int cancel_fd, struct cli_control **out
 /* The command that "stdin" means; NULL: none, and nobody uses the last when this returns. */
 void cli_control_serve(struct cli_control *control, struct berth_exec *exec);
 void cli_control_close(struct cli_control *control); /* NULL is fine */
-
-/* Asks the process that performs the run to end it, and waits until it has let go of the run.
- * NOT_FOUND: nobody on this machine performs it. UNAVAILABLE: it did not listen. */
-int cli_control_cancel(const char *run_id, struct berth_error *err);
 #endif

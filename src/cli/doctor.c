@@ -15,12 +15,13 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/daemon.h"
 #include "core/vault.h"
 #include "store/migrate.h"
 #include "store/secret.h"
 #include "store/store.h"
 
+#define URL_MS 3000
 #define FILES_WANTED 4096
 #define LOCKED_WANTED (4 * 1024 * 1024)
 
@@ -84,10 +85,11 @@ static void check_key(struct visit *v)
         find(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
 }
 
+/* As this program opens it, also when a daemon serves it. */
 static void check_store(struct visit *v)
 {
     struct cli *cli = v->cli;
-    if (cli_try_connect(cli) < 0 && !cli->b) {
+    if (cli_try_connect_here(cli) < 0 && !cli->b) {
         const char *scheme = cli->store ? cli->store : "store";
         find(v, "store", BAD,
              say(v, "%.*s: %s", (int)strcspn(scheme, ":"), scheme, cli->err.message),
@@ -103,6 +105,61 @@ static void check_store(struct visit *v)
              berth_store_version()),
          NULL);
     check_key(v);
+}
+
+/* --- the daemon --- */
+
+/* By which a place may reach it; from here, at least. */
+static void check_url(struct visit *v, const char *url)
+{
+    struct berth_client_request request = BERTH_CLIENT_REQUEST_INIT;
+    struct berth_client_reply reply;
+    struct berth_error trouble;
+    auto_json *health = NULL;
+    request.url = say(v, "%s/api/health", url);
+    request.ca_file = v->cli->daemon->ca_file;
+    request.timeout_ms = request.connect_ms = URL_MS;
+    int rc = request.url ? berth_client_ask(&request, &reply, &trouble) : BERTH_E_NO_MEMORY;
+    if (rc == BERTH_OK) {
+        (void)berth_json_parse(berth_buf_str(&reply.body), reply.body.len, BERTH_JSON_FOREIGN,
+                               &health, &trouble);
+        berth_buf_clear(&reply.body);
+    }
+    const char *status = cli_text(health, "status");
+    bool ours = status && strcmp(status, "ok") == 0;
+    find(v, "url", ours ? GOOD : POOR,
+         ours     ? say(v, "%s answers", url)
+         : rc < 0 ? say(v, "%s: %s", url, trouble.message)
+                  : say(v, "%s is no berthd", url),
+         "sandboxes that try it cannot call back: set publicUrl in berthd.yaml to one that works");
+}
+
+/* The one that is named, or that serves the store; there need be none. */
+static void check_daemon(struct visit *v)
+{
+    struct cli *cli = v->cli;
+    struct cli_answer health, urls;
+    if (cli_find_daemon(cli) < 0 || (cli->daemon && cli_get(cli, &health, "/api/health") < 0)) {
+        find(v, "daemon", BAD, say(v, "%s", cli->err.message),
+             "start berthd, or name one that runs with --url or BERTH_URL");
+        return;
+    }
+    if (!cli->daemon)
+        return;
+    bool recovering = berth_json_true(berth_json_get(health.json, "recovering"));
+    find(v, "daemon", GOOD,
+         say(v, "%s, version %s%s", cli->daemon->where, cli_text(health.json, "version"),
+             recovering ? ", recovering" : ""),
+         NULL);
+    if (cli_get(cli, &urls, "/api/runtime-urls") < 0) {
+        find(v, "url", BAD, say(v, "%s", cli->err.message), "see the daemon");
+        return;
+    }
+    const struct berth_json *list = berth_json_get(urls.json, "urls");
+    for (size_t i = 0; i < berth_json_count(list); i++)
+        check_url(v, berth_json_str(berth_json_at(list, i)));
+    if (!berth_json_count(list))
+        find(v, "url", GOOD, "none: it listens at its socket only", NULL);
 }
 
 /* --- the machine --- */
@@ -199,15 +256,22 @@ static void check_programs(struct visit *v)
 
 /* --- the answer --- */
 
-static void json(struct berth_json_writer *w, const void *item)
+static int print_json(struct cli *cli, const struct berth_list *findings)
 {
-    const struct finding *f = item;
-    berth_json_open(w, '{');
-    berth_json_put_str(w, "name", f->name);
-    berth_json_put_str(w, "status", verdicts[f->verdict]);
-    berth_json_put_str(w, "summary", f->summary);
-    berth_json_put_str(w, "cure", f->cure);
-    berth_json_close(w, '}');
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '[');
+    for (int i = 0; i < findings->count; i++) {
+        const struct finding *f = findings->items[i];
+        berth_json_open(&w, '{');
+        berth_json_put_str(&w, "name", f->name);
+        berth_json_put_str(&w, "status", verdicts[f->verdict]);
+        berth_json_put_str(&w, "summary", f->summary);
+        berth_json_put_str(&w, "cure", f->cure);
+        berth_json_close(&w, '}');
+    }
+    berth_json_close(&w, ']');
+    return cli_print(cli, &buf);
 }
 
 /* The cure is the point, so it has a line of its own and is never cut. */
@@ -232,19 +296,19 @@ static int print_findings(struct cli *cli, const struct berth_list *findings)
 
 int cli_doctor(struct cli *cli, int argc, char **argv)
 {
-    static const struct cli_view view = {.json = json};
     if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
         return CLI_USAGE;
     struct visit v = {.cli = cli};
-    check_store(&v);
+    check_daemon(&v);
+    if (!cli->url && !getenv("BERTH_URL"))
+        check_store(&v);
     check_limits(&v);
     check_sandboxing(&v);
     check_cgroups(&v);
     check_programs(&v);
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
-    int status =
-        cli->json ? cli_print_list(cli, &v.findings, &view) : print_findings(cli, &v.findings);
+    int status = cli->json ? print_json(cli, &v.findings) : print_findings(cli, &v.findings);
     for (int i = 0; i < v.findings.count; i++)
         if (((const struct finding *)v.findings.items[i])->verdict == BAD)
             status = CLI_FAILED;

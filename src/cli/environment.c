@@ -9,50 +9,42 @@
 #include "base/limits.h"
 #include "cli/cli.h"
 #include "core/config.h"
-#include "core/reference.h"
+#include "core/environment.h"
 
 /* The options create and update share. */
 struct form {
     const char *name, *description, *driver, *provider, *status, *config, *metadata;
     struct berth_list set, set_file; /* of KEY=VALUE and KEY=FILE */
     struct berth_json *config_json, *metadata_json;
-    char *config_text, *metadata_text; /* of these, for the library */
 };
 
 static void form_clear(struct form *form)
 {
     berth_json_free(form->config_json);
     berth_json_free(form->metadata_json);
-    if (form->config_text) /* it may hold a pasted secret */
-        explicit_bzero(form->config_text, strlen(form->config_text));
-    free(form->config_text);
-    free(form->metadata_text);
 }
 
-static void json(struct berth_json_writer *w, const void *item)
+static const char *status_of(struct cli *cli, const struct berth_json *environment)
 {
-    berth_environment_json(w, item);
+    (void)cli;
+    return berth_json_true(berth_json_get(environment, "deleting"))
+               ? "archived (being deleted)"
+               : cli_text(environment, "status");
 }
 
-static void people(struct cli *cli, struct berth_buf *buf, const void *item)
+static int show(struct cli *cli, const struct cli_answer *environment)
 {
-    const struct berth_environment *e = item;
-    cli_field(cli, buf, "id", e->id);
-    cli_field(cli, buf, "name", e->name);
-    cli_field(cli, buf, "description", e->description ? e->description : "-");
-    cli_field(cli, buf, "driver", berth_environment_drivers.names[e->driver]);
-    cli_field_status(cli, buf, "status",
-                     e->deleting ? "archived (being deleted)"
-                                 : berth_environment_statuses.names[e->status]);
-    cli_field(cli, buf, "config", e->config_json);
-    cli_field(cli, buf, "metadata", e->metadata_json);
-    cli_field(cli, buf, "created", cli_when(cli, e->created_at_ms));
-    cli_field(cli, buf, "updated", cli_when(cli, e->updated_at_ms));
-}
-
-static int show(struct cli *cli, const struct berth_environment *e)
-{
-    return cli_print_one(cli, e->id, e, json, people);
+    static const struct cli_cell lines[] = {{"id", "id"},
+                                            {"name", "name"},
+                                            {"description", "description", .otherwise = "-"},
+                                            {"driver", "driver"},
+                                            {"status", NULL, CLI_STATUS, .text = status_of},
+                                            {"config", "config"},
+                                            {"metadata", "metadata"},
+                                            {"created", "createdAt", CLI_WHEN, "-"},
+                                            {"updated", "updatedAt", CLI_WHEN, "-"},
+                                            {0}};
+    return cli_print_one(cli, environment, cli_text(environment->json, "id"), lines);
 }
 
 /* --- the config --- */
@@ -168,19 +160,20 @@ static int ask_field(struct cli *cli, struct form *form, const char *key, const 
 }
 
 /* What the schema of a provider requires. */
-static int ask_by_schema(struct cli *cli, struct form *form, const char *text)
+static int ask_by_schema(struct cli *cli, struct form *form, const char *provider)
 {
-    auto_json *schema = NULL;
-    if (berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &schema, &cli->err) < 0)
+    struct cli_answer known;
+    if (cli_get(cli, &known, "/api/companies/%s/environments/capabilities", cli->company_id) < 0)
         return cli_fail(cli);
+    const struct berth_json *all = berth_json_get(known.json, "sandboxProviders");
+    const struct berth_json *schema = berth_json_get(berth_json_get(all, provider), "configSchema");
     const struct berth_json *required = berth_json_get(schema, "required");
     int status = CLI_OK;
     for (size_t i = 0; status == CLI_OK && i < berth_json_count(required); i++) {
         const char *key = berth_json_str(berth_json_at(required, i));
         const struct berth_json *property =
             key ? berth_json_get(berth_json_get(schema, "properties"), key) : NULL;
-        const char *title = berth_json_str(berth_json_get(property, "title"));
-        const char *format = berth_json_str(berth_json_get(property, "format"));
+        const char *title = cli_text(property, "title"), *format = cli_text(property, "format");
         if (key)
             status = ask_field(cli, form, key, title ? title : key,
                                format && strcmp(format, "secret-ref") == 0);
@@ -205,25 +198,21 @@ static int ask_missing(struct cli *cli, struct form *form, enum berth_environmen
     for (size_t i = 0; status == CLI_OK && i < sizeof fields / sizeof fields[0]; i++)
         if (fields[i].driver == driver)
             status = ask_field(cli, form, fields[i].key, fields[i].label, false);
-    const char *provider = berth_json_str(berth_json_get(form->config_json, "provider"));
-    const struct berth_route *route =
-        provider ? berth_registry_find(cli->b->registry, "sandbox", provider) : NULL;
-    const char *schema = route ? berth_route_schema(route) : NULL;
-    return status == CLI_OK && schema ? ask_by_schema(cli, form, schema) : status;
+    const char *provider = cli_text(form->config_json, "provider");
+    return status == CLI_OK && provider ? ask_by_schema(cli, form, provider) : status;
 }
 
 /* --- create and update --- */
 
 /* Reads what the options say; CLI_OK, or what to exit with. */
-static int read_form(struct cli *cli, struct form *form, struct berth_environment_input *input)
+static int read_form(struct cli *cli, struct form *form, enum berth_environment_driver *driver)
 {
-    int status = CLI_OK, chosen = 0;
-    if (form->driver && berth_config_driver(form->driver, &input->driver, &cli->err) < 0)
+    int status = CLI_OK, ignored = 0;
+    if (form->driver && berth_config_driver(form->driver, driver, &cli->err) < 0)
         return cli_usage(cli, "%s It is one of: %s", cli->err.message,
                          cli_choices(cli, &berth_environment_drivers));
-    if (cli_choice(cli, "status", form->status, &berth_environment_statuses, &chosen) != CLI_OK)
+    if (cli_choice(cli, "status", form->status, &berth_environment_statuses, &ignored) != CLI_OK)
         return CLI_USAGE;
-    input->status = (enum berth_environment_status)chosen;
     if (form->config && cli_read_object(cli, form->config, &form->config_json) < 0)
         return cli_fail(cli);
     if (form->metadata && cli_read_object(cli, form->metadata, &form->metadata_json) < 0)
@@ -237,24 +226,33 @@ static int read_form(struct cli *cli, struct form *form, struct berth_environmen
     return status;
 }
 
-static int fill(struct cli *cli, struct form *form, struct berth_environment_input *input)
+static void put_object(struct berth_json_writer *w, const char *key, const struct berth_json *value)
 {
-    if (form->config_json && !(form->config_text = berth_json_canonical(form->config_json)))
-        cli->arena.failed = true;
-    if (form->metadata_json && !(form->metadata_text = berth_json_canonical(form->metadata_json)))
-        cli->arena.failed = true;
-    input->config_json = form->config_text;
-    input->metadata_json = form->metadata_text;
-    input->name = form->name;
-    input->description = form->description;
-    input->fields |=
-        (form->config_json ? BERTH_FIELD_CONFIG : 0u) |
-        (form->metadata_json ? BERTH_FIELD_METADATA : 0u) | (form->name ? BERTH_FIELD_NAME : 0u) |
-        (form->description ? BERTH_FIELD_DESCRIPTION : 0u) |
-        (form->driver ? BERTH_FIELD_DRIVER : 0u) | (form->status ? BERTH_FIELD_STATUS : 0u);
-    input->company_id = cli->company_id;
-    input->actor = &cli->actor;
-    return berth_arena_check(&cli->arena, &cli->err) < 0 ? cli_fail(cli) : CLI_OK;
+    auto_free char *text = value ? berth_json_canonical(value) : NULL;
+    if (value && !text)
+        w->buf->failed = true;
+    if (!text)
+        return;
+    berth_json_put_raw(w, key, text);
+    explicit_bzero(text, strlen(text)); /* it may hold a pasted secret */
+}
+
+static int send(struct cli *cli, const struct form *form, const char *method, const char *target)
+{
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer environment;
+    body.secret = true;
+    berth_json_open(&w, '{');
+    cli_put(cli, &w, "name", form->name);
+    cli_put(cli, &w, "description", form->description);
+    cli_put(cli, &w, "driver", form->driver);
+    cli_put(cli, &w, "status", form->status);
+    put_object(&w, "config", form->config_json);
+    put_object(&w, "metadata", form->metadata_json);
+    berth_json_close(&w, '}');
+    return cli_call(cli, &environment, method, &body, "%s", target) < 0 ? cli_fail(cli)
+                                                                        : show(cli, &environment);
 }
 
 #define FORM_OPTIONS(form)                                                                         \
@@ -269,54 +267,54 @@ static int create(struct cli *cli, int argc, char **argv)
 {
     struct form form __attribute__((cleanup(form_clear))) = {0};
     const struct cli_option options[] = {FORM_OPTIONS(form), {0}};
+    enum berth_environment_driver driver;
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     form.name = argv[0];
     if (!form.driver)
         form.driver = form.provider ? "sandbox" : "local";
-    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
-    int status = read_form(cli, &form, &input);
+    int status = read_form(cli, &form, &driver);
     if (status == CLI_OK)
         status = cli_open(cli);
     if (status == CLI_OK)
-        status = ask_missing(cli, &form, input.driver);
-    if (status == CLI_OK)
-        status = fill(cli, &form, &input);
+        status = ask_missing(cli, &form, driver);
     if (status != CLI_OK)
         return status;
-    struct berth_environment *e;
-    if (berth_environment_create(cli->b, &cli->arena, &input, &cli->issues, &e, &cli->err) < 0)
-        return cli_fail(cli);
-    return show(cli, e);
+    const char *target =
+        berth_arena_printf(&cli->arena, "/api/companies/%s/environments", cli->company_id);
+    return target ? send(cli, &form, "POST", target) : cli_fail(cli);
+}
+
+static const char *target_of(struct cli *cli, const struct berth_json *environment)
+{
+    const char *target =
+        berth_arena_printf(&cli->arena, "/api/environments/%s", cli_text(environment, "id"));
+    return target ? target : "";
 }
 
 static int update(struct cli *cli, int argc, char **argv)
 {
     struct form form __attribute__((cleanup(form_clear))) = {0};
     const struct cli_option options[] = {FORM_OPTIONS(form), {"name", &form.name}, {0}};
+    enum berth_environment_driver ignored;
+    const struct berth_json *e;
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
-    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
-    int status = read_form(cli, &form, &input);
+    int status = read_form(cli, &form, &ignored);
     if (status == CLI_OK)
         status = cli_open(cli);
-    if (status == CLI_OK)
-        status = fill(cli, &form, &input);
     if (status != CLI_OK)
         return status;
-    struct berth_environment *e;
-    if (cli_find_environment(cli, argv[0], &e) < 0 ||
-        berth_environment_update(cli->b, &cli->arena, e->id, &input, &cli->issues, &e, &cli->err) <
-            0)
+    if (cli_find_environment(cli, argv[0], &e) < 0)
         return cli_fail(cli);
-    return show(cli, e);
+    return send(cli, &form, "PATCH", target_of(cli, e));
 }
 
 /* --- one environment --- */
 
 /* Opens the runtime and finds the one environment that is named. */
 static int open_one(struct cli *cli, int argc, char **argv, const struct cli_option *options,
-                    struct berth_environment **out)
+                    const struct berth_json **out)
 {
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status == CLI_OK && cli_find_environment(cli, argv[0], out) < 0)
@@ -326,101 +324,83 @@ static int open_one(struct cli *cli, int argc, char **argv, const struct cli_opt
 
 static int show_one(struct cli *cli, int argc, char **argv)
 {
-    struct berth_environment *e;
-    int status = open_one(cli, argc, argv, NULL, &e);
-    return status == CLI_OK ? show(cli, e) : status;
+    struct cli_answer e;
+    int status = open_one(cli, argc, argv, NULL, &e.json);
+    if (status != CLI_OK)
+        return status;
+    e.text = berth_json_text_in(&cli->arena, e.json);
+    return e.text ? show(cli, &e) : cli_fail(cli);
 }
 
 static int archive(struct cli *cli, int argc, char **argv)
 {
-    struct berth_environment *e;
+    static const struct form form = {.status = "archived"};
+    const struct berth_json *e;
     int status = open_one(cli, argc, argv, NULL, &e);
-    if (status != CLI_OK)
-        return status;
-    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
-    input.fields = BERTH_FIELD_STATUS;
-    input.status = BERTH_ENVIRONMENT_ARCHIVED;
-    input.actor = &cli->actor;
-    if (berth_environment_update(cli->b, &cli->arena, e->id, &input, &cli->issues, &e, &cli->err) <
-        0)
-        return cli_fail(cli);
-    return show(cli, e);
+    return status == CLI_OK ? send(cli, &form, "PATCH", target_of(cli, e)) : status;
 }
 
 static int delete (struct cli *cli, int argc, char **argv)
 {
     bool drain = false;
     const struct cli_option options[] = {{"drain", .flag = &drain}, {0}};
-    struct berth_environment *e;
+    const struct berth_json *e;
+    struct cli_answer gone;
     int status = open_one(cli, argc, argv, options, &e);
     if (status != CLI_OK)
         return status;
-    if (berth_environment_delete(cli->b, &cli->arena, e->id, drain, &cli->actor, &e, &cli->err) < 0)
-        return cli_fail(cli);
-    return show(cli, e);
+    return cli_call(cli, &gone, "DELETE", NULL, "%s%s", target_of(cli, e),
+                    drain ? "?drain=true" : "") < 0
+               ? cli_fail(cli)
+               : show(cli, &gone);
 }
 
 static int probe(struct cli *cli, int argc, char **argv)
 {
-    struct berth_environment *e;
-    struct berth_probe result;
+    const struct berth_json *e;
+    struct cli_answer found;
     int status = open_one(cli, argc, argv, NULL, &e);
     if (status != CLI_OK)
         return status;
-    if (berth_environment_probe(cli->b, &cli->arena, e->id, &cli->actor, &result, &cli->err) < 0)
+    if (cli_call(cli, &found, "POST", NULL, "%s/probe", target_of(cli, e)) < 0)
         return cli_fail(cli);
+    bool ok = berth_json_true(berth_json_get(found.json, "ok"));
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    if (cli->json) {
-        berth_json_open(&w, '{');
-        berth_json_put_bool(&w, "ok", result.ok);
-        berth_json_put_str(&w, "driver", berth_environment_drivers.names[e->driver]);
-        berth_json_put_str(&w, "summary", result.summary);
-        berth_json_put_raw(&w, "details", result.details_json);
-        berth_json_close(&w, '}');
-    } else if (cli->quiet) {
-        berth_buf_puts(&buf, e->id);
-    } else {
-        berth_buf_printf(&buf, "%s: %s", result.ok ? "ok" : "failed",
-                         cli_clean(cli, result.summary));
-    }
+    if (cli->json || cli->quiet)
+        berth_buf_puts(&buf, cli->json ? found.text : cli_text(e, "id"));
+    else
+        berth_buf_printf(&buf, "%s: %s", ok ? "ok" : "failed",
+                         cli_clean(cli, cli_text(found.json, "summary")));
     status = cli_print(cli, &buf);
-    return status == CLI_OK && !result.ok ? CLI_FAILED : status;
+    return status == CLI_OK && !ok ? CLI_FAILED : status;
 }
 
 /* --- all of them --- */
 
-static void row(struct cli *cli, const void *item, const char **cells)
-{
-    const struct berth_environment *e = item;
-    cells[0] = e->id;
-    cells[1] = e->name;
-    cells[2] = berth_environment_drivers.names[e->driver];
-    cells[3] = berth_environment_statuses.names[e->status];
-    cells[4] = cli_when(cli, e->updated_at_ms);
-}
-
 static int list(struct cli *cli, int argc, char **argv)
 {
-    static const struct cli_column columns[] = {
-        {"ID", CLI_ID}, {"NAME", 0}, {"DRIVER", 0}, {"STATUS", CLI_STATUS}, {"UPDATED", 0}, {0}};
-    static const struct cli_view view = {columns, row, json};
+    static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
+                                              {"NAME", "name"},
+                                              {"DRIVER", "driver"},
+                                              {"STATUS", "status", CLI_STATUS},
+                                              {"UPDATED", "updatedAt", CLI_WHEN},
+                                              {0}};
     const char *driver = NULL, *as = NULL;
     const struct cli_option options[] = {{"driver", &driver}, {"status", &as}, {0}};
-    if (cli_parse(cli, argc, argv, options, 0, 0) < 0)
-        return CLI_USAGE;
-    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
-    if (cli_choice(cli, "driver", driver, &berth_environment_drivers, &filter.driver) != CLI_OK ||
-        cli_choice(cli, "status", as, &berth_environment_statuses, &filter.status) != CLI_OK)
+    struct cli_answer found;
+    int ignored;
+    if (cli_parse(cli, argc, argv, options, 0, 0) < 0 ||
+        cli_choice(cli, "driver", driver, &berth_environment_drivers, &ignored) != CLI_OK ||
+        cli_choice(cli, "status", as, &berth_environment_statuses, &ignored) != CLI_OK)
         return CLI_USAGE;
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
-    struct berth_list found;
-    filter.company_id = cli->company_id;
-    if (berth_environment_list(cli->b, &cli->arena, &filter, &found, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_list(cli, &found, &view);
+    return cli_get(cli, &found, "/api/companies/%s/environments?%s%s%s%s", cli->company_id,
+                   driver ? "driver=" : "", driver ? driver : "", as ? "&status=" : "",
+                   as ? as : "") < 0
+               ? cli_fail(cli)
+               : cli_print_list(cli, &found, columns);
 }
 
 #define FORM_USAGE                                                                                 \

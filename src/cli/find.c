@@ -4,8 +4,7 @@
 
 #include "base/id.h"
 #include "cli/cli.h"
-#include "core/company.h"
-#include "core/secret.h"
+#include "core/find.h"
 
 #define NAME_CHARS_MAX 64
 
@@ -50,113 +49,94 @@ const char *cli_most_like(const char *text, const char *const *names, int count)
     return found;
 }
 
-int cli_find_id(struct cli *cli, enum berth_kind kind, const char *text, const char **out)
+int cli_find_id(struct cli *cli, const char *kind, const char *text, const char **out)
 {
-    const char *company = kind == BERTH_KIND_COMPANY ? NULL : cli->company_id;
-    return berth_find_id(cli->b, &cli->arena, kind, company, text, out, &cli->err);
+    struct cli_answer found;
+    bool all = strcmp(kind, "company") == 0 || strcmp(kind, "token") == 0;
+    int rc = cli_get(cli, &found, "/api/find?kind=%s&prefix=%s%s%s", kind, cli_encode(cli, text),
+                     all ? "" : "&companyId=", all ? "" : cli->company_id);
+    if (rc == BERTH_OK)
+        *out = cli_text(found.json, "id");
+    return rc;
+}
+
+/* Those whose member is the text, of which there may be several. */
+static int count_named(const struct berth_json *list, const char *key, const char *text,
+                       const struct berth_json **out)
+{
+    int found = 0;
+    for (size_t i = berth_json_count(list); i-- > 0;) { /* the first of them, if it may be any */
+        const char *name = cli_text(berth_json_at(list, i), key);
+        if (name && strcmp(name, text) == 0) {
+            *out = berth_json_at(list, i);
+            found++;
+        }
+    }
+    return found;
+}
+
+static int say_unknown(struct cli *cli, const char *kind, const struct berth_json *list,
+                       const char *text)
+{
+    int count = (int)berth_json_count(list);
+    const char **names = berth_arena_alloc(&cli->arena, sizeof *names * (size_t)(count + 1));
+    for (int i = 0; names && i < count; i++)
+        names[i] = cli_text(berth_json_at(list, (size_t)i), "name");
+    const char *like = names ? cli_most_like(text, names, count) : NULL;
+    if (like)
+        return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
+                          "There is no %s \"%.200s\". Did you mean \"%.200s\"?", kind, text, like);
+    return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
+                      "There is no %s \"%.200s\": \"berth %s list\" shows them.", kind, text,
+                      strcmp(kind, "environment") == 0 ? "env" : kind);
 }
 
 /* Nothing has that name: perhaps it is the beginning of an id, else say what could be meant. */
-static int find_unnamed(struct cli *cli, enum berth_kind kind, const char *text, const char *noun,
-                        const char *const *names, int count, const char **id)
+static int find_unnamed(struct cli *cli, const char *kind, const struct berth_json *list,
+                        const char *text, const struct berth_json **out)
 {
-    if (berth_is_prefix(text)) {
-        int rc = cli_find_id(cli, kind, text, id);
-        if (rc != BERTH_E_NOT_FOUND || berth_id_valid(text))
-            return rc;
-    }
-    const char *like = cli_most_like(text, names, count);
-    if (like)
-        return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
-                          "There is no %s \"%.200s\". Did you mean \"%.200s\"?", noun, text, like);
-    return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
-                      "There is no %s \"%.200s\": \"berth %s list\" shows them.", noun, text,
-                      kind == BERTH_KIND_ENVIRONMENT ? "env" : noun);
+    const char *id;
+    if (!berth_is_prefix(text))
+        return say_unknown(cli, kind, list, text);
+    int rc = cli_find_id(cli, kind, text, &id);
+    if (rc == BERTH_OK && count_named(list, "id", id, out) == 0)
+        return berth_fail(&cli->err, BERTH_E_NOT_FOUND, "%s is no more.", id);
+    return rc != BERTH_E_NOT_FOUND || berth_id_valid(text) ? rc
+                                                           : say_unknown(cli, kind, list, text);
 }
 
-/* The names in a list, by `name_of`. */
-static const char *const *names_of(struct cli *cli, const struct berth_list *list,
-                                   const char *(*name_of)(const void *item))
+int cli_find_environment(struct cli *cli, const char *text, const struct berth_json **out)
 {
-    const char **names = berth_arena_alloc(&cli->arena, sizeof *names * (size_t)(list->count + 1));
-    for (int i = 0; names && i < list->count; i++)
-        names[i] = name_of(list->items[i]);
-    return names;
-}
-
-static const char *environment_name(const void *item)
-{
-    return ((const struct berth_environment *)item)->name;
-}
-
-int cli_find_environment(struct cli *cli, const char *text, struct berth_environment **out)
-{
-    struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
-    struct berth_list all;
-    filter.company_id = cli->company_id;
-    int rc = berth_environment_list(cli->b, &cli->arena, &filter, &all, &cli->err);
+    struct cli_answer all;
+    int rc = cli_get(cli, &all, "/api/companies/%s/environments", cli->company_id);
     if (rc < 0)
         return rc;
-    int found = 0;
-    for (int i = 0; i < all.count; i++)
-        if (strcmp(environment_name(all.items[i]), text) == 0) {
-            *out = all.items[i];
-            found++;
-        }
+    int found = count_named(all.json, "name", text, out);
     if (found > 1)
         return berth_fail(&cli->err, BERTH_E_CONFLICT,
                           "%d environments are called \"%.200s\": use the id.", found, text);
-    if (found)
-        return BERTH_OK;
-    const char *id, *const *names = names_of(cli, &all, environment_name);
-    rc = names
-             ? find_unnamed(cli, BERTH_KIND_ENVIRONMENT, text, "environment", names, all.count, &id)
-             : berth_arena_check(&cli->arena, &cli->err);
-    return rc < 0 ? rc : berth_environment_get(cli->b, &cli->arena, id, out, &cli->err);
+    return found ? BERTH_OK : find_unnamed(cli, "environment", all.json, text, out);
 }
 
-static const char *secret_name(const void *item)
+/* A name comes before a key. */
+int cli_find_secret(struct cli *cli, const char *text, const struct berth_json **out)
 {
-    return ((const struct berth_secret *)item)->name;
-}
-
-int cli_find_secret(struct cli *cli, const char *text, struct berth_secret **out)
-{
-    struct berth_list all;
-    int rc = berth_secret_list(cli->b, &cli->arena, cli->company_id, &all, &cli->err);
-    for (int by_key = 0; rc == BERTH_OK && by_key < 2; by_key++) /* a name comes first */
-        for (int i = 0; i < all.count; i++) {
-            struct berth_secret *s = all.items[i];
-            if (strcmp(by_key ? s->key : s->name, text) == 0) {
-                *out = s;
-                return BERTH_OK;
-            }
-        }
+    struct cli_answer all;
+    int rc = cli_get(cli, &all, "/api/companies/%s/secrets", cli->company_id);
     if (rc < 0)
         return rc;
-    const char *id, *const *names = names_of(cli, &all, secret_name);
-    rc = names ? find_unnamed(cli, BERTH_KIND_SECRET, text, "secret", names, all.count, &id)
-               : berth_arena_check(&cli->arena, &cli->err);
-    return rc < 0 ? rc : berth_secret_get(cli->b, &cli->arena, id, out, &cli->err);
+    return count_named(all.json, "name", text, out) || count_named(all.json, "key", text, out)
+               ? BERTH_OK
+               : find_unnamed(cli, "secret", all.json, text, out);
 }
 
-static const char *company_name(const void *item)
+int cli_find_company(struct cli *cli, const char *text, const struct berth_json **out)
 {
-    return ((const struct berth_company *)item)->name;
-}
-
-int cli_find_company(struct cli *cli, const char *text, const char **id)
-{
-    struct berth_list all;
-    int rc = berth_company_list(cli->b, &cli->arena, &all, &cli->err);
-    for (int i = 0; rc == BERTH_OK && i < all.count; i++)
-        if (strcmp(company_name(all.items[i]), text) == 0) {
-            *id = ((const struct berth_company *)all.items[i])->id;
-            return BERTH_OK;
-        }
+    struct cli_answer all;
+    int rc = cli_get(cli, &all, "/api/companies");
     if (rc < 0)
         return rc;
-    const char *const *names = names_of(cli, &all, company_name);
-    return names ? find_unnamed(cli, BERTH_KIND_COMPANY, text, "company", names, all.count, id)
-                 : berth_arena_check(&cli->arena, &cli->err);
+    return count_named(all.json, "name", text, out)
+               ? BERTH_OK
+               : find_unnamed(cli, "company", all.json, text, out);
 }

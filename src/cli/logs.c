@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "cli/control.h"
+#include "cli/cli.h"
+#include "cli/follow.h"
 #include "core/record.h"
 #include "core/run.h"
 #include "core/sweep.h"
@@ -30,6 +32,8 @@ struct following {
     int looks;                /* at the run */
     struct berth_buf half[2]; /* JSON: a character that has only begun */
     struct berth_frame last[2];
+    char exec_id[BERTH_ID_SIZE]; /* of which a daemon tells */
+    int trouble;
 };
 
 static void nap(void)
@@ -178,6 +182,48 @@ static void write_out(int argc, char **argv)
         argv[i] = strcmp(argv[i], "-f") == 0 ? follow : argv[i];
 }
 
+/* What a daemon tells of the log. */
+static bool on_event(void *ctx, const char *name, const struct berth_json *data)
+{
+    struct following *f = ctx;
+    const char *stream = cli_text(data, "stream");
+    bool errors = stream && strcmp(stream, "stderr") == 0;
+    struct berth_frame frame = {.kind = errors ? BERTH_FRAME_STDERR : BERTH_FRAME_STDOUT,
+                                .offset = (uint64_t)berth_json_int(berth_json_get(data, "offset")),
+                                .at_ms = cli_time(data, "at")};
+    int rc = BERTH_OK;
+    if (strcmp(name, "exec") == 0) {
+        (void)snprintf(f->exec_id, sizeof f->exec_id, "%s", cli_text(data, "execId"));
+    } else if (strcmp(name, "output") == 0) {
+        auto_free char *bytes = cli_output_of(data, &frame.len);
+        frame.bytes = bytes;
+        rc = bytes ? print_frame(f, f->exec_id, &frame) : BERTH_OK;
+    } else if (strcmp(name, "cut") == 0) {
+        frame =
+            (struct berth_frame){.kind = BERTH_FRAME_CUT, .bytes = errors ? "1" : "0", .len = 1};
+        rc = print_frame(f, f->exec_id, &frame);
+    } else if (strcmp(name, "exit") == 0) {
+        rc = print_halves(f, f->exec_id);
+    }
+    f->trouble = rc;
+    return rc == BERTH_OK;
+}
+
+static int print_told(struct following *f)
+{
+    char target[192], again[128];
+    struct cli_follow follow = {
+        .method = "GET", .target = target, .again = again, .on_event = on_event, .ctx = f};
+    (void)snprintf(again, sizeof again, "/api/runs/%s/log?follow=%s", f->run_id,
+                   f->follow ? "true" : "false");
+    (void)snprintf(target, sizeof target, "%s&offset=%llu", again, (unsigned long long)f->skip);
+    if (!f->follow)
+        follow.again = NULL;
+    f->skip = 0; /* it comes without */
+    int rc = cli_follow(f->cli, &follow);
+    return f->trouble < 0 ? f->trouble : rc;
+}
+
 static int logs(struct cli *cli, int argc, char **argv)
 {
     const char *since = NULL;
@@ -195,9 +241,9 @@ static int logs(struct cli *cli, int argc, char **argv)
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
-    int rc = cli_find_id(cli, BERTH_KIND_RUN, argv[0], &f.run_id);
+    int rc = cli_find_id(cli, "run", argv[0], &f.run_id);
     if (rc == BERTH_OK)
-        rc = print_logs(&f);
+        rc = cli->daemon ? print_told(&f) : print_logs(&f);
     berth_buf_clear(&f.half[0]);
     berth_buf_clear(&f.half[1]);
     return rc < 0 ? cli_fail(cli) : CLI_OK;
@@ -205,125 +251,90 @@ static int logs(struct cli *cli, int argc, char **argv)
 
 /* --- berth ps --- */
 
-struct at_work {
-    const struct berth_run *run;
-    const struct berth_exec_record *exec; /* the newest, or NULL */
-    const char *environment;
-};
-
-static void ps_json(struct berth_json_writer *w, const void *item)
+static const char *run_id_of(struct cli *cli, const struct berth_json *row)
 {
-    const struct at_work *a = item;
-    auto_buf run = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX),
-             exec = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    berth_run_json(&(struct berth_json_writer){.buf = &run}, a->run);
-    if (a->exec)
-        berth_record_json(&(struct berth_json_writer){.buf = &exec}, a->exec);
-    berth_json_open(w, '{');
-    berth_json_put_raw(w, "run", berth_buf_str(&run));
-    berth_json_put_raw(w, "exec", a->exec ? berth_buf_str(&exec) : NULL);
-    berth_json_close(w, '}');
+    (void)cli;
+    return cli_text(berth_json_get(row, "run"), "id");
 }
 
-static void ps_row(struct cli *cli, const void *item, const char **cells)
+/* People know it by name; one that is gone has only its id. */
+static const char *environment_of(struct cli *cli, const struct berth_json *row)
 {
-    const struct at_work *a = item;
-    cells[0] = a->run->id;
-    cells[1] = a->environment;
-    cells[2] = cli_when(cli, a->run->started_at_ms);
-    cells[3] = a->exec ? a->exec->command : NULL;
+    struct cli_answer environment;
+    const char *id = cli_text(berth_json_get(row, "run"), "environmentId");
+    return id && cli_get(cli, &environment, "/api/environments/%s", id) == BERTH_OK
+               ? cli_text(environment.json, "name")
+               : id;
 }
 
-static const struct cli_column ps_columns[] = {
-    {"RUN", CLI_ID}, {"ENVIRONMENT", 0}, {"STARTED", 0}, {"COMMAND", 0}, {0}};
-static const struct cli_view ps_view = {ps_columns, ps_row, ps_json};
-
-static int add_row(struct cli *cli, const struct berth_run *run, struct berth_list *rows)
+static const char *started_of(struct cli *cli, const struct berth_json *row)
 {
-    struct at_work *a = berth_arena_alloc(&cli->arena, sizeof *a);
-    struct berth_list execs;
-    struct berth_environment *e;
-    struct berth_error gone;
-    int rc = berth_record_list(cli->b, &cli->arena, run->id, &execs, &cli->err);
-    if (rc < 0)
-        return rc;
-    if (!a || !berth_list_add(rows, &cli->arena, a))
-        return berth_arena_check(&cli->arena, &cli->err);
-    *a = (struct at_work){.run = run, .environment = run->environment_id};
-    if (execs.count)
-        a->exec = execs.items[execs.count - 1];
-    if (run->environment_id &&
-        berth_environment_get(cli->b, &cli->arena, run->environment_id, &e, &gone) == BERTH_OK)
-        a->environment = e->name;
-    return BERTH_OK;
+    return cli_when(cli, cli_time(berth_json_get(row, "run"), "startedAt"));
+}
+
+static const char *command_of(struct cli *cli, const struct berth_json *row)
+{
+    (void)cli;
+    return cli_text(berth_json_get(row, "exec"), "command");
+}
+
+/* {"run": it, "exec": its newest command, or null} */
+static int add_row(struct cli *cli, const struct berth_json *run, struct berth_json *rows)
+{
+    struct cli_answer execs;
+    struct berth_json *row = berth_json_new_object();
+    int rc = cli_get(cli, &execs, "/api/runs/%s/execs", cli_text(run, "id"));
+    size_t count = rc == BERTH_OK ? berth_json_count(execs.json) : 0;
+    bool made = berth_json_set(row, "run", berth_json_copy(run)) &&
+                berth_json_set(row, "exec",
+                               count ? berth_json_copy(berth_json_at(execs.json, count - 1))
+                                     : berth_json_new_null());
+    if (!made)
+        berth_json_free(row);
+    if (rc == BERTH_OK && (!made || !berth_json_add(rows, row)))
+        rc = berth_fail(&cli->err, BERTH_E_NO_MEMORY, "Out of memory: list.");
+    else if (rc < 0 && made)
+        berth_json_free(row);
+    return rc;
 }
 
 static int ps(struct cli *cli, int argc, char **argv)
 {
+    static const struct cli_cell columns[] = {{"RUN", NULL, CLI_ID, .text = run_id_of},
+                                              {"ENVIRONMENT", .text = environment_of},
+                                              {"STARTED", .text = started_of},
+                                              {"COMMAND", .text = command_of},
+                                              {0}};
+    auto_json *rows = berth_json_new_array();
+    struct cli_answer runs;
     int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
-    struct berth_run_filter filter = BERTH_RUN_FILTER_INIT;
-    struct berth_list runs, rows = {0};
-    filter.company_id = cli->company_id;
-    filter.status = BERTH_RUN_RUNNING;
-    filter.limit = BERTH_LIST_ROWS_MAX;
-    int rc = berth_run_list(cli->b, &cli->arena, &filter, &runs, &cli->err);
-    for (int i = 0; rc == BERTH_OK && i < runs.count; i++)
-        rc = add_row(cli, runs.items[i], &rows);
-    return rc < 0 ? cli_fail(cli) : cli_print_list(cli, &rows, &ps_view);
+    int rc = cli_get(cli, &runs, "/api/companies/%s/runs?status=running&limit=%d", cli->company_id,
+                     BERTH_LIST_ROWS_MAX);
+    for (size_t i = 0; rc == BERTH_OK && i < berth_json_count(runs.json); i++)
+        rc = add_row(cli, berth_json_at(runs.json, i), rows);
+    if (rc < 0)
+        return cli_fail(cli);
+    struct cli_answer shown = {.json = rows, .text = berth_json_text_in(&cli->arena, rows)};
+    return cli_print_list(cli, &shown, columns);
 }
 
 /* --- berth cancel --- */
 
-/* Its process lets go of it, or dies meanwhile; either ends it. */
-static int end_run(struct cli *cli, const char *id, struct berth_run **run)
-{
-    struct berth_error unheard;
-    int rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
-    if (rc < 0 || berth_run_ended((int)(*run)->status))
-        return rc;
-    int heard = cli_control_cancel(id, &unheard);
-    rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
-    for (int i = 0; heard == BERTH_OK && rc == BERTH_OK && i < LOOKS_OF_A_PASS; i++) {
-        if (berth_run_ended((int)(*run)->status))
-            return rc;
-        nap();
-        rc = end_lost(cli);
-        if (rc == BERTH_OK)
-            rc = berth_run_get(cli->b, &cli->arena, id, run, &cli->err);
-    }
-    if (rc < 0 || berth_run_ended((int)(*run)->status))
-        return rc;
-    if (heard == BERTH_OK)
-        return berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
-                          "Run %s has not ended yet, and its process is gone: the next commands "
-                          "end it.",
-                          id);
-    cli->err = unheard;
-    return heard;
-}
-
 static int cancel(struct cli *cli, int argc, char **argv)
 {
+    struct cli_answer run;
+    const char *id;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    const char *id;
-    struct berth_run *run;
-    int rc = cli_find_id(cli, BERTH_KIND_RUN, argv[0], &id);
-    if (rc == BERTH_OK)
-        rc = end_run(cli, id, &run);
-    if (rc < 0)
+    if (cli_find_id(cli, "run", argv[0], &id) < 0 ||
+        cli_call(cli, &run, "POST", NULL, "/api/runs/%s/cancel", id) < 0)
         return cli_fail(cli);
-    if (cli->json) {
-        auto_buf json = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-        berth_run_json(&(struct berth_json_writer){.buf = &json}, run);
-        return cli_print(cli, &json);
-    }
-    (void)printf("%s%s%s\n", run->id, cli->quiet ? "" : " ",
-                 cli->quiet ? "" : berth_run_statuses.names[run->status]);
-    return CLI_OK;
+    if (cli->json || cli->quiet)
+        return cli_print_text(cli, cli->json ? run.text : id);
+    return printf("%s %s\n", id, cli_text(run.json, "status")) < 0 ? CLI_FAILED : CLI_OK;
 }
 
 const struct cli_command cli_log_commands[] = {

@@ -29,7 +29,8 @@ static void overview(FILE *out, const char *noun)
         }
     (void)fputs(
         "\nberth COMMAND --help says more. --store ADDRESS or BERTH_STORE names the store:\n"
-        "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE.\n",
+        "sqlite:PATH, or postgres://user@host/db with the password in PGPASSFILE. --url URL or\n"
+        "BERTH_URL names a daemon: https://host:port, with a token in BERTH_TOKEN_FILE.\n",
         out);
 }
 
@@ -146,10 +147,10 @@ int main(int argc, char **argv)
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     berth_builtins.tune_process();
     berth_deny_dumps(); /* values of secrets pass through here */
-    struct cli cli = {0};
+    struct cli cli = {.cancel_fd = -1};
     cli.issues.arena = &cli.arena;
     int status = run(&cli, argc, argv);
-    berth_close(cli.b);
+    cli_disconnect(&cli);
     berth_arena_clear(&cli.arena);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK)
         status = CLI_FAILED; /* the answer is lost */

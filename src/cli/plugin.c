@@ -2,82 +2,65 @@
  * src/cli/plugin.c - berth plugin ... */
 #include "core/plugin.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/cli.h"
-#include "os/fs.h"
 
 #define LOG_BYTES_MAX (16 * 1024 * 1024)
 
-static void json(struct berth_json_writer *w, const void *item)
+static const char *drivers_of(struct cli *cli, const struct berth_json *plugin)
 {
-    berth_plugin_json(w, item);
+    const struct berth_json *drivers =
+        berth_json_get(berth_json_get(plugin, "manifestJson"), "environmentDrivers");
+    const char *all = NULL;
+    for (size_t i = 0; i < berth_json_count(drivers); i++)
+        all = berth_arena_printf(&cli->arena, "%s%s%s", all ? all : "", all ? ", " : "",
+                                 cli_text(berth_json_at(drivers, i), "driverKey"));
+    return all;
 }
 
-static const char *drivers_of(struct cli *cli, const struct berth_plugin *p)
+static const char *config_of(struct cli *cli, const struct berth_json *plugin)
 {
-    auto_json *manifest = NULL;
-    const char *text = NULL;
-    if (berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &manifest,
-                         &cli->err) < 0)
-        return NULL;
-    const struct berth_json *drivers = berth_json_get(manifest, "environmentDrivers");
-    for (size_t i = 0; i < berth_json_count(drivers); i++) {
-        const struct berth_json *d = berth_json_at(drivers, i);
-        const char *key = berth_json_str(berth_json_get(d, "driverKey"));
-        text = berth_arena_printf(&cli->arena, "%s%s%s", text ? text : "", text ? ", " : "", key);
-    }
-    return text;
+    const struct berth_json *config = berth_json_get(plugin, "configJson");
+    return berth_json_count(config) ? berth_json_canonical_in(&cli->arena, config) : NULL;
 }
 
-static void people(struct cli *cli, struct berth_buf *buf, const void *item)
+static const struct cli_cell lines[] = {{"id", "id"},
+                                        {"plugin", "pluginKey"},
+                                        {"version", "version"},
+                                        {"status", "status", CLI_STATUS},
+                                        {"package", "packageName"},
+                                        {"path", "packagePath"},
+                                        {"drivers", .text = drivers_of},
+                                        {"config", .text = config_of},
+                                        {"error", "lastError"},
+                                        {"installed", "installedAt", CLI_WHEN, "-"},
+                                        {0}};
+
+static int show_answer(struct cli *cli, int rc, const struct cli_answer *plugin)
 {
-    const struct berth_plugin *p = item;
-    cli_field(cli, buf, "id", p->id);
-    cli_field(cli, buf, "plugin", p->plugin_key);
-    cli_field(cli, buf, "version", p->version);
-    cli_field_status(cli, buf, "status", berth_plugin_status_name(p->status));
-    cli_field(cli, buf, "package", p->package_name);
-    cli_field(cli, buf, "path", p->package_path);
-    cli_field(cli, buf, "drivers", drivers_of(cli, p));
-    cli_field(cli, buf, "config", strcmp(p->config_json, "{}") == 0 ? NULL : p->config_json);
-    cli_field(cli, buf, "error", p->last_error);
-    cli_field(cli, buf, "installed", cli_when(cli, p->installed_at_ms));
+    return rc < 0 ? cli_fail(cli)
+                  : cli_print_one(cli, plugin, cli_text(plugin->json, "pluginKey"), lines);
 }
 
-static void row(struct cli *cli, const void *item, const char **cells)
-{
-    const struct berth_plugin *p = item;
-    cells[0] = p->plugin_key;
-    cells[1] = p->version;
-    cells[2] = berth_plugin_status_name(p->status);
-    cells[3] = drivers_of(cli, p);
-    cells[4] = cli_when(cli, p->installed_at_ms);
-}
-
-static const struct cli_column columns[] = {
-    {"PLUGIN", 0}, {"VERSION", 0}, {"STATUS", CLI_STATUS}, {"DRIVERS", 0}, {"INSTALLED", 0}, {0}};
-static const struct cli_view view = {columns, row, json};
-
-/* The config in a file, or NULL. */
-static int read_config(struct cli *cli, const char *file, const char **out)
+/* {"configJson": what is in the file}, and more; NULL: none is given. */
+static int put_config(struct cli *cli, const char *file, struct berth_json_writer *w)
 {
     auto_json *config = NULL;
-    *out = NULL;
     if (!file)
         return CLI_OK;
     if (cli_read_object(cli, file, &config) < 0)
         return cli_fail(cli);
-    *out = berth_json_canonical_in(&cli->arena, config);
-    return *out ? CLI_OK : cli_fail(cli);
+    auto_free char *text = berth_json_canonical(config);
+    w->buf->failed |= !text;
+    berth_json_put_raw(w, "configJson", text);
+    return CLI_OK;
 }
 
 static int cancel_fd = -1;
@@ -98,84 +81,98 @@ static int cancel_by_signal(void)
     return cancel_fd;
 }
 
+/* A daemon has another directory than we do. */
+static int put_source(struct cli *cli, const char *source, struct berth_json_writer *w)
+{
+    auto_free char *path = NULL;
+    struct stat st;
+    if (berth_plugin_is_path(source) && !(path = realpath(source, NULL)))
+        return berth_fail(&cli->err, BERTH_E_NOT_FOUND, "Local plugin path does not exist: %s",
+                          source);
+    if (path && (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return berth_fail(&cli->err, BERTH_E_INVALID, "It is not a directory: %s", source);
+    cli_put(cli, w, "packageName", path ? path : source);
+    berth_json_put_bool(w, "isLocalPath", path != NULL);
+    return BERTH_OK;
+}
+
 static int install(struct cli *cli, int argc, char **argv)
 {
-    struct berth_plugin_install request = BERTH_PLUGIN_INSTALL_INIT;
-    const char *file = NULL;
-    const struct cli_option options[] = {
-        {.name = "version", .text = &request.version}, {.name = "config", .text = &file}, {0}};
+    const char *file = NULL, *version = NULL;
+    const struct cli_option options[] = {{"version", &version}, {"config", &file}, {0}};
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer plugin;
     int status = cli_start(cli, argc, argv, options, 1, 1);
-    if (status == CLI_OK)
-        status = read_config(cli, file, &request.config_json);
     if (status != CLI_OK)
         return status;
-    struct berth_plugin *p;
-    request.cancel_fd = cancel_by_signal();
-    request.source = argv[0];
-    request.actor = &cli->actor;
-    if (berth_plugin_install(cli->b, &cli->arena, &request, &p, &cli->err) < 0)
+    berth_json_open(&w, '{');
+    status = put_config(cli, file, &w);
+    if (status != CLI_OK)
+        return status;
+    if (put_source(cli, argv[0], &w) < 0)
         return cli_fail(cli);
-    return cli_print_one(cli, p->plugin_key, p, json, people);
+    cli_put(cli, &w, "version", version);
+    berth_json_close(&w, '}');
+    cli->cancel_fd = cancel_by_signal();
+    return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/install"), &plugin);
 }
 
 static int list(struct cli *cli, int argc, char **argv)
 {
+    static const struct cli_cell columns[] = {{"PLUGIN", "pluginKey"},
+                                              {"VERSION", "version"},
+                                              {"STATUS", "status", CLI_STATUS},
+                                              {"DRIVERS", .text = drivers_of},
+                                              {"INSTALLED", "installedAt", CLI_WHEN},
+                                              {0}};
+    struct cli_answer found;
     int status = cli_start(cli, argc, argv, NULL, 0, 0);
     if (status != CLI_OK)
         return status;
-    struct berth_list found;
-    if (berth_plugin_list(cli->b, &cli->arena, &found, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_list(cli, &found, &view);
+    return cli_get(cli, &found, "/api/plugins") < 0 ? cli_fail(cli)
+                                                    : cli_print_list(cli, &found, columns);
 }
 
 /* A plugin with its worker. */
-struct shown {
-    const struct berth_plugin *plugin;
-    struct berth_worker_status worker;
-};
-
-static void shown_json(struct berth_json_writer *w, const void *item)
+static int print_both(struct cli *cli, const struct cli_answer *plugin,
+                      const struct cli_answer *worker)
 {
-    const struct shown *s = item;
-    auto_buf plugin = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    auto_buf worker = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    berth_plugin_json(&(struct berth_json_writer){.buf = &plugin}, s->plugin);
-    berth_worker_json(&(struct berth_json_writer){.buf = &worker}, &s->worker);
-    berth_json_open(w, '{');
-    berth_json_put_raw(w, "plugin", berth_buf_str(&plugin));
-    berth_json_put_raw(w, "worker", berth_buf_str(&worker));
-    berth_json_close(w, '}');
+    static const struct cli_cell worker_lines[] = {
+        {"worker", "status", CLI_STATUS}, {"pid", "pid"},
+        {"methods", "supportedMethods"},  {"confinement", "confinement"},
+        {"worker error", "lastError"},    {0}};
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    if (cli->json) {
+        berth_json_open(&w, '{');
+        berth_json_put_raw(&w, "plugin", plugin->text);
+        berth_json_put_raw(&w, "worker", worker->text);
+        berth_json_close(&w, '}');
+    } else if (cli->quiet) {
+        berth_buf_puts(&buf, cli_text(plugin->json, "pluginKey"));
+    } else {
+        cli_put_lines(cli, &buf, plugin->json, lines);
+        cli_put_lines(cli, &buf, worker->json, worker_lines);
+    }
+    return cli_print(cli, &buf);
 }
 
-static void shown_people(struct cli *cli, struct berth_buf *buf, const void *item)
+/* A worker belongs to the process that started it: when it does not run there, this starts it. */
+static int show_worker(struct cli *cli, const char *name, bool anew)
 {
-    const struct shown *s = item;
-    char pid[24];
-    (void)snprintf(pid, sizeof pid, "%d", s->worker.pid);
-    people(cli, buf, s->plugin);
-    cli_field_status(cli, buf, "worker", s->worker.status);
-    cli_field(cli, buf, "pid", s->worker.pid ? pid : NULL);
-    cli_field(cli, buf, "methods", s->worker.methods_json);
-    cli_field(cli, buf, "confinement", s->worker.confinement);
-    cli_field(cli, buf, "worker error", s->worker.last_error);
-}
-
-/* A worker belongs to the process that started it, so this starts one and looks at it. */
-static int show_worker(struct cli *cli, const char *name, bool must)
-{
-    struct shown s = {0};
-    struct berth_plugin *p;
-    if (berth_plugin_get(cli->b, &cli->arena, name, &p, &cli->err) < 0)
+    struct cli_answer plugin, worker = {0};
+    const char *key = cli_encode(cli, name);
+    if (cli_get(cli, &plugin, "/api/plugins/%s", key) < 0 ||
+        (!anew && cli_get(cli, &worker, "/api/plugins/%s/worker", key) < 0))
         return cli_fail(cli);
-    s.plugin = p;
-    int rc = p->status == BERTH_PLUGIN_READY || must
-                 ? berth_plugin_restart(cli->b, &cli->arena, p->id, &s.worker, &cli->err)
-                 : berth_plugin_worker(cli->b, &cli->arena, p->id, &s.worker, &cli->err);
-    if (rc < 0)
+    bool ready = strcmp(cli_text(plugin.json, "status"), "ready") == 0;
+    bool runs = worker.json && strcmp(cli_text(worker.json, "status"), "running") == 0;
+    if ((anew || (ready && !runs)) &&
+        cli_call(cli, &worker, "POST", NULL, "/api/plugins/%s/restart", key) < 0)
         return cli_fail(cli);
-    int status = cli_print_one(cli, p->plugin_key, &s, shown_json, shown_people);
-    bool down = p->status == BERTH_PLUGIN_READY && strcmp(s.worker.status, "running") != 0;
+    int status = print_both(cli, &plugin, &worker);
+    bool down = ready && strcmp(cli_text(worker.json, "status"), "running") != 0;
     return status == CLI_OK && down ? CLI_FAILED : status;
 }
 
@@ -191,66 +188,72 @@ static int restart(struct cli *cli, int argc, char **argv)
     return status == CLI_OK ? show_worker(cli, argv[0], true) : status;
 }
 
+/* What is done to a plugin, with at most one word. */
+static int act(struct cli *cli, const char *name, const char *what, const char *key,
+               const char *value)
+{
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer plugin;
+    berth_json_open(&w, '{');
+    if (key)
+        cli_put(cli, &w, key, value);
+    berth_json_close(&w, '}');
+    return show_answer(
+        cli,
+        cli_call(cli, &plugin, "POST", &body, "/api/plugins/%s/%s", cli_encode(cli, name), what),
+        &plugin);
+}
+
 static int enable(struct cli *cli, int argc, char **argv)
 {
-    struct berth_plugin *p;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
-    if (status != CLI_OK)
-        return status;
-    if (berth_plugin_enable(cli->b, &cli->arena, argv[0], &cli->actor, &p, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_one(cli, p->plugin_key, p, json, people);
+    return status == CLI_OK ? act(cli, argv[0], "enable", NULL, NULL) : status;
 }
 
 static int disable(struct cli *cli, int argc, char **argv)
 {
-    struct berth_plugin *p;
     const char *reason = NULL;
-    const struct cli_option options[] = {{.name = "reason", .text = &reason}, {0}};
+    const struct cli_option options[] = {{"reason", &reason}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
-    if (status != CLI_OK)
-        return status;
-    if (berth_plugin_disable(cli->b, &cli->arena, argv[0], reason, &cli->actor, &p, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_one(cli, p->plugin_key, p, json, people);
-}
-
-static int configure(struct cli *cli, int argc, char **argv)
-{
-    struct berth_plugin *p;
-    const char *config;
-    int status = cli_start(cli, argc, argv, NULL, 2, 2);
-    if (status == CLI_OK)
-        status = read_config(cli, argv[1], &config);
-    if (status != CLI_OK)
-        return status;
-    if (berth_plugin_configure(cli->b, &cli->arena, argv[0], config, &cli->actor, &p, &cli->err) <
-        0)
-        return cli_fail(cli);
-    return cli_print_one(cli, p->plugin_key, p, json, people);
+    return status == CLI_OK ? act(cli, argv[0], "disable", "reason", reason) : status;
 }
 
 static int upgrade(struct cli *cli, int argc, char **argv)
 {
-    struct berth_plugin *p;
     const char *version = NULL;
-    const struct cli_option options[] = {{.name = "version", .text = &version}, {0}};
+    const struct cli_option options[] = {{"version", &version}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
+    return status == CLI_OK ? act(cli, argv[0], "upgrade", "version", version) : status;
+}
+
+static int configure(struct cli *cli, int argc, char **argv)
+{
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer plugin;
+    int status = cli_start(cli, argc, argv, NULL, 2, 2);
+    berth_json_open(&w, '{');
+    if (status == CLI_OK)
+        status = put_config(cli, argv[1], &w);
+    berth_json_close(&w, '}');
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_upgrade(cli->b, &cli->arena, argv[0], version, &cli->actor, &p, &cli->err) < 0)
-        return cli_fail(cli);
-    return cli_print_one(cli, p->plugin_key, p, json, people);
+    return show_answer(
+        cli,
+        cli_call(cli, &plugin, "POST", &body, "/api/plugins/%s/config", cli_encode(cli, argv[0])),
+        &plugin);
 }
 
 static int uninstall(struct cli *cli, int argc, char **argv)
 {
+    struct cli_answer done;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_uninstall(cli->b, &cli->arena, argv[0], &cli->actor, &cli->err) < 0)
-        return cli_fail(cli);
-    return CLI_OK;
+    return cli_call(cli, &done, "DELETE", NULL, "/api/plugins/%s", cli_encode(cli, argv[0])) < 0
+               ? cli_fail(cli)
+               : CLI_OK;
 }
 
 /* --- logs --- */
@@ -277,30 +280,19 @@ static void put_line(struct cli *cli, struct berth_buf *buf, const char *line, s
     berth_buf_append(buf, "\n", 1);
 }
 
-static void put_file(struct cli *cli, const char *path, struct berth_buf *out)
-{
-    auto_buf text = BERTH_BUF_INIT(LOG_BYTES_MAX);
-    struct berth_error ignored;
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || berth_fs_read_all(fd, &text, &ignored) < 0)
-        return; /* it has said nothing yet */
-    for (const char *at = berth_buf_str(&text), *end; at && *at; at = end + (*end == '\n')) {
-        end = at + strcspn(at, "\n");
-        put_line(cli, out, at, (size_t)(end - at));
-    }
-}
-
 static int logs(struct cli *cli, int argc, char **argv)
 {
-    const char *path;
+    struct cli_answer said;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (berth_plugin_log(cli->b, &cli->arena, argv[0], &path, &cli->err) < 0)
+    if (cli_get(cli, &said, "/api/plugins/%s/logs", cli_encode(cli, argv[0])) < 0)
         return cli_fail(cli);
     auto_buf out = BERTH_BUF_INIT(4 * LOG_BYTES_MAX);
-    put_file(cli, berth_arena_printf(&cli->arena, "%s.1", path), &out);
-    put_file(cli, path, &out);
+    for (const char *at = said.text, *end; at && *at; at = end + (*end == '\n')) {
+        end = at + strcspn(at, "\n");
+        put_line(cli, &out, at, (size_t)(end - at));
+    }
     return out.len && fwrite(out.data, 1, out.len, stdout) != out.len ? CLI_FAILED : CLI_OK;
 }
 

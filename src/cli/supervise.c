@@ -294,7 +294,7 @@ int cli_supervise(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     int rc = read_request(&s, &buf, &request);
     if (rc == BERTH_OK)
-        rc = cli_try_connect(cli);
+        rc = cli_try_connect_here(cli);
     if (rc == BERTH_OK)
         rc = perform(&s, argv[0], &request);
     if (rc < 0)

@@ -89,6 +89,14 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
     return CLI_OK;
 }
 
+int cli_print_text(struct cli *cli, const char *text)
+{
+    auto_buf buf = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
+    buf.secret = true; /* a token is shown once */
+    berth_buf_puts(&buf, text);
+    return cli_print(cli, &buf);
+}
+
 static const char *colour_of(const char *status)
 {
     static const struct {
@@ -112,7 +120,7 @@ void cli_field(struct cli *cli, struct berth_buf *buf, const char *name, const c
                          cli_clean(cli, value));
 }
 
-void cli_field_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value)
+static void put_status(struct cli *cli, struct berth_buf *buf, const char *name, const char *value)
 {
     const char *colour = value && cli_colours(stdout) ? colour_of(value) : NULL;
     if (!colour)
@@ -130,15 +138,78 @@ const char *cli_when(struct cli *cli, int64_t wall_ms)
     int64_t s = ((away < 0 ? -away : away) + 500) / 1000;
     const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
     int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
+    bool past = away < 0 || n == 0; /* by the clock of somebody else */
     const char *text =
-        berth_arena_printf(&cli->arena, away < 0 ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
+        berth_arena_printf(&cli->arena, past ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
     return text ? text : "?";
+}
+
+/* --- what is shown of an object --- */
+
+const char *cli_text(const struct berth_json *object, const char *key)
+{
+    return berth_json_str(berth_json_get(object, key));
+}
+
+int64_t cli_time(const struct berth_json *object, const char *key)
+{
+    const char *text = cli_text(object, key);
+    int64_t wall_ms = 0;
+    return text && berth_time_parse_iso(text, &wall_ms) ? wall_ms : 0;
+}
+
+/* Objects stand as they are. */
+static const char *as_text(struct cli *cli, const struct berth_json *value)
+{
+    switch (berth_json_type(value)) {
+    case BERTH_JSON_NULL:
+        return NULL;
+    case BERTH_JSON_STRING:
+        return berth_json_str(value);
+    default:
+        return berth_json_canonical_in(&cli->arena, value);
+    }
+}
+
+static const char *cell_text(struct cli *cli, const struct cli_cell *cell,
+                             const struct berth_json *object)
+{
+    const char *text;
+    if (cell->text)
+        text = cell->text(cli, object);
+    else if (cell->kind == CLI_WHEN)
+        text = cli_text(object, cell->key) ? cli_when(cli, cli_time(object, cell->key)) : NULL;
+    else
+        text = as_text(cli, berth_json_get(object, cell->key));
+    return text ? text : cell->otherwise;
+}
+
+void cli_put_lines(struct cli *cli, struct berth_buf *buf, const struct berth_json *object,
+                   const struct cli_cell *lines)
+{
+    for (; lines->label; lines++)
+        if (lines->kind == CLI_STATUS)
+            put_status(cli, buf, lines->label, cell_text(cli, lines, object));
+        else
+            cli_field(cli, buf, lines->label, cell_text(cli, lines, object));
+}
+
+int cli_print_one(struct cli *cli, const struct cli_answer *one, const char *id,
+                  const struct cli_cell *lines)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    if (cli->json)
+        return cli_print_text(cli, one->text);
+    if (cli->quiet)
+        return cli_print_text(cli, id);
+    cli_put_lines(cli, &buf, one->json, lines);
+    return cli_print(cli, &buf);
 }
 
 /* --- tables --- */
 
 struct table {
-    const struct cli_column *columns;
+    const struct cli_cell *columns;
     int count;
     const char ***rows;
     int row_count;
@@ -163,7 +234,7 @@ static int width_of(const char *text)
 static void measure(struct table *t)
 {
     for (int c = 0; c < t->count; c++) {
-        t->widths[c] = width_of(t->columns[c].heading);
+        t->widths[c] = width_of(t->columns[c].label);
         for (int r = 0; r < t->row_count; r++) {
             int width = width_of(t->rows[r][c]);
             if (width > t->widths[c])
@@ -196,6 +267,11 @@ static int telling_length(const struct table *t, int c)
     return (int)needed;
 }
 
+static bool is_cut(enum cli_kind kind)
+{
+    return kind == CLI_TEXT || kind == CLI_WHEN;
+}
+
 /* Ids first, then the widest texts, then whole columns from the right. */
 static void fit(struct table *t, int width)
 {
@@ -208,7 +284,7 @@ static void fit(struct table *t, int width)
     while (total(t) > width) {
         int widest = -1;
         for (int c = 0; c < t->count; c++)
-            if (t->columns[c].kind == CLI_TEXT && t->widths[c] > CELL_MIN &&
+            if (is_cut(t->columns[c].kind) && t->widths[c] > CELL_MIN &&
                 (widest < 0 || t->widths[c] > t->widths[widest]))
                 widest = c;
         if (widest >= 0)
@@ -221,7 +297,7 @@ static void fit(struct table *t, int width)
 }
 
 /* At most `width` characters; "…" says that there was more, but for ids, whose beginning serves. */
-static void put_cell(struct berth_buf *buf, const char *text, int width, enum cli_column_kind kind,
+static void put_cell(struct berth_buf *buf, const char *text, int width, enum cli_kind kind,
                      bool last)
 {
     int have = width_of(text);
@@ -258,25 +334,13 @@ static int print_table(struct cli *cli, struct table *t)
         fit(t, width);
     berth_buf_puts(&buf, bold ? "\033[1m" : "");
     for (int c = 0; c < t->count; c++)
-        put_cell(&buf, t->columns[c].heading, t->widths[c], CLI_TEXT, c + 1 == t->count);
+        put_cell(&buf, t->columns[c].label, t->widths[c], CLI_TEXT, c + 1 == t->count);
     berth_buf_puts(&buf, bold ? "\033[0m" : "");
     for (int r = 0; r < t->row_count; r++) {
         berth_buf_puts(&buf, "\n");
         for (int c = 0; c < t->count; c++)
             put_cell(&buf, t->rows[r][c], t->widths[c], t->columns[c].kind, c + 1 == t->count);
     }
-    return cli_print(cli, &buf);
-}
-
-static int print_json_list(struct cli *cli, const struct berth_list *list,
-                           const struct cli_view *view)
-{
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '[');
-    for (int i = 0; i < list->count; i++)
-        view->json(&w, list->items[i]);
-    berth_json_close(&w, ']');
     return cli_print(cli, &buf);
 }
 
@@ -288,45 +352,30 @@ static int print_first_cells(struct cli *cli, const struct table *t)
     return t->row_count ? cli_print(cli, &buf) : CLI_OK;
 }
 
-int cli_print_list(struct cli *cli, const struct berth_list *list, const struct cli_view *view)
+int cli_print_list(struct cli *cli, const struct cli_answer *list, const struct cli_cell *columns)
 {
     if (cli->json)
-        return print_json_list(cli, list, view);
-    struct table t = {.columns = view->columns, .row_count = list->count};
-    while (t.columns[t.count].heading)
+        return cli_print_text(cli, list->text);
+    struct table t = {.columns = columns, .row_count = (int)berth_json_count(list->json)};
+    while (columns[t.count].label)
         t.count++;
-    t.rows = berth_arena_alloc(&cli->arena, sizeof *t.rows * (size_t)(list->count + 1));
-    for (int r = 0; t.rows && r < list->count; r++) {
+    t.rows = berth_arena_alloc(&cli->arena, sizeof *t.rows * (size_t)(t.row_count + 1));
+    for (int r = 0; t.rows && r < t.row_count; r++) {
+        const struct berth_json *object = berth_json_at(list->json, (size_t)r);
         t.rows[r] = berth_arena_alloc(&cli->arena, sizeof **t.rows * (size_t)t.count);
-        if (!t.rows[r])
-            break;
-        view->row(cli, list->items[r], t.rows[r]);
-        for (int c = 0; c < t.count; c++)
-            t.rows[r][c] = cli_clean(cli, t.rows[r][c] ? t.rows[r][c] : "-");
+        for (int c = 0; t.rows[r] && c < t.count; c++) {
+            const char *text = cell_text(cli, &columns[c], object);
+            t.rows[r][c] = cli_clean(cli, text ? text : "-");
+        }
     }
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
     return cli->quiet ? print_first_cells(cli, &t) : print_table(cli, &t);
 }
 
-int cli_print_one(struct cli *cli, const char *id, const void *item,
-                  void (*json)(struct berth_json_writer *w, const void *item),
-                  void (*people)(struct cli *cli, struct berth_buf *buf, const void *item))
+void cli_say_cut(const struct cli *cli, const struct cli_answer *list, int limit)
 {
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    if (cli->json)
-        json(&w, item);
-    else if (cli->quiet)
-        berth_buf_puts(&buf, id);
-    else
-        people(cli, &buf, item);
-    return cli_print(cli, &buf);
-}
-
-void cli_say_cut(const struct cli *cli, int rows, int limit)
-{
-    if (rows >= limit && !cli->quiet)
+    if ((int)berth_json_count(list->json) >= limit && !cli->quiet)
         (void)fprintf(stderr, "berth: there may be more than these %d: --limit goes up to %d\n",
                       limit, BERTH_LIST_ROWS_MAX);
 }

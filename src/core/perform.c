@@ -417,10 +417,14 @@ static int run_command(struct berth_performance *p, struct berth_error *err)
     if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_UPSTREAM || rc == BERTH_E_TIMEOUT)
         return fail_target(p, err);
     if (rc < 0) {
-        p->code = rc == BERTH_E_UNSUPPORTED ? "unsupported_environment" : "adapter_failed";
+        p->code = rc == BERTH_E_UNSUPPORTED ? "unsupported_environment"
+                  : rc == BERTH_E_NOT_FOUND ? "command_not_found"
+                  : rc == BERTH_E_DENIED    ? "command_not_executable"
+                                            : "adapter_failed";
         return rc;
     }
     p->out->started = true;
+    (void)snprintf(p->out->exec_id, sizeof p->out->exec_id, "%s", berth_exec_id(x));
     (void)snprintf(p->out->log, sizeof p->out->log, "%s", berth_exec_log(x));
     BERTH_FAILPOINT(perform_running);
     if (p->request->on_started)

@@ -129,7 +129,7 @@ static void error_codes_are_kept(void **state)
     assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "workspace_realization_failed",
                      "Failed to realize workspace for environment \"Local\" (local): ");
     r = request_of(NULL, (const char *const[]){"no-such-program", NULL});
-    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "adapter_failed", "no-such-program");
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "command_not_found", "no-such-program");
     r = request_of(NULL, SH("true"));
     r.run_id = "not an id";
     struct berth_run_result result;

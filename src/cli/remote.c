@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/remote.c - berth run and berth exec when a daemon does it: what its command writes comes
+ * as events, and what we read is sent. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/daemon.h"
+#include "cli/follow.h"
+#include "cli/session.h"
+
+struct remote {
+    struct cli *cli;
+    struct cli_session s;
+    struct cli_follow follow;
+    char again[128];
+    const char *run_id;         /* or NULL: it is a command by itself */
+    bool provisions;            /* a command comes before ours */
+    char before[BERTH_ID_SIZE]; /* that one */
+    struct berth_json *result;  /* of ours; NULL: it has none yet */
+    struct berth_json *run;     /* as it ended */
+};
+
+/* --- what is asked --- */
+
+static void put_texts(struct cli *cli, struct berth_json_writer *w, const char *key,
+                      const char *const *texts)
+{
+    berth_json_open_in(w, key, '[');
+    for (; *texts; texts++)
+        cli_put(cli, w, NULL, *texts);
+    berth_json_close(w, ']');
+}
+
+static void put_env(struct cli *cli, struct berth_json_writer *w, const char *const *pairs)
+{
+    berth_json_open_in(w, "env", '{');
+    for (; pairs && *pairs; pairs++) {
+        const char *equals = strchr(*pairs, '=');
+        const char *name = berth_arena_copy(&cli->arena, *pairs, (size_t)(equals - *pairs));
+        if (name)
+            cli_put(cli, w, name, equals + 1);
+    }
+    berth_json_close(w, '}');
+}
+
+/* The members of a command. */
+static void put_command(struct cli *cli, struct berth_json_writer *w,
+                        const struct berth_exec_request *r)
+{
+    cli_put(cli, w, "command", r->argv[0]);
+    put_texts(cli, w, "args", r->argv + 1);
+    cli_put(cli, w, "cwd", r->cwd);
+    put_env(cli, w, r->env);
+    berth_json_put_bool(w, "keepStdin", r->with_stdin);
+    berth_json_put_bool(w, "typedStdin", r->typed_stdin);
+    berth_json_put_bool(w, "terminal", r->terminal);
+    berth_json_put_int(w, "rows", r->rows);
+    berth_json_put_int(w, "columns", r->columns);
+    berth_json_put_int(w, "timeoutMs", r->timeout_ms);
+}
+
+/* --- what is told --- */
+
+static void begin_command(struct remote *r, const char *exec_id)
+{
+    if (!exec_id || r->s.exec_id[0])
+        return;
+    if (r->provisions && !r->before[0])
+        (void)snprintf(r->before, sizeof r->before, "%s", exec_id);
+    if (strcmp(exec_id, r->before) == 0)
+        return;
+    (void)snprintf(r->s.exec_id, sizeof r->s.exec_id, "%s", exec_id);
+    if (!r->run_id)
+        (void)snprintf(r->again, sizeof r->again, "/api/execs/%s/log", exec_id);
+    cli_session_say(&r->s, "running");
+    r->follow.again = r->again;
+    cli_session_start_input(&r->s);
+}
+
+static void end_command(struct remote *r, const struct berth_json *data)
+{
+    const char *exec_id = cli_text(data, "execId");
+    if (!exec_id || strcmp(exec_id, r->s.exec_id) != 0)
+        return;
+    r->result = berth_json_copy(berth_json_get(data, "result"));
+    (void)eventfd_write(r->s.stop_fd, 1);
+    cli_session_stop_input(&r->s);
+    if (r->run_id)
+        cli_session_say(&r->s, "releasing");
+}
+
+static void cancel(void *ctx)
+{
+    struct remote *r = ctx;
+    eventfd_t told;
+    (void)eventfd_read(r->s.cancel_fd, &told);
+    cli_send_cancel(r->cli, r->run_id ? "runs" : "execs", r->run_id ? r->run_id : r->s.exec_id);
+}
+
+static void put_output(struct remote *r, const struct berth_json *data)
+{
+    size_t len;
+    const char *stream = cli_text(data, "stream");
+    auto_free char *bytes = cli_output_of(data, &len);
+    bool errors = stream && strcmp(stream, "stderr") == 0;
+    if (!r->s.exec_id[0] || r->result || r->s.closed || r->cli->json || !bytes || !len)
+        return;
+    if (!cli_session_write(&r->s, errors ? STDERR_FILENO : STDOUT_FILENO, bytes, len)) {
+        r->s.closed = true; /* as a pipe would tell it */
+        cancel(r);
+    }
+}
+
+static bool on_event(void *ctx, const char *name, const struct berth_json *data)
+{
+    struct remote *r = ctx;
+    bool end = strcmp(name, "end") == 0;
+    if (strcmp(name, "exec") == 0)
+        begin_command(r, cli_text(data, "execId"));
+    else if (strcmp(name, "output") == 0)
+        put_output(r, data);
+    else if (strcmp(name, "exit") == 0 || (end && !r->run_id))
+        end_command(r, data);
+    else if (end)
+        r->run = berth_json_copy(berth_json_get(data, "result"));
+    return true;
+}
+
+/* --- its end --- */
+
+static int signal_of(const char *name)
+{
+    for (int i = 1; i < NSIG; i++) {
+        const char *known = sigabbrev_np(i);
+        if (known && strcmp(known, name) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static int exit_status(const struct remote *r)
+{
+    const char *by = cli_text(r->result, "signal"), *cause = cli_text(r->result, "cause");
+    const struct berth_json *code = berth_json_get(r->result, "exitCode");
+    if (berth_json_true(berth_json_get(r->result, "timedOut")))
+        return cli_say_timed_out(r->cli);
+    if ((cause && strcmp(cause, "lost") == 0) || (!by && !berth_json_is(code, BERTH_JSON_INT)))
+        return cli_say_lost();
+    return by ? CLI_BY_SIGNAL + signal_of(by) : (int)berth_json_int(code);
+}
+
+static int print_json(struct remote *r)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    struct cli_answer result = {0};
+    if (r->result && cli_get(r->cli, &result, "/api/execs/%s/result", r->s.exec_id) < 0)
+        return cli_run_failed(r->cli);
+    if (!r->run_id)
+        return cli_print_text(r->cli, result.text);
+    berth_json_open(&w, '{');
+    berth_json_put_raw(&w, "run", berth_json_text_in(&r->cli->arena, r->run));
+    berth_json_put_raw(&w, "result", result.text);
+    berth_json_close(&w, '}');
+    return cli_print(r->cli, &buf);
+}
+
+/* A run that could not do what it should says why. */
+static int run_status(struct remote *r)
+{
+    const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
+    if (r->result)
+        return exit_status(r);
+    (void)berth_fail(&r->cli->err, BERTH_E_UNAVAILABLE, "%s",
+                     error ? error : "The run has ended without its command.");
+    return cli_not_started(r->cli, code ? code : "");
+}
+
+/* From the first word to the end; the session is open, and closed afterwards. */
+static int follow(struct remote *r)
+{
+    struct cli *cli = r->cli;
+    r->follow.on_event = on_event;
+    r->follow.on_cancel = cancel;
+    r->follow.ctx = r;
+    cli->cancel_fd = r->s.cancel_fd;
+    int rc = cli_follow(cli, &r->follow);
+    cli->cancel_fd = -1;
+    (void)eventfd_write(r->s.stop_fd, 1);
+    cli_session_stop_input(&r->s);
+    cli_session_close(&r->s);
+    int status = CLI_OK;
+    if (rc < 0 && r->s.exec_id[0] == '\0' && !r->run_id && cli->issues.list.count)
+        status = cli_not_started(cli, ((struct berth_issue *)cli->issues.list.items[0])->message);
+    else if (rc < 0)
+        status = cli_run_failed(cli);
+    else if (cli->json)
+        status = print_json(r);
+    if (status == CLI_OK)
+        status = r->run_id ? run_status(r) : exit_status(r);
+    berth_json_free(r->result);
+    berth_json_free(r->run);
+    return status;
+}
+
+/* --- both --- */
+
+int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
+{
+    struct remote r = {.cli = cli};
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    char target[128];
+    int status = cli_session_open(&r.s, cli);
+    if (status != CLI_OK)
+        return status;
+    if (request->terminal)
+        cli_session_copy_terminal(&r.s, request);
+    berth_json_open(&w, '{');
+    put_command(cli, &w, request);
+    berth_json_close(&w, '}');
+    (void)snprintf(target, sizeof target, "/api/environment-leases/%s/exec", request->lease_id);
+    r.follow = (struct cli_follow){.method = "POST", .target = target, .body = &body};
+    return follow(&r);
+}
+
+static int print_begun(struct cli *cli, const struct cli_answer *run)
+{
+    return cli_print_text(cli, cli->json ? run->text : cli_text(run->json, "id"));
+}
+
+static void write_run(struct cli *cli, const struct berth_run_request *r, struct berth_buf *body)
+{
+    struct berth_json_writer w = {.buf = body};
+    auto_free char *here = cli->daemon->socket ? getcwd(NULL, 0) : NULL;
+    berth_json_open(&w, '{');
+    put_command(cli, &w, &r->command);
+    berth_json_put_str(&w, "environmentId", r->environment_id);
+    berth_json_put_str(&w, "workspacePath", here); /* that is on the same machine */
+    cli_put(cli, &w, "provisionCommand", r->provision_command);
+    berth_json_put_int(&w, "ttlMs", r->ttl_ms);
+    berth_json_open_in(&w, "secrets", '{');
+    for (int i = 0; i < r->secret_count; i++)
+        berth_json_put_str(&w, r->secrets[i].variable, r->secrets[i].secret_id);
+    berth_json_close(&w, '}');
+    berth_json_close(&w, '}');
+}
+
+int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool detach)
+{
+    struct remote r = {.cli = cli, .provisions = request->provision_command != NULL};
+    auto_buf body = CLI_BODY_INIT;
+    struct cli_answer run;
+    int status = detach ? CLI_OK : cli_session_open(&r.s, cli);
+    if (status != CLI_OK)
+        return status;
+    if (request->command.terminal)
+        cli_session_copy_terminal(&r.s, &request->command);
+    write_run(cli, request, &body);
+    int rc = cli_call(cli, &run, "POST", &body, "/api/companies/%s/runs", cli->company_id);
+    if (rc < 0 && !detach)
+        cli_session_close(&r.s);
+    if (rc < 0)
+        return cli_run_failed(cli);
+    if (detach)
+        return print_begun(cli, &run);
+    r.run_id = cli_text(run.json, "id");
+    (void)snprintf(r.again, sizeof r.again, "/api/runs/%s/log", r.run_id);
+    r.follow = (struct cli_follow){.method = "GET", .target = r.again, .again = r.again};
+    cli_session_say(&r.s, "acquiring");
+    return follow(&r);
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/session.c - see session.h. Output is queued on the engine's thread and written by a
+ * thread that may wait. */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <berth/exec.h>
+
+#include "base/limits.h"
+#include "cli/command.h"
+#include "cli/control.h"
+#include "cli/follow.h"
+
+struct piece {
+    struct piece *next;
+    int fd;
+    size_t len;
+    char bytes[];
+};
+
+static int cancel_fd = -1; /* written to by the signal handlers */
+static int window_fd = -1;
+
+/* --- output --- */
+
+void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t len)
+{
+    struct piece *piece = malloc(sizeof *piece + len);
+    if (!piece)
+        return; /* the log has it */
+    *piece = (struct piece){.fd = fd, .len = len};
+    memcpy(piece->bytes, bytes, len);
+    pthread_mutex_lock(&s->lock);
+    *s->tail = piece;
+    s->tail = &piece->next;
+    s->queued += len;
+    if (s->queued > BERTH_PIPE_QUEUE_BYTES_MAX && s->exec)
+        berth_exec_pause(s->exec, true);
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool write_all(int fd, const char *bytes, size_t len)
+{
+    while (len) {
+        ssize_t done = write(fd, bytes, len);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return false;
+        bytes += done;
+        len -= (size_t)done;
+    }
+    return true;
+}
+
+/* Lock held. */
+static void erase_status(struct cli_session *s)
+{
+    if (s->status_shown) {
+        (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
+    s->status_shown = false;
+}
+
+/* The status line goes before it, and none comes until it is out. */
+bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t len)
+{
+    pthread_mutex_lock(&s->status_lock);
+    erase_status(s);
+    bool written = write_all(fd, bytes, len);
+    if (s->has_status && isatty(fd))
+        s->at_line_start = bytes[len - 1] == '\n';
+    pthread_mutex_unlock(&s->status_lock);
+    return written;
+}
+
+/* Writes what is queued until the command is over and all of it is out. */
+static void *write_output(void *ctx)
+{
+    struct cli_session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->head && !s->over)
+            pthread_cond_wait(&s->changed, &s->lock);
+        struct piece *piece = s->head;
+        if (!piece)
+            break;
+        s->head = piece->next;
+        if (!s->head)
+            s->tail = &s->head;
+        pthread_mutex_unlock(&s->lock);
+        bool written = s->closed || cli_session_write(s, piece->fd, piece->bytes, piece->len);
+        pthread_mutex_lock(&s->lock);
+        if (!written && !s->closed) { /* as a pipe would tell it */
+            s->closed = true;
+            if (s->exec)
+                berth_exec_cancel(s->exec);
+        }
+        s->queued -= piece->len;
+        if (s->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2 && s->exec)
+            berth_exec_pause(s->exec, false);
+        free(piece);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* --- input --- */
+
+static void send(struct cli_session *s, const char *bytes, size_t len)
+{
+    struct berth_error err;
+    int rc;
+    if (s->cli->daemon) {
+        cli_send_stdin(s->cli, s->exec_id, bytes, len, false);
+        return;
+    }
+    while ((rc = berth_exec_write(s->exec, bytes, len, &err)) == BERTH_E_UNAVAILABLE)
+        while (sem_wait(&s->room) < 0 && errno == EINTR)
+            ;
+}
+
+static void close_input(struct cli_session *s)
+{
+    if (s->cli->daemon)
+        cli_send_stdin(s->cli, s->exec_id, NULL, 0, true);
+    else
+        berth_exec_close_stdin(s->exec);
+}
+
+/* Its terminal is to be as large as ours. */
+static void follow_window(struct cli_session *s)
+{
+    struct winsize size;
+    eventfd_t told;
+    (void)eventfd_read(window_fd, &told);
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_col)
+        return;
+    if (s->cli->daemon)
+        cli_send_size(s->cli, s->exec_id, size.ws_row, size.ws_col);
+    else
+        berth_exec_resize(s->exec, size.ws_row, size.ws_col);
+}
+
+static void *read_input(void *ctx)
+{
+    struct cli_session *s = ctx;
+    static char bytes[64 * 1024];
+    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = s->stop_fd, .events = POLLIN},
+                           {.fd = window_fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 3, -1) < 0 && errno == EINTR)
+            continue;
+        if (fds[1].revents)
+            return NULL;
+        if (fds[2].revents)
+            follow_window(s);
+        if (!fds[0].revents)
+            continue;
+        ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        send(s, bytes, (size_t)got);
+    }
+    if (s->gives_terminal)
+        send(s, "\004", 1); /* how a terminal says that there is no more */
+    close_input(s);
+    return NULL;
+}
+
+/* --- the terminal --- */
+
+static void on_window(int number)
+{
+    int saved = errno;
+    (void)number;
+    (void)eventfd_write(window_fd, 1);
+    errno = saved;
+}
+
+void cli_session_copy_terminal(struct cli_session *s, struct berth_exec_request *command)
+{
+    struct winsize size;
+    s->gives_terminal = true;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) {
+        command->rows = size.ws_row;
+        command->columns = size.ws_col;
+    }
+}
+
+/* While the command runs, ours passes every key on, and its own makes sense of them. Before and
+ * after that Ctrl-C is for us. */
+static void enter_terminal(struct cli_session *s)
+{
+    s->on_terminal =
+        s->gives_terminal && isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &s->before) == 0;
+    if (!s->on_terminal)
+        return;
+    struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
+    window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGWINCH, &action, NULL);
+    (void)eventfd_write(window_fd, 1); /* it may have changed since it was copied */
+    struct termios raw = s->before;
+    cfmakeraw(&raw);
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+}
+
+static void leave_terminal(struct cli_session *s)
+{
+    if (s->on_terminal)
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &s->before);
+    s->on_terminal = false;
+}
+
+void cli_session_start_input(struct cli_session *s)
+{
+    enter_terminal(s);
+    s->reads = pthread_create(&s->reader, NULL, read_input, s) == 0;
+    if (!s->reads)
+        close_input(s);
+}
+
+void cli_session_stop_input(struct cli_session *s)
+{
+    if (s->reads)
+        (void)pthread_join(s->reader, NULL);
+    s->reads = false;
+    leave_terminal(s);
+}
+
+/* --- signals --- */
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    (void)number;
+    (void)eventfd_write(cancel_fd, 1);
+    errno = saved;
+}
+
+int cli_cancel_fd(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
+    return cancel_fd;
+}
+
+/* --- the status line --- */
+
+/* One line on a terminal, for as long as nothing else stands there. A terminal that is stopped, or
+ * busy with output, goes without: the run does not wait for it. */
+static void draw_status(struct cli_session *s, const char *word)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (pthread_mutex_trylock(&s->status_lock) != 0)
+        return;
+    if (s->at_line_start && poll(&room, 1, 0) > 0 && room.revents == POLLOUT) {
+        (void)fprintf(stderr, "\r\033[Kberth: %s ...", word);
+        (void)fflush(stderr);
+        s->status_shown = true;
+    }
+    pthread_mutex_unlock(&s->status_lock);
+}
+
+/* Where output ends is known when it is out. That takes a moment; a terminal that is stopped takes
+ * longer, and goes without. */
+static bool is_written(struct cli_session *s)
+{
+    for (int i = 0; i < 30; i++) {
+        pthread_mutex_lock(&s->lock);
+        bool busy = s->queued > 0;
+        pthread_mutex_unlock(&s->lock);
+        if (!busy)
+            return true;
+        (void)usleep(10000);
+    }
+    return false;
+}
+
+void cli_session_say(struct cli_session *s, const char *word)
+{
+    if (s->has_status && is_written(s))
+        draw_status(s, word);
+}
+
+/* --- all of it --- */
+
+int cli_session_open(struct cli_session *s, struct cli *cli)
+{
+    *s = (struct cli_session){.cli = cli, .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    s->tail = &s->head;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    (void)sem_init(&s->room, 0, 0);
+    s->at_line_start = true;
+    const char *term = getenv("TERM");
+    s->has_status = !cli->quiet && !cli->json && isatty(STDERR_FILENO) &&
+                    !(term && strcmp(term, "dumb") == 0); /* which cannot erase */
+    pthread_mutex_init(&s->status_lock, NULL);
+    s->cancel_fd = cli_cancel_fd();
+    if (s->stop_fd >= 0 && s->cancel_fd >= 0 &&
+        pthread_create(&s->writer, NULL, write_output, s) == 0)
+        return CLI_OK;
+    (void)berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
+                     "No descriptor or thread is left to run a command with.");
+    return cli_run_failed(cli);
+}
+
+void cli_session_close(struct cli_session *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->over = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    (void)pthread_join(s->writer, NULL);
+    erase_status(s); /* nobody else is left to hold the lock */
+    cli_control_close(s->control);
+    pthread_mutex_destroy(&s->status_lock);
+    (void)close(s->stop_fd);
+    (void)sem_destroy(&s->room);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+}
