@@ -213,6 +213,11 @@ static int tx_lost(struct berth_db *db, void *ctx, struct berth_error *err)
 static int end_one(struct berth *b, struct berth_arena *arena, const char *id,
                    struct berth_error *err)
 {
+    struct listing now = {.arena = arena, .id = id};
+    berth_record_flush(b); /* it may be one of ours, whose end is queued */
+    int rc = berth_store_read(b->store, tx_get, &now, err);
+    if (rc < 0 || !now.record || now.record->ended)
+        return rc; /* it has ended since it was listed */
     const char *label = berth_arena_printf(arena, "BERTH_EXEC_ID=%s", id);
     if (!label)
         return berth_arena_check(arena, err);

@@ -206,11 +206,15 @@ static int tx_performed(struct berth_db *db, void *ctx, struct berth_error *err)
 }
 
 static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_run *run,
-                    struct berth_error *err)
+                    int *count, struct berth_error *err)
 {
     static const struct berth_run_end lost = {.status = BERTH_RUN_FAILED,
                                               .error = "The process that ran it is gone.",
                                               .error_code = "process_lost"};
+    struct work now = {.arena = arena, .id = run->id};
+    int rc = berth_store_read(b->store, tx_get, &now, err);
+    if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
+        return rc; /* whoever performed it has ended it since it was listed */
     const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
     if (!label)
         return berth_arena_check(arena, err);
@@ -219,13 +223,15 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const struct ber
     if (berth_runtime_socket(run->id, socket, err) == BERTH_OK)
         (void)unlink(socket);
     struct work work = {.arena = arena, .id = run->id, .end = &lost};
-    int rc = berth_store_tx(b->store, tx_finish, &work, err);
-    char count[16];
-    (void)snprintf(count, sizeof count, "%d", strays);
-    if (rc == BERTH_OK)
-        berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", run->id,
-                       "processes", count, NULL);
-    return rc;
+    rc = berth_store_tx(b->store, tx_finish, &work, err);
+    if (rc < 0)
+        return rc;
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", strays);
+    berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", run->id,
+                   "processes", number, NULL);
+    (*count)++;
+    return BERTH_OK;
 }
 
 int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
@@ -239,10 +245,8 @@ int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
         const struct berth_run *run = performed.items[i];
         bool at_work;
         rc = berth_node_at_work(b->node, run->owner, run->id, 0, &at_work, err);
-        if (rc < 0 || at_work)
-            continue;
-        rc = end_lost(b, arena, run, err);
-        *count += rc == BERTH_OK;
+        if (rc == BERTH_OK && !at_work)
+            rc = end_lost(b, arena, run, count, err);
     }
     return rc;
 }

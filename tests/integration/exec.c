@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/time.h"
 #include "core/exec.h"
+#include "core/record.h"
 #include "core/secret.h"
 #include "os/engine.h"
 #include "os/framelog.h"
@@ -308,6 +309,31 @@ static void closing_ends_what_runs(void **state)
     fixture_open(f);
 }
 
+/* A sweep that comes between a command's end and its row does not take it for a dead process's. */
+static void an_end_that_is_queued_is_no_loss(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("read line"));
+    r.with_stdin = true;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec_end end;
+    berth_record_flush(f->b);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
+    pthread_mutex_lock(&f->b->strays_lock);
+    f->b->notes_set = true; /* as if a timer were set: nobody writes it by himself */
+    pthread_mutex_unlock(&f->b->strays_lock);
+    berth_exec_close_stdin(x);
+    berth_exec_wait(x, &end);
+    (void)unlink(berth_exec_log(x));
+    berth_exec_free(x);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
+    (void)sweep(f);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
+    clear(&live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +346,7 @@ int main(void)
         TEST_ON_SQLITE(secrets_are_masked_byte_for_byte),
         TEST_ON_SQLITE(log_has_a_limit),
         TEST_ON_SQLITE(closing_ends_what_runs),
+        TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
     };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
 }
