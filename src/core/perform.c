@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/failpoint.h"
+#include "base/id.h"
 #include "core/environment.h"
 #include "core/exec.h"
 #include "core/lease.h"
@@ -492,13 +493,20 @@ static int begin(struct berth_performance *p)
 {
     struct berth_error *err = p->err, unfound;
     const struct berth_run_request *r = p->request;
-    /* The run is there before anything fails, and says what did. */
-    int found = find_environment(p, &unfound);
-    p->rc = berth_run_create_own(p->b, p->arena, r->run_id, r->company_id,
-                                 p->environment ? p->environment->id : NULL, &p->out->run, err);
+    struct berth_id fresh = berth_id_new();
+    const char *id = r->run_id ? r->run_id : fresh.text;
+    /* Before others can see it: no sweep takes it for a dead process's. */
+    p->rc = berth_node_begin(p->b->node, id, err);
     if (p->rc < 0)
         return p->rc;
-    p->rc = berth_node_begin(p->b->node, p->out->run->id, err); /* this process performs it */
+    /* The run is there before anything else fails, and says what did. */
+    int found = find_environment(p, &unfound);
+    p->rc = berth_run_create_own(p->b, p->arena, id, r->company_id,
+                                 p->environment ? p->environment->id : NULL, &p->out->run, err);
+    if (p->rc < 0) {
+        berth_node_end(p->b->node, id);
+        return p->rc;
+    }
     BERTH_FAILPOINT(perform_after_run);
     if (p->rc == BERTH_OK && found < 0) {
         *err = unfound;
