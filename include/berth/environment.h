@@ -109,4 +109,10 @@ struct berth_probe {
 BERTH_API int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
                                       const struct berth_actor *actor, struct berth_probe *out,
                                       struct berth_error *err);
+/* The same for a config that is not saved, and is not afterwards: name, driver and config of the
+ * input are read. UNPROCESSABLE: what is wrong with the config is in `issues`. */
+BERTH_API int berth_environment_probe_config(struct berth *b, struct berth_arena *arena,
+                                             const struct berth_environment_input *input,
+                                             struct berth_issues *issues, struct berth_probe *out,
+                                             struct berth_error *err);
 #endif

@@ -12,7 +12,7 @@ static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
 {
     berth_json_put_str(w, "status", runs ? "supported" : "unsupported");
     berth_json_put_bool(w, "supportsSavedProbe", true);
-    berth_json_put_bool(w, "supportsUnsavedProbe", false);
+    berth_json_put_bool(w, "supportsUnsavedProbe", true);
     berth_json_put_bool(w, "supportsRunExecution", runs);
     berth_json_put_bool(w, "supportsReusableLeases", resumes);
 }

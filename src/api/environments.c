@@ -59,13 +59,13 @@ struct body {
 };
 
 /* In the order of enum berth_environment_field. */
-static int read_input(struct berth_api_call *c, bool create, struct berth_environment_input *input,
-                      struct berth_error *err)
+static int read_input(struct berth_api_call *c, bool with_name, bool with_driver,
+                      struct berth_environment_input *input, struct berth_error *err)
 {
     const struct berth_api_field fields[] = {
-        {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = create},
+        {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = with_name},
         {"description", BERTH_API_TEXT, offsetof(struct body, description), .nullable = true},
-        {"driver", BERTH_API_WORD, offsetof(struct body, driver), .required = create,
+        {"driver", BERTH_API_WORD, offsetof(struct body, driver), .required = with_driver,
          .words = berth_environment_drivers.names},
         {"status", BERTH_API_WORD, offsetof(struct body, status),
          .words = berth_environment_statuses.names},
@@ -92,7 +92,7 @@ static int create(struct berth_api_call *c, struct berth_error *err)
     struct berth_environment *e;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
-        rc = read_input(c, true, &input, err);
+        rc = read_input(c, true, true, &input, err);
     input.company_id = c->params[0];
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(c, input.driver == BERTH_DRIVER_LOCAL, err);
@@ -111,7 +111,7 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
     struct berth_environment *e;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
-        rc = read_input(c, false, &input, err);
+        rc = read_input(c, false, false, &input, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(
             c, input.fields & BERTH_FIELD_DRIVER && input.driver == BERTH_DRIVER_LOCAL, err);
@@ -135,6 +135,35 @@ static int delete_one(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
+static int say_probe(struct berth_api_call *c, enum berth_environment_driver driver,
+                     const struct berth_probe *found)
+{
+    berth_json_open(&c->w, '{');
+    berth_json_put_bool(&c->w, "ok", found->ok);
+    berth_json_put_str(&c->w, "driver", berth_environment_drivers.names[driver]);
+    berth_json_put_str(&c->w, "summary", found->summary);
+    berth_json_put_raw(&c->w, "details", found->details_json);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+/* One that is not saved, and is not afterwards. */
+static int probe_config(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_environment_input input;
+    struct berth_company *company;
+    struct berth_probe found;
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = read_input(c, false, true, &input, err);
+    input.company_id = c->params[0];
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, input.driver == BERTH_DRIVER_LOCAL, err);
+    if (rc == BERTH_OK)
+        rc = berth_environment_probe_config(c->b, &c->arena, &input, &c->issues, &found, err);
+    return rc < 0 ? rc : say_probe(c, input.driver, &found);
+}
+
 static int probe(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment *e;
@@ -142,20 +171,14 @@ static int probe(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
         rc = berth_environment_probe(c->b, &c->arena, e->id, &c->actor, &found, err);
-    if (rc < 0)
-        return rc;
-    berth_json_open(&c->w, '{');
-    berth_json_put_bool(&c->w, "ok", found.ok);
-    berth_json_put_str(&c->w, "driver", berth_environment_drivers.names[e->driver]);
-    berth_json_put_str(&c->w, "summary", found.summary);
-    berth_json_put_raw(&c->w, "details", found.details_json);
-    berth_json_close(&c->w, '}');
-    return BERTH_OK;
+    return rc < 0 ? rc : say_probe(c, e->driver, &found);
 }
 
 const struct berth_api_route berth_api_environment_routes[] = {
     {"GET", "/api/companies/:companyId/environments", list, BERTH_API_READ},
     {"POST", "/api/companies/:companyId/environments", create, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/companies/:companyId/environments/probe-config", probe_config, BERTH_API_MANAGE,
+     .slow = true},
     {"GET", "/api/environments/:id", get, BERTH_API_READ},
     {"PATCH", "/api/environments/:id", patch, BERTH_API_MANAGE, .slow = true},
     {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true},

@@ -43,6 +43,7 @@
     X(ssh_after_session)                                                                           \
     X(worker_before_call)                                                                          \
     X(worker_after_call)                                                                           \
+    X(probe_after_draft)                                                                           \
     X(probe_after_intent)                                                                          \
     X(probe_after_place)                                                                           \
     X(probe_failed_after_place)                                                                    \

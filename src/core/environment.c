@@ -34,6 +34,7 @@ struct change {
     bool configured;              /* there is a config to store, with: */
     struct berth_list references; /* of struct berth_reference */
     struct berth_list pasted;     /* of struct berth_pasted: secrets to be made */
+    const struct berth_draft *draft;
     bool again;
 };
 
@@ -228,7 +229,7 @@ static int set_config(struct change *c, const struct berth_json *config,
     int rc = BERTH_OK;
     berth_plugins_refresh(c->b);
     berth_pasted_clear(&c->pasted);
-    if (c->input->use == BERTH_CONFIG_PERSIST && berth_json_is(config, BERTH_JSON_OBJECT)) {
+    if (c->input->use != BERTH_CONFIG_SCHEMA && berth_json_is(config, BERTH_JSON_OBJECT)) {
         taken = berth_json_copy(config);
         if (!taken)
             return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
@@ -472,6 +473,45 @@ int berth_environment_create(struct berth *b, struct berth_arena *arena,
     return rc;
 }
 
+/* --- trying without creating --- */
+
+static int tx_draft(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct change *c = ctx;
+    int rc = berth_environment_insert(db, c->environment, err);
+    if (rc == BERTH_OK)
+        rc = settle_secrets(db, c, err);
+    return rc < 0 ? rc : c->draft->also(db, c->draft->ctx, err);
+}
+
+int berth_environment_draft(struct berth *b, struct berth_arena *arena,
+                            const struct berth_environment_input *input,
+                            const struct berth_draft *draft, struct berth_issues *issues,
+                            struct berth_error *err)
+{
+    struct berth_environment_input in = *input;
+    in.fields |= BERTH_FIELD_NAME;
+    in.use = BERTH_CONFIG_PROBE;
+    in.name = in.name ? in.name : "unsaved";
+    struct change c = {.b = b, .arena = arena, .input = &in, .draft = draft};
+    bool stored = false;
+    int rc = begin_change(&c, err);
+    if (rc == BERTH_OK)
+        rc = new_environment(&c, err);
+    if (rc == BERTH_OK)
+        rc = set_config(&c, c.config, issues, err);
+    if (rc == BERTH_OK) {
+        c.environment->status = BERTH_ENVIRONMENT_ARCHIVED;
+        c.environment->deleting = true;
+        c.environment->created_at_ms = 0;
+        rc = draft->ready(draft->ctx, c.environment, &stored, err);
+    }
+    if (rc == BERTH_OK && stored)
+        rc = berth_store_tx(b->store, tx_draft, &c, err);
+    end_change(&c);
+    return rc;
+}
+
 int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
                                    const char *company_id, struct berth_environment **out,
                                    struct berth_error *err)
@@ -675,7 +715,7 @@ static int remove_row(struct berth_db *db, struct deletion *d, struct berth_erro
         rc = berth_secret_drop_unused(db, d->arena, d->id, true, d->actor, err);
     if (rc == BERTH_OK)
         rc = berth_environment_remove(db, d->id, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK && d->environment->created_at_ms) /* else nobody had created it */
         rc = berth_activity_of_environment(db, d->environment, "environment.deleted", d->actor,
                                            c.details_json, err);
     d->deleted = rc == BERTH_OK;

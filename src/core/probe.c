@@ -7,6 +7,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "core/company.h"
 #include "core/environment.h"
 #include "core/ledger.h"
 #include "core/node.h"
@@ -28,6 +29,8 @@ struct probing {
     const char *reason;        /* why it failed */
     bool nothing_made;
     struct berth_lease *row; /* to be settled, or NULL */
+    bool unserved;           /* nobody here can reach the place */
+    int keys;                /* of a config that is not saved; -1: it is */
 };
 
 static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -40,7 +43,7 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : berth_lease_insert(db, p->lease, err);
 }
 
-static int store_intent(struct probing *p, struct berth_error *err)
+static int make_lease(struct probing *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;
     const char *driver = berth_environment_drivers.names[e->driver];
@@ -69,8 +72,12 @@ static int store_intent(struct probing *p, struct berth_error *err)
         .due_at_ms = now,
     };
     p->lease = l;
-    int rc =
-        berth_lease_metadata(p->arena, NULL, driver, NULL, NULL, words, &l->metadata_json, err);
+    return berth_lease_metadata(p->arena, NULL, driver, NULL, NULL, words, &l->metadata_json, err);
+}
+
+static int store_intent(struct probing *p, struct berth_error *err)
+{
+    int rc = make_lease(p, err);
     return rc < 0 ? rc : berth_store_tx(p->b->store, tx_intent, p, err);
 }
 
@@ -91,12 +98,17 @@ static int tx_probed(struct berth_db *db, void *ctx, struct berth_error *err)
     berth_json_put_str(&w, "driver", berth_environment_drivers.names[p->environment->driver]);
     berth_json_put_bool(&w, "ok", p->probe->ok);
     berth_json_put_str(&w, "summary", p->probe->summary);
+    if (p->keys >= 0)
+        berth_json_put_int(&w, "configTopLevelKeyCount", p->keys);
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "Activity details", err);
-    if (rc < 0)
-        return rc;
-    return berth_activity_of_environment(db, p->environment, "environment.probed", p->actor,
-                                         berth_buf_str(&buf), err);
+    struct berth_entity entity = {p->environment->company_id, "environment",
+                                  p->keys < 0 ? p->environment->id : "unsaved"};
+    return rc < 0
+               ? rc
+               : berth_activity_of(
+                     db, &entity, p->keys < 0 ? "environment.probed" : "environment.probed_unsaved",
+                     p->actor, berth_buf_str(&buf), err);
 }
 
 static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -205,14 +217,34 @@ static int call_driver(struct probing *p, struct berth_error *err)
     return rc;
 }
 
-static int probe_served(struct probing *p, struct berth_error *err)
+/* Who serves it; nobody: that is an answer, too. */
+static int find_route(struct probing *p, struct berth_error *err)
 {
-    int rc = BERTH_OK;
-    if (!berth_route_ledger_only(p->route)) {
-        rc = store_intent(p, err);
-        BERTH_FAILPOINT(probe_after_intent);
-    }
-    return rc < 0 ? rc : call_driver(p, err);
+    const struct berth_environment *e = p->environment;
+    berth_plugins_refresh(p->b);
+    int rc = berth_registry_route(p->b->registry, berth_environment_drivers.names[e->driver],
+                                  e->config_json, &p->route, err);
+    p->unserved = rc == BERTH_E_UNPROCESSABLE;
+    return p->unserved ? BERTH_OK : rc;
+}
+
+/* What was meant to be written before is; then the place is touched, and the outcome written. */
+static int touch(struct probing *p, struct berth_error *err)
+{
+    int rc =
+        p->unserved ? probe_unserved(p->arena, p->environment, p->probe, err) : call_driver(p, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_store_tx(p->b->store, tx_probed, p, err);
+    BERTH_FAILPOINT(probe_after_outcome);
+    return rc;
+}
+
+static void end_probe(struct probing *p, int rc)
+{
+    berth_node_end(p->b->node, p->id.text);
+    if (rc < 0 && p->lease)
+        berth_sweep_soon(p->b); /* the row may not be at its end */
 }
 
 int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
@@ -220,25 +252,79 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
                             struct berth_error *err)
 {
     *out = (struct berth_probe){0};
-    struct probing p = {.b = b, .arena = arena, .actor = actor, .probe = out, .id = berth_id_new()};
+    struct probing p = {
+        .b = b, .arena = arena, .actor = actor, .probe = out, .id = berth_id_new(), .keys = -1};
     int rc = berth_environment_get(b, arena, id, &p.environment, err);
     if (rc == BERTH_OK)
         rc = berth_node_begin(b->node, p.id.text, err);
     if (rc < 0)
         return rc;
-    berth_plugins_refresh(b);
-    rc = berth_registry_route(b->registry, berth_environment_drivers.names[p.environment->driver],
-                              p.environment->config_json, &p.route, err);
-    if (rc == BERTH_E_UNPROCESSABLE)
-        rc = probe_unserved(arena, p.environment, out, err);
-    else if (rc == BERTH_OK)
-        rc = probe_served(&p, err);
-    if (rc == BERTH_OK) {
-        rc = berth_store_tx(b->store, tx_probed, &p, err);
-        BERTH_FAILPOINT(probe_after_outcome);
+    rc = find_route(&p, err);
+    if (rc == BERTH_OK && !p.unserved && !berth_route_ledger_only(p.route)) {
+        rc = store_intent(&p, err);
+        BERTH_FAILPOINT(probe_after_intent);
     }
-    berth_node_end(b->node, p.id.text);
-    if (rc < 0 && p.lease)
-        berth_sweep_soon(b); /* the row may not be at its end */
+    if (rc == BERTH_OK)
+        rc = touch(&p, err);
+    end_probe(&p, rc);
+    return rc;
+}
+
+/* --- one that is not saved --- */
+
+static int on_ready(void *ctx, struct berth_environment *e, bool *stored, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    p->environment = e;
+    int rc = find_route(p, err);
+    *stored = rc == BERTH_OK && !p->unserved && !berth_route_ledger_only(p->route);
+    return *stored ? make_lease(p, err) : rc;
+}
+
+static int add_lease(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    return berth_lease_insert(db, p->lease, err);
+}
+
+/* What holds the secrets of the config goes; if its place does not, a sweep sees to both. */
+static void remove_draft(struct probing *p)
+{
+    struct berth_error trouble;
+    bool deleted;
+    if (p->lease &&
+        berth_environment_finish_delete(p->b, p->environment->id, p->actor, &deleted, &trouble) < 0)
+        berth_log_line(&p->b->log, BERTH_LOG_WARN, "unsaved environment left to the sweep",
+                       "environmentId", p->environment->id, "error", trouble.message, NULL);
+}
+
+int berth_environment_probe_config(struct berth *b, struct berth_arena *arena,
+                                   const struct berth_environment_input *input,
+                                   struct berth_issues *issues, struct berth_probe *out,
+                                   struct berth_error *err)
+{
+    auto_json *config = NULL;
+    *out = (struct berth_probe){0};
+    struct probing p = {
+        .b = b, .arena = arena, .actor = input->actor, .probe = out, .id = berth_id_new()};
+    struct berth_draft draft = {.ready = on_ready, .also = add_lease, .ctx = &p};
+    struct berth_company *company;
+    int rc = input->company_id ? berth_company_get(b, arena, input->company_id, &company, err)
+                               : BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(b->node, p.id.text, err);
+    if (rc < 0)
+        return rc;
+    if (input->config_json)
+        rc = berth_json_parse(input->config_json, strlen(input->config_json), BERTH_JSON_OURS,
+                              &config, err);
+    p.keys = (int)berth_json_count(config);
+    if (rc == BERTH_OK)
+        rc = berth_environment_draft(b, arena, input, &draft, issues, err);
+    BERTH_FAILPOINT(probe_after_draft);
+    if (rc == BERTH_OK)
+        rc = touch(&p, err);
+    end_probe(&p, rc);
+    remove_draft(&p);
     return rc;
 }

@@ -52,12 +52,12 @@ int berth_environment_insert(struct berth_db *db, const struct berth_environment
         db,
         "INSERT INTO environments (id, company_id, name, description, driver, status, config,"
         " metadata, fingerprint, deleting, created_at, updated_at)"
-        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11)",
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         NULL, NULL, err, berth_text(e->id), berth_text(e->company_id), berth_text(e->name),
         berth_text(e->description), berth_text(driver_names[e->driver]),
         berth_text(status_names[e->status]), berth_text(e->config_json),
-        berth_text(e->metadata_json), berth_text(e->fingerprint), berth_int(e->created_at_ms),
-        berth_int(e->updated_at_ms));
+        berth_text(e->metadata_json), berth_text(e->fingerprint), berth_int(e->deleting),
+        berth_int(e->created_at_ms), berth_int(e->updated_at_ms));
 }
 
 int berth_environment_load(struct berth_db *db, struct berth_arena *arena, const char *id,
@@ -98,10 +98,11 @@ int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
     " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"                                             \
     " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC"
     static const char *const by_name =
-        "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1 AND e.name = $2" REST;
+        "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1 AND e.name = $2"
+        " AND e.created_at > 0" REST;
     static const char *const by_company =
         "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1"
-        " AND CAST($2 AS TEXT) IS NULL" REST;
+        " AND CAST($2 AS TEXT) IS NULL AND e.created_at > 0" REST;
     static const char *const all =
         "SELECT " COLUMNS " FROM environments e WHERE CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR e.name = $2)" REST;

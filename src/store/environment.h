@@ -17,7 +17,8 @@ struct berth_environment {
     const char *metadata_json; /* or NULL */
     const char *fingerprint;   /* of driver and config: parked places must match it */
     bool deleting;             /* goes as soon as no lease stands any more */
-    int64_t created_at_ms, updated_at_ms;
+    int64_t created_at_ms; /* 0: nobody created it, it is only tried: no list of a company has it */
+    int64_t updated_at_ms;
     const char *trouble; /* in lists: what makes the row unreadable, or NULL */
 };
 

@@ -52,6 +52,7 @@ static const struct row {
     {"+444-+++++--++", "GET", "/api/companies/:companyId"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId/environments"},
     {"+444--+--+---+", "POST", "/api/companies/:companyId/environments"},
+    {"+444--+--+---+", "POST", "/api/companies/:companyId/environments/probe-config"},
     {"+444-+++++--++", "GET", "/api/companies/:companyId/environments/capabilities"},
     {"+444-+++----++", "GET", "/api/companies/:companyId/secret-providers"},
     {"+444-+++----++", "GET", "/api/companies/:companyId/secret-providers/health"},

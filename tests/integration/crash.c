@@ -205,6 +205,20 @@ static void probe_fails(struct fixture *f)
                  berth_environment_probe(f->b, &f->arena, e->id, NULL, &probe, &f->err));
 }
 
+static void probe_unsaved(struct fixture *f)
+{
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    struct berth_issues issues = {.arena = &f->arena};
+    struct berth_probe probe;
+    (void)sandbox(f, ephemeral); /* whose provider can be asked for what stands */
+    input.driver = BERTH_DRIVER_SANDBOX;
+    input.config_json = ephemeral;
+    arm();
+    assert_ok(f, berth_environment_probe_config(f->b, &f->arena, &input, &issues, &probe, &f->err));
+    assert_true(probe.ok);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM environments WHERE created_at = 0"), 0);
+}
+
 static void finish_run(struct fixture *f)
 {
     struct berth_run *run = make_run(f);
@@ -442,6 +456,7 @@ static const struct scenario {
     {"delete_environment", delete_environment},
     {"probe_place", probe_place},
     {"probe_fails", probe_fails},
+    {"probe_unsaved", probe_unsaved},
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
     {"perform_run", perform_run},
