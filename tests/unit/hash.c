@@ -69,6 +69,19 @@ static void *hash_often(void *ctx)
     return NULL;
 }
 
+/* RFC 6455, 1.3; and RFC 3174's first vector. */
+static void sha1_as_protocols_want_it(void **state)
+{
+    (void)state;
+    static const char text[] = "dGhlIHNhbXBsZSBub25jZQ==258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    struct berth_error err;
+    char out[BERTH_SHA1_BASE64_SIZE];
+    assert_int_equal(berth_sha1_base64(text, sizeof text - 1, out, &err), BERTH_OK);
+    assert_string_equal(out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    assert_int_equal(berth_sha1_base64("abc", 3, out, &err), BERTH_OK);
+    assert_string_equal(out, "qZk+NkcGgWq6PiVxeFDCbJzQ2J0=");
+}
+
 static void threads_do_not_meet(void **state)
 {
     (void)state;
@@ -86,9 +99,8 @@ static void threads_do_not_meet(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_vectors),
-        cmocka_unit_test(a_million_times_a),
-        cmocka_unit_test(bytes_are_bytes),
+        cmocka_unit_test(known_vectors),       cmocka_unit_test(a_million_times_a),
+        cmocka_unit_test(bytes_are_bytes),     cmocka_unit_test(sha1_as_protocols_want_it),
         cmocka_unit_test(threads_do_not_meet),
     };
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
