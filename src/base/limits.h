@@ -45,6 +45,7 @@
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100
+#define BERTH_WEBSOCKET_MESSAGE_BYTES_MAX ((size_t)1024 * 1024) /* joined from its fragments */
 
 #define BERTH_TLS_FILE_BYTES_MAX (256 * 1024)      /* a chain of certificates, or a key */
 #define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* from one client */

@@ -242,8 +242,7 @@ static bool is_host(const char *host)
     return !*at;
 }
 
-/* Is the word in a list with commas? */
-static bool has_word(const char *list, const char *word)
+bool berth_http_has_word(const char *list, const char *word)
 {
     size_t len = strlen(word);
     while (list && *list) {
@@ -299,8 +298,9 @@ static enum berth_http_step read_meaning(struct berth_http_reader *r, bool old)
     if (expect && strcasecmp(expect, "100-continue") != 0)
         return refuse(r, 417, "That expectation cannot be met.");
     h->wants_continue = expect && !old;
-    h->keep_alive = !old && !has_word(connection, "close");
-    h->upgrade = has_word(connection, "upgrade") ? berth_http_header(h, "upgrade") : NULL;
+    h->keep_alive = !old && !berth_http_has_word(connection, "close");
+    h->upgrade =
+        !old && berth_http_has_word(connection, "upgrade") ? berth_http_header(h, "upgrade") : NULL;
     return read_framing(r, old);
 }
 

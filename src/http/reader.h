@@ -36,10 +36,12 @@ struct berth_http_head {
     int header_count;
     int64_t body_bytes; /* as announced; -1: chunked, so nobody knows */
     bool keep_alive, wants_continue;
-    const char *upgrade; /* what it wants to become, or NULL */
+    const char *upgrade; /* what it wants to become, or NULL; HTTP/1.0 cannot */
 };
 /* By its name in lower case; NULL: it is not there. */
 const char *berth_http_header(const struct berth_http_head *head, const char *name);
+/* Is the word in a list with commas, in whatever case? NULL is an empty one. */
+bool berth_http_has_word(const char *list, const char *word);
 
 enum berth_http_step {
     BERTH_HTTP_MORE, /* all bytes were read, and it goes on */

@@ -91,7 +91,8 @@ const char *berth_http_reason(int status)
     static const struct {
         int status;
         const char *reason;
-    } known[] = {{200, "OK"},
+    } known[] = {{101, "Switching Protocols"},
+                 {200, "OK"},
                  {201, "Created"},
                  {202, "Accepted"},
                  {204, "No Content"},
@@ -110,6 +111,7 @@ const char *berth_http_reason(int status)
                  {417, "Expectation Failed"},
                  {421, "Misdirected Request"},
                  {422, "Unprocessable Content"},
+                 {426, "Upgrade Required"},
                  {429, "Too Many Requests"},
                  {431, "Request Header Fields Too Large"},
                  {499, "Client Closed Request"},
@@ -352,11 +354,24 @@ static void read_on(struct conn *c, const char *bytes, size_t len)
         keep(c, bytes + done, len - done);
 }
 
+/* All of it is another protocol's. What is not taken holds up what comes behind it. */
+static void hand_on(struct conn *c, const char *bytes, size_t len)
+{
+    const struct berth_http_stream_handlers *on = &c->exchange->stream;
+    size_t taken = c->waiting.len ? 0 : on->on_bytes(on->ctx, bytes, len);
+    if (c->phase != STREAMING || taken == len)
+        return;
+    berth_socket_pause(c->socket, true);
+    keep(c, bytes + taken, len - taken);
+}
+
 static void on_plain(void *ctx, const char *bytes, size_t len)
 {
     struct conn *c = ctx;
     c->greeted = true;
-    if (c->phase == WAITING || c->phase == STREAMING || c->phase == SENDING)
+    if (c->phase == STREAMING && c->exchange->stream.on_bytes)
+        hand_on(c, bytes, len);
+    else if (c->phase == WAITING || c->phase == STREAMING || c->phase == SENDING)
         keep(c, bytes, len);
     else if (c->phase != REFUSING)
         read_on(c, bytes, len);
@@ -385,11 +400,17 @@ static void on_wire(void *ctx, const char *bytes, size_t len)
 
 /* --- the answer --- */
 
+static struct berth_buf take_waiting(struct conn *c)
+{
+    struct berth_buf waiting = c->waiting;
+    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    return waiting;
+}
+
 /* What waited behind the request comes now. */
 static void go_on(struct conn *c)
 {
-    auto_buf waiting = c->waiting;
-    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    auto_buf waiting = take_waiting(c);
     c->phase = IDLE;
     set_deadline(c);
     if (waiting.len)
@@ -456,16 +477,35 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
         return;
     }
     auto_buf out = BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    x->chunked = x->head.keep_alive; /* else the end of the connection is the end of it */
+    bool upgraded = handlers->on_bytes != NULL;
+    /* Else the end of the connection is the end of it. */
+    x->chunked = x->head.keep_alive && !upgraded;
     c->phase = STREAMING;
     write_head(&out, head, x->id.text, true);
-    berth_buf_puts(&out,
-                   x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "Connection: close\r\n\r\n");
+    berth_buf_puts(&out, upgraded     ? "Connection: Upgrade\r\n\r\n"
+                         : x->chunked ? "Transfer-Encoding: chunked\r\n\r\n"
+                                      : "Connection: close\r\n\r\n");
     if (out.failed)
         berth_socket_close(c->socket);
     else
         put(c, out.data, out.len);
     set_deadline(c);
+    if (c->exchange == x && upgraded)
+        berth_http_stream_read_on(x);
+    if (c->exchange == x && c->server->draining && x->stream.on_drain)
+        x->stream.on_drain(x->stream.ctx);
+}
+
+void berth_http_stream_read_on(struct berth_http_exchange *x)
+{
+    struct conn *c = x->conn;
+    if (!c)
+        return;
+    auto_buf waiting = take_waiting(c);
+    if (waiting.len)
+        hand_on(c, waiting.data, waiting.len);
+    if (c->phase == STREAMING && !c->waiting.len)
+        berth_socket_pause(c->socket, false);
 }
 
 void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len)
@@ -728,6 +768,8 @@ static void run_drain(void *ctx)
     for (struct conn *c = server->first; c; c = c->next)
         if (c->phase == IDLE)
             berth_socket_close(c->socket);
+        else if (c->phase == STREAMING && c->exchange->stream.on_drain)
+            c->exchange->stream.on_drain(c->exchange->stream.ctx);
 }
 
 static void run_close(void *ctx)

@@ -101,12 +101,18 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
 struct berth_http_stream_handlers {
     void (*on_room)(void *ctx); /* all that was written has gone; or NULL */
     void (*on_gone)(void *ctx); /* the reader has left: what is written is dropped; end it */
+    /* Of a connection that speaks another protocol from now on (101): what comes, also what came
+     * behind the request. Answers how much was taken; the rest waits, as whatever comes behind it
+     * does, until berth_http_stream_read_on. Or NULL. */
+    size_t (*on_bytes)(void *ctx, const char *bytes, size_t len);
+    void (*on_drain)(void *ctx); /* the server is about to end; or NULL */
     void *ctx;
 };
 void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_http_answer *head,
                              const struct berth_http_stream_handlers *handlers);
 void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len);
 size_t berth_http_stream_queued(const struct berth_http_exchange *x);
+void berth_http_stream_read_on(struct berth_http_exchange *x);
 uint64_t berth_http_stream_sent(const struct berth_http_exchange *x); /* bytes that have gone */
 void berth_http_stream_end(struct berth_http_exchange *x); /* the exchange is gone afterwards */
 /* The same, and its reader sees that something is missing. */
