@@ -32,11 +32,16 @@ static int refuse(struct berth_api_call *c, const char *path, const char *why,
     return berth_fail(err, BERTH_E_INVALID, "Validation error");
 }
 
+bool berth_api_is_size(int64_t number)
+{
+    return number >= 1 && number <= SIZE_MAX_OF_TERMINAL;
+}
+
 int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns,
                          struct berth_error *err)
 {
-    if (rows < 1 || rows > SIZE_MAX_OF_TERMINAL || columns < 1 || columns > SIZE_MAX_OF_TERMINAL)
-        return refuse(c, rows < 1 || rows > SIZE_MAX_OF_TERMINAL ? "rows" : "columns",
+    if (!berth_api_is_size(rows) || !berth_api_is_size(columns))
+        return refuse(c, berth_api_is_size(rows) ? "columns" : "rows",
                       "Expected a number from 1 to 10000", err);
     return BERTH_OK;
 }

@@ -41,7 +41,8 @@ int berth_api_command_read(struct berth_api_call *c, struct berth_api_command *o
 /* All in c->arena. */
 int berth_api_command_build(struct berth_api_call *c, const struct berth_api_command *command,
                             struct berth_exec_request *out, struct berth_error *err);
-/* Of a terminal. */
+/* Rows or columns of a terminal. */
+bool berth_api_is_size(int64_t number);
 int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns,
                          struct berth_error *err);
 /* ?stream=stdout&offset=12&follow=true, or Last-Event-ID. */

@@ -17,10 +17,13 @@
 #include "core/exec.h"
 #include "core/lease.h"
 #include "core/record.h"
+#include "crypto/hash.h"
+#include "http/websocket.h"
 
 #define STDIN_WAIT_MS 20
 #define STDIN_WAITS_MAX 1500 /* half a minute, for all of it */
 #define FREE_AGAIN_MS 50
+#define ATTACH_PROTOCOL "berth.exec.v1"
 
 /* One that was asked for here, from its beginning to the answer. */
 struct asked {
@@ -331,12 +334,88 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     return rc < 0 ? rc : BERTH_API_PASSED_ON;
 }
 
+/* --- by a WebSocket --- */
+
+static void refuse_handshake(struct berth_api_call *c, const struct berth_http_handshake *shake)
+{
+    struct berth_http_answer answer = {
+        .status = shake->status, .type = "application/json", .body = BERTH_BUF_INIT(4096)};
+    struct berth_json_writer w = {.buf = &answer.body};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", shake->why);
+    berth_json_put_str(&w, "code", berth_code_wire(BERTH_E_INVALID));
+    berth_json_close(&w, '}');
+    if (shake->status == 426) {
+        answer.more[0] = (struct berth_http_header){"Upgrade", "websocket"};
+        answer.more[1] = (struct berth_http_header){"Sec-WebSocket-Version", "13"};
+    }
+    berth_http_answer(c->x, &answer);
+}
+
+/* One that runs here, or has ended; it may do so while we look. */
+static int find_attachable(struct berth_api_call *c, struct berth_exec_record **out,
+                           struct berth_error *err)
+{
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    if (rc < 0 || (*out)->ended || berth_api_live_find(c->api, (*out)->id))
+        return rc;
+    rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    if (rc < 0 || (*out)->ended)
+        return rc;
+    return berth_fail(err, BERTH_E_CONFLICT,
+                      "Another process runs command %s: attach to it there, or read its log.",
+                      (*out)->id);
+}
+
+static int attach_query(struct berth_api_call *c, struct berth_api_watch_options *out,
+                        struct berth_error *err)
+{
+    int64_t offset;
+    bool cancel_too;
+    int rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_flag(c, "cancel", &cancel_too, err);
+    *out = (struct berth_api_watch_options){
+        .stream = -1, .offset = (uint64_t)offset, .follow = true, .cancel = cancel_too};
+    return rc;
+}
+
+/* What it writes, from an offset on, to its end; and what the client writes, to its stdin. */
+static int attach(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_exec_record *record;
+    struct berth_api_watch_options options;
+    struct berth_http_handshake shake;
+    char accept[BERTH_SHA1_BASE64_SIZE];
+    berth_http_handshake_read(c->head, ATTACH_PROTOCOL, &shake);
+    int rc = find_attachable(c, &record, err);
+    if (rc == BERTH_OK)
+        rc = attach_query(c, &options, err);
+    if (rc == BERTH_OK && shake.status != 101) {
+        refuse_handshake(c, &shake);
+        return BERTH_API_PASSED_ON;
+    }
+    if (rc == BERTH_OK)
+        rc = berth_sha1_base64(shake.challenge, strlen(shake.challenge), accept, err);
+    if (rc == BERTH_OK)
+        rc = berth_http_websocket_new(accept, shake.named ? ATTACH_PROTOCOL : NULL,
+                                      &options.websocket, err);
+    if (rc < 0)
+        return rc;
+    options.exec_id = record->id;
+    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    if (rc < 0)
+        berth_http_websocket_free(options.websocket);
+    return rc < 0 ? rc : BERTH_API_PASSED_ON;
+}
+
 const struct berth_api_route berth_api_exec_routes[] = {
     {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true,
      .live = true, .once = BERTH_API_ONCE},
     {"GET", "/api/execs/:id", get, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/result", result, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
+    {"GET", "/api/execs/:id/attach", attach, BERTH_API_MANAGE, .live = true},
     {"POST", "/api/execs/:id/cancel", cancel, BERTH_API_MANAGE},
     {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/execs/:id/resize", resize, BERTH_API_MANAGE},

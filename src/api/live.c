@@ -69,11 +69,53 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
     pthread_mutex_unlock(&api->lives_lock);
 }
 
+/* --- who waits for room --- */
+
+void berth_api_waiter_leave(struct berth_api_waiter *w)
+{
+    if (!w->link)
+        return;
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
+    w->link = NULL;
+}
+
+/* Behind those who wait already. */
+bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w)
+{
+    struct berth_api_live *live = berth_api_live_find(api, id);
+    if (!live)
+        return false;
+    struct berth_api_waiter **at = &live->waiters;
+    while (*at)
+        at = &(*at)->next;
+    w->next = NULL;
+    w->link = at;
+    *at = w;
+    return true;
+}
+
+/* Each of them once: whoever finds no room waits again. */
+static void wake(struct berth_api_live *live)
+{
+    struct berth_api_waiter *list = live->waiters;
+    live->waiters = NULL;
+    if (list)
+        list->link = &list;
+    while (list) {
+        struct berth_api_waiter *w = list;
+        berth_api_waiter_leave(w);
+        w->on_room(w);
+    }
+}
+
 void berth_api_live_room(struct berth_api_live *live)
 {
     pthread_mutex_lock(&live->api->lives_lock);
     feed(live);
     pthread_mutex_unlock(&live->api->lives_lock);
+    wake(live);
 }
 
 void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream, const char *bytes,
@@ -92,6 +134,7 @@ static void on_over(struct berth_post *post)
     struct berth_api_live *live =
         (struct berth_api_live *)((char *)post - offsetof(struct berth_api_live, post));
     struct berth_api *api = live->api;
+    wake(live);
     berth_api_watch_let_go(live); /* its log has the rest */
     if (live->on_over)
         live->on_over(live->ctx);

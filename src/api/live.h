@@ -12,6 +12,12 @@
 
 struct berth_api_watch;
 
+/* Somebody for whose bytes its standard input has no room. */
+struct berth_api_waiter {
+    void (*on_room)(struct berth_api_waiter *w); /* there may be some, or it is over: write again */
+    struct berth_api_waiter *next, **link;       /* NULL: he does not wait */
+};
+
 struct berth_api_live {
     struct berth_api *api;
     char id[BERTH_ID_SIZE];
@@ -20,9 +26,10 @@ struct berth_api_live {
     size_t input_at;
     /* Of the loop's thread: */
     struct berth_api_watch *watches; /* who has heard all there was */
-    uint64_t said[2];                /* bytes of each stream */
-    struct berth_post post;          /* of its end */
-    void (*on_over)(void *ctx);      /* after all; or NULL */
+    struct berth_api_waiter *waiters;
+    uint64_t said[2];           /* bytes of each stream */
+    struct berth_post post;     /* of its end */
+    void (*on_over)(void *ctx); /* after all; or NULL */
     void *ctx;
 };
 
@@ -52,6 +59,10 @@ void berth_api_count_stream(struct berth_api *api, int by);
 void berth_api_await_streams(struct berth_api *api);
 /* On the loop's thread; NULL: it does not run here. */
 struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id);
+/* On the loop's thread, after a write that was UNAVAILABLE; on_room comes once. False: the command
+ * is over, and whoever writes again hears of it. */
+bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w);
+void berth_api_waiter_leave(struct berth_api_waiter *w); /* also one that does not wait */
 /* Waits so long for them and for our runs, ends those that are left, and waits for that. */
 void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms);
 #endif

@@ -13,6 +13,16 @@ static struct berth_api_stream *of_beat(struct berth_timer *timer)
     return (struct berth_api_stream *)((char *)timer - offsetof(struct berth_api_stream, beat));
 }
 
+/* False: the one over there does not answer. */
+static bool beat(struct berth_api_stream *s)
+{
+    if (s->ws)
+        return berth_http_websocket_beat(s->ws);
+    if (s->events)
+        berth_api_stream_put(s, BEAT, strlen(BEAT));
+    return true;
+}
+
 static void on_beat(struct berth_timer *timer)
 {
     struct berth_api_stream *s = of_beat(timer);
@@ -22,17 +32,15 @@ static void on_beat(struct berth_timer *timer)
         return;
     }
     uint64_t sent = berth_http_stream_sent(s->x);
-    if (full && sent == s->sent) { /* nothing has gone since the last beat */
-        if (s->on_stalled)
-            s->on_stalled(s);
-        berth_api_stream_end(s);
-        s->on_gone(s);
-        return;
-    }
+    bool moved = sent != s->sent; /* something has gone since the last beat */
     s->sent = sent;
-    if (!full && s->events)
-        berth_api_stream_put(s, BEAT, strlen(BEAT));
-    berth_timer_set(s->engine, &s->beat, BEAT_MS);
+    berth_timer_set(s->engine, &s->beat, BEAT_MS); /* before a put, which may find him gone */
+    if (full ? moved : beat(s))
+        return;
+    if (s->on_stalled)
+        s->on_stalled(s);
+    berth_api_stream_end(s);
+    s->on_gone(s);
 }
 
 static void on_room(void *ctx)
@@ -42,11 +50,25 @@ static void on_room(void *ctx)
         s->on_room(s);
 }
 
+static void on_message(void *ctx, bool text, const char *bytes, size_t len)
+{
+    struct berth_api_stream *s = ctx;
+    if (s->on_message)
+        s->on_message(s, text, bytes, len);
+}
+
 static void on_gone(void *ctx)
 {
     struct berth_api_stream *s = ctx;
     berth_api_stream_end(s);
     berth_timer_set(s->engine, &s->beat, 0); /* whoever writes just now goes on first */
+}
+
+static void begin_messages(struct berth_api_stream *s)
+{
+    struct berth_http_websocket_handlers handlers = {
+        .on_message = on_message, .on_room = on_room, .on_gone = on_gone, .ctx = s};
+    berth_http_websocket_begin(s->ws, s->x, &handlers);
 }
 
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
@@ -56,6 +78,10 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
     struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
     s->beat.run = on_beat;
     berth_timer_set(s->engine, &s->beat, BEAT_MS);
+    if (s->ws) {
+        begin_messages(s);
+        return;
+    }
     bool head_alone = berth_http_exchange_head(s->x)->method == BERTH_HTTP_HEAD;
     berth_http_stream_begin(s->x, &head, &handlers);
     if (head_alone && s->x)
@@ -64,7 +90,9 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 
 void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len)
 {
-    if (s->x)
+    if (s->ws)
+        berth_http_websocket_write(s->ws, bytes, len);
+    else if (s->x)
         berth_http_stream_write(s->x, bytes, len);
 }
 
@@ -76,9 +104,13 @@ bool berth_api_stream_full(const struct berth_api_stream *s)
 void berth_api_stream_end(struct berth_api_stream *s)
 {
     struct berth_http_exchange *x = s->x;
+    struct berth_http_websocket *ws = s->ws;
     s->x = NULL;
+    s->ws = NULL;
     berth_timer_clear(s->engine, &s->beat);
-    if (x)
+    if (ws)
+        berth_http_websocket_end(ws, s->code ? s->code : BERTH_HTTP_CLOSE_NORMAL);
+    else if (x)
         berth_http_stream_end(x);
 }
 

@@ -4,24 +4,28 @@
 #ifndef BERTH_API_STREAM_H
 #define BERTH_API_STREAM_H
 
-#include "http/server.h"
+#include "http/websocket.h"
 #include "os/engine.h"
 
 struct berth_api_stream {
     struct berth_http_exchange *x; /* NULL: it is over */
     struct berth_engine *engine;
-    bool events;   /* server-sent events, else plain bytes */
-    uint64_t sent; /* bytes that had gone at the last beat */
+    bool events;                     /* server-sent events, else plain bytes */
+    struct berth_http_websocket *ws; /* messages, instead of both; or NULL */
+    enum berth_http_close code;      /* that its end is told by; 0: a normal one */
+    uint64_t sent;                   /* bytes that had gone at the last beat */
     struct berth_timer beat;
     /* Each may be NULL, but for on_gone. */
+    void (*on_message)(struct berth_api_stream *s, bool text, const char *bytes, size_t len);
     void (*on_room)(struct berth_api_stream *s);    /* all that was written has gone */
     void (*on_stalled)(struct berth_api_stream *s); /* to say the last words; it ends then */
     /* It is over: the reader left, or was let go. Never from within a put. */
     void (*on_gone)(struct berth_api_stream *s);
 };
 
-/* x, engine, events and handlers are set. */
+/* x, engine, events or ws, and handlers are set. The type is of no WebSocket. */
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type);
+/* Of a WebSocket: whole frames. */
 void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len);
 bool berth_api_stream_full(const struct berth_api_stream *s); /* not all has gone */
 void berth_api_stream_end(struct berth_api_stream *s);        /* on_gone does not follow */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/input.h"
 #include "api/stream.h"
 #include "base/auto.h"
 #include "base/base64.h"
@@ -28,6 +29,8 @@ struct berth_api_watch {
     struct berth_api_stream s; /* first */
     struct berth_api *api;
     struct berth_api_watch_options options; /* the ids are in exec_id and run_id */
+    const struct voice *voice;
+    struct berth_api_input input; /* of a WebSocket */
     char exec_id[BERTH_ID_SIZE], run_id[BERTH_ID_SIZE];
     int commands;      /* of the run, before this one */
     uint64_t position; /* bytes that were passed on, or are not wanted: the reader's offset */
@@ -65,35 +68,92 @@ static struct berth_api_watch *of_stream(struct berth_api_stream *s)
     return (struct berth_api_watch *)s;
 }
 
-/* --- events --- */
+/* --- how it is said --- */
 
 static const char *const stream_names[] = {"stdout", "stderr"};
 
-static void open_event(struct berth_buf *out, const char *name, uint64_t id)
+struct piece {
+    uint64_t id; /* the reader's offset behind it */
+    enum berth_stream stream;
+    uint64_t offset; /* in its stream */
+    const char *bytes;
+    size_t len;
+};
+
+struct voice {
+    const char *type; /* of the answer; of a WebSocket there is none */
+    void (*output)(struct berth_buf *out, const struct piece *p);
+    /* By the members of an object; NULL: nothing is said but the output. */
+    void (*event)(struct berth_buf *out, const char *name, uint64_t id,
+                  const struct berth_buf *members);
+};
+
+static void put_bare(struct berth_buf *out, const struct piece *p)
 {
-    berth_buf_printf(out, "id: %llu\nevent: %s\ndata: ", (unsigned long long)id, name);
+    berth_buf_append(out, p->bytes, p->len);
+}
+
+static void put_sse(struct berth_buf *out, const char *name, uint64_t id,
+                    const struct berth_buf *members)
+{
+    berth_buf_printf(out, "id: %llu\nevent: %s\ndata: {", (unsigned long long)id, name);
+    berth_buf_append(out, members->data, members->len);
+    berth_buf_puts(out, "}\n\n");
 }
 
 /* Bytes that are no text come as base64. */
-static void put_output(struct berth_buf *out, uint64_t id, enum berth_stream stream,
-                       uint64_t offset, const char *bytes, size_t len)
+static void put_sse_output(struct berth_buf *out, const struct piece *p)
 {
-    struct berth_json_writer w = {.buf = out};
+    auto_buf members = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &members};
     char copy[PIECE_BYTES_MAX + 1], text[BERTH_BASE64_SIZE(PIECE_BYTES_MAX)];
-    memcpy(copy, bytes, len);
-    copy[len] = '\0';
-    open_event(out, "output", id);
-    berth_json_open(&w, '{');
-    berth_json_put_str(&w, "stream", stream_names[stream]);
-    berth_json_put_int(&w, "offset", (int64_t)offset);
-    if (berth_utf8_valid_bytes(copy, len)) {
-        berth_json_put_bytes(&w, "data", copy, len);
+    memcpy(copy, p->bytes, p->len);
+    copy[p->len] = '\0';
+    berth_json_put_str(&w, "stream", stream_names[p->stream]);
+    berth_json_put_int(&w, "offset", (int64_t)p->offset);
+    if (berth_utf8_valid_bytes(copy, p->len)) {
+        berth_json_put_bytes(&w, "data", copy, p->len);
     } else {
-        berth_base64_encode(copy, len, text);
+        berth_base64_encode(copy, p->len, text);
         berth_json_put_str(&w, "base64", text);
     }
-    berth_json_close(&w, '}');
-    berth_buf_puts(out, "\n\n");
+    put_sse(out, "output", p->id, &members);
+    out->failed |= members.failed;
+}
+
+static void put_message(struct berth_buf *out, const char *name, uint64_t id,
+                        const struct berth_buf *members)
+{
+    static const char type[] = "{\"type\":\"", next[] = "\",", end[] = "}";
+    (void)id; /* whoever counts the bytes knows */
+    berth_http_websocket_frame(out, true,
+                               sizeof type - 1 + strlen(name) + sizeof next - 1 + members->len +
+                                   sizeof end - 1);
+    berth_buf_printf(out, "%s%s%s", type, name, next);
+    berth_buf_append(out, members->data, members->len);
+    berth_buf_puts(out, end);
+}
+
+/* Which stream it is, and its bytes. */
+static void put_message_output(struct berth_buf *out, const struct piece *p)
+{
+    char stream = p->stream == BERTH_STDERR ? 2 : 1;
+    berth_http_websocket_frame(out, false, 1 + p->len);
+    berth_buf_append(out, &stream, 1);
+    berth_buf_append(out, p->bytes, p->len);
+}
+
+static const struct voice bare = {"application/octet-stream", put_bare, NULL},
+                          events = {"text/event-stream", put_sse_output, put_sse},
+                          messages = {NULL, put_message_output, put_message};
+
+static void say(const struct berth_api_watch *w, struct berth_buf *out, const char *name,
+                uint64_t id, const struct berth_buf *members)
+{
+    if (!w->voice->event)
+        return;
+    w->voice->event(out, name, id, members);
+    out->failed |= members->failed;
 }
 
 /* So much of it goes into one event; a character is not split if that can be helped. */
@@ -126,10 +186,9 @@ static void put_bytes(struct berth_api_watch *w, enum berth_stream stream, const
         size_t step = piece_of(bytes, len);
         if (at < w->options.offset && w->options.offset - at < step)
             step = (size_t)(w->options.offset - at);
-        if (at >= w->options.offset && w->options.events)
-            put_output(&w->batch, at + step, stream, w->seen[stream], bytes, step);
-        else if (at >= w->options.offset)
-            berth_buf_append(&w->batch, bytes, step);
+        struct piece piece = {at + step, stream, w->seen[stream], bytes, step};
+        if (at >= w->options.offset)
+            w->voice->output(&w->batch, &piece);
         w->seen[stream] += step;
         bytes += step;
         len -= step;
@@ -152,16 +211,22 @@ static bool put_output_frame(struct berth_api_watch *w, const struct berth_frame
 static void put_event(struct berth_api_watch *w, const char *name, const char *key,
                       const char *value, const char *rest)
 {
-    if (!w->options.events)
-        return;
-    struct berth_json_writer j = {.buf = &w->batch};
-    open_event(&w->batch, name, position_at(w, w->seen));
-    berth_json_open(&j, '{');
+    auto_buf members = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    struct berth_json_writer j = {.buf = &members};
     berth_json_put_str(&j, key, value);
     if (rest)
         berth_json_put_raw(&j, "result", rest);
-    berth_json_close(&j, '}');
-    berth_buf_puts(&w->batch, "\n\n");
+    say(w, &w->batch, name, position_at(w, w->seen), &members);
+}
+
+/* What comes first in a WebSocket. */
+static void put_started(struct berth_api_watch *w)
+{
+    auto_buf members = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    struct berth_json_writer j = {.buf = &members};
+    berth_json_put_str(&j, "execId", w->exec_id);
+    berth_json_put_int(&j, "offset", (int64_t)w->options.offset);
+    say(w, &w->batch, "started", w->options.offset, &members);
 }
 
 /* The command is over: what is watched is, too, or the next command of the run comes. */
@@ -306,6 +371,7 @@ static void free_watch(struct berth_api_watch *w)
 {
     berth_timer_clear(w->s.engine, &w->look);
     berth_buf_clear(&w->batch);
+    berth_api_input_clear(&w->input);
     struct berth_api *api = w->api;
     free(w);
     berth_api_count_stream(api, -1);
@@ -373,16 +439,11 @@ static void on_room(struct berth_api_stream *s)
 
 static void say_dropped(struct berth_api_watch *w, const char *reason)
 {
-    auto_buf out = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
-    struct berth_json_writer j = {.buf = &out};
-    if (!w->options.events)
-        return;
-    open_event(&out, "dropped", w->position);
-    berth_json_open(&j, '{');
+    auto_buf out = BERTH_BUF_INIT(EVENTS_BYTES_MAX), members = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
+    struct berth_json_writer j = {.buf = &members};
     berth_json_put_str(&j, "reason", reason);
     berth_json_put_int(&j, "offset", (int64_t)w->position);
-    berth_json_close(&j, '}');
-    berth_buf_puts(&out, "\n\n");
+    say(w, &out, "dropped", w->position, &members);
     if (!out.failed)
         berth_api_stream_put(&w->s, out.data, out.len);
 }
@@ -392,7 +453,8 @@ static void on_stalled(struct berth_api_stream *s)
     struct berth_api_watch *w = of_stream(s);
     say_dropped(w, "The reader did not follow: come back with this offset.");
     w->options.cancel = false;
-    if (!w->options.events)
+    s->code = BERTH_HTTP_CLOSE_POLICY;
+    if (!w->voice->event)
         berth_api_stream_abort(s);
 }
 
@@ -443,10 +505,12 @@ static void on_read(struct berth_post *post)
     if (w->batch.len)
         w->pause_ms = 0;
     bool broken = w->batch.failed || w->trouble.code;
-    bool end = w->batch.failed || w->trouble.code || w->over || (w->idle && !w->options.follow);
+    bool end = broken || w->over || (w->idle && !w->options.follow);
     berth_buf_clear(&w->batch); /* nothing is kept while it waits */
     w->batch = (struct berth_buf)BERTH_BUF_INIT(EVENTS_BYTES_MAX);
-    if (end && broken && !w->options.events)
+    if (broken)
+        w->s.code = BERTH_HTTP_CLOSE_TROUBLE;
+    if (broken && !w->voice->event)
         berth_api_stream_abort(&w->s); /* half of it must not look like all */
     if (end)
         end_watch(w);
@@ -456,9 +520,10 @@ static void on_read(struct berth_post *post)
         read_on(w);
 }
 
-/* Made once for all who count in the same way. */
+/* Made once for all who hear and count in the same way. */
 struct shared_event {
     struct berth_buf text;
+    const struct voice *voice;
     uint64_t id;
 };
 
@@ -469,17 +534,15 @@ static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint
     if (!wants(w, stream))
         return;
     w->position = position_at(w, w->seen);
-    if (!w->options.events) {
-        berth_api_stream_put(&w->s, bytes, len);
-    } else {
-        if (!shared->text.len || shared->id != w->position) {
-            berth_buf_truncate(&shared->text, 0);
-            shared->id = w->position;
-            put_output(&shared->text, w->position, stream, offset, bytes, len);
-        }
-        if (!shared->text.failed)
-            berth_api_stream_put(&w->s, shared->text.data, shared->text.len);
+    if (!shared->text.len || shared->voice != w->voice || shared->id != w->position) {
+        struct piece piece = {w->position, stream, offset, bytes, len};
+        berth_buf_truncate(&shared->text, 0);
+        shared->voice = w->voice;
+        shared->id = w->position;
+        w->voice->output(&shared->text, &piece);
     }
+    if (!shared->text.failed)
+        berth_api_stream_put(&w->s, shared->text.data, shared->text.len);
     if (w->live && berth_api_stream_full(&w->s))
         leave(w);
 }
@@ -514,12 +577,16 @@ void berth_api_watch_let_go(struct berth_api_live *live)
 
 /* --- the beginning --- */
 
+static void on_message(struct berth_api_stream *s, bool text, const char *bytes, size_t len)
+{
+    berth_api_input_hear(&of_stream(s)->input, text, bytes, len);
+}
+
 static void on_start(struct berth_post *post)
 {
     struct berth_api_watch *w = of_post(post);
     w->look.run = on_look;
-    berth_api_stream_begin(&w->s,
-                           w->options.events ? "text/event-stream" : "application/octet-stream");
+    berth_api_stream_begin(&w->s, w->voice->type);
     if (w->s.x)
         read_on(w);
 }
@@ -532,19 +599,27 @@ int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: stream.");
     *w = (struct berth_api_watch){.api = api,
                                   .options = *options,
+                                  .voice = options->websocket ? &messages
+                                           : options->events  ? &events
+                                                              : &bare,
                                   .batch = BERTH_BUF_INIT(EVENTS_BYTES_MAX),
                                   .position = options->offset,
                                   .post = {.run = on_start}};
     w->s = (struct berth_api_stream){.x = x,
                                      .engine = api->b->engine,
                                      .events = options->events,
+                                     .ws = options->websocket,
+                                     .on_message = on_message,
                                      .on_room = on_room,
                                      .on_stalled = on_stalled,
                                      .on_gone = on_gone};
     (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", options->exec_id ? options->exec_id : "");
     (void)snprintf(w->run_id, sizeof w->run_id, "%s", options->run_id ? options->run_id : "");
+    berth_api_input_init(&w->input, api, w->exec_id, &w->s);
     if (options->announce)
         put_event(w, "exec", "execId", w->exec_id, NULL);
+    if (options->websocket)
+        put_started(w);
     berth_api_count_stream(api, 1);
     int rc = berth_engine_post(api->b->engine, &w->post, err);
     if (rc < 0) {

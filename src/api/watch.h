@@ -8,17 +8,20 @@
 #include <berth/exec.h>
 
 #include "api/live.h"
+#include "http/websocket.h"
 
 struct berth_api_watch_options {
     const char *exec_id, *run_id; /* one of the two */
     int stream;                   /* enum berth_stream, or -1: both */
     uint64_t offset;              /* bytes of what is wanted that are not wanted any more */
     bool events;                  /* server-sent events, else bytes */
-    bool follow;                  /* to its end, also what is still to be written */
-    bool announce;                /* an event says first which exec it is */
-    bool cancel;                  /* the command ends when the reader leaves */
+    /* Messages, and those of the client are heard, too; taken over. Or NULL. */
+    struct berth_http_websocket *websocket;
+    bool follow;   /* to its end, also what is still to be written */
+    bool announce; /* an event says first which exec it is */
+    bool cancel;   /* the command ends when the reader leaves */
 };
-/* Answers x, later; from any thread. */
+/* Answers x, later; from any thread. On failure nothing is taken over. */
 int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
                           const struct berth_api_watch_options *options, struct berth_error *err);
 

@@ -92,6 +92,7 @@ static const struct row {
     {"+444--+--++--+", "GET", "/api/execs/:id"},
     {"+444--+--++--+", "GET", "/api/execs/:id/result"},
     {"+444--+--++--+", "GET", "/api/execs/:id/log"},
+    {"+444--+--+---+", "GET", "/api/execs/:id/attach"},
     {"+444--+--+---+", "POST", "/api/execs/:id/cancel"},
     {"+444--+--+---+", "POST", "/api/execs/:id/stdin"},
     {"+444--+--+---+", "POST", "/api/execs/:id/resize"},
