@@ -49,12 +49,17 @@ void berth_api_keep_answer(struct berth_api_call *c)
     berth_once_end(c->b, &c->once, c->status, whole ? berth_buf_str(&c->out) : c->brief);
 }
 
+/* Who asks again hears of the stream's source. */
+void berth_api_keep_stream(struct berth_api_call *c)
+{
+    if (!c->once.at_work)
+        return;
+    c->status = 202;
+    berth_api_keep_answer(c);
+}
+
 void berth_api_pass_on(struct berth_api_call *c)
 {
-    if (c->once.at_work) { /* who asks again hears of the stream's source */
-        c->status = 202;
-        berth_api_keep_answer(c);
-    }
     berth_buf_clear(&c->out);
     berth_arena_wipe(&c->arena);
     free(c);

@@ -94,6 +94,8 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
 /* Keeps what is said as the answer to the Idempotency-Key; berth_api_answer does it otherwise, but
  * blocks. */
 void berth_api_keep_answer(struct berth_api_call *c);
+/* The same for an answer that is a stream, before that begins: it may end before we go on. */
+void berth_api_keep_stream(struct berth_api_call *c);
 /* Frees it: somebody else answers the exchange. */
 void berth_api_pass_on(struct berth_api_call *c);
 

@@ -211,6 +211,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
                                                   .follow = true,
                                                   .announce = true,
                                                   .cancel = !c->once.at_work};
+        berth_api_keep_stream(c);
         let_run(a);
         rc = id ? berth_api_watch_start(c->api, c->x, &options, err)
                 : berth_arena_check(&c->arena, err);

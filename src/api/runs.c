@@ -91,6 +91,7 @@ static void tell(struct performed *p, const struct berth_error *trouble)
     if (rc == BERTH_OK && p->events) {
         struct berth_api_watch_options options = {
             .run_id = p->id, .stream = -1, .events = true, .follow = true};
+        berth_api_keep_stream(c);
         rc = berth_api_watch_start(p->api, c->x, &options, &err);
         if (rc == BERTH_OK) {
             berth_api_pass_on(c);

@@ -76,6 +76,7 @@ struct piece {
     uint64_t id; /* the reader's offset behind it */
     enum berth_stream stream;
     uint64_t offset; /* in its stream */
+    int64_t at_ms;   /* when it was written, by the wall clock */
     const char *bytes;
     size_t len;
 };
@@ -111,6 +112,7 @@ static void put_sse_output(struct berth_buf *out, const struct piece *p)
     copy[p->len] = '\0';
     berth_json_put_str(&w, "stream", stream_names[p->stream]);
     berth_json_put_int(&w, "offset", (int64_t)p->offset);
+    berth_json_put_time(&w, "at", p->at_ms);
     if (berth_utf8_valid_bytes(copy, p->len)) {
         berth_json_put_bytes(&w, "data", copy, p->len);
     } else {
@@ -178,15 +180,17 @@ static uint64_t position_at(const struct berth_api_watch *w, const uint64_t said
 /* --- the log, on the pool --- */
 
 /* What a reader who comes back does not want again is passed over. */
-static void put_bytes(struct berth_api_watch *w, enum berth_stream stream, const char *bytes,
-                      size_t len)
+static void put_bytes(struct berth_api_watch *w, const struct berth_frame *frame, size_t from)
 {
+    enum berth_stream stream = (enum berth_stream)frame->kind;
+    const char *bytes = frame->bytes + from;
+    size_t len = frame->len - from;
     while (len && w->batch.len < BATCH_BYTES) {
         uint64_t at = position_at(w, w->seen);
         size_t step = piece_of(bytes, len);
         if (at < w->options.offset && w->options.offset - at < step)
             step = (size_t)(w->options.offset - at);
-        struct piece piece = {at + step, stream, w->seen[stream], bytes, step};
+        struct piece piece = {at + step, stream, w->seen[stream], frame->at_ms, bytes, step};
         if (at >= w->options.offset)
             w->voice->output(&w->batch, &piece);
         w->seen[stream] += step;
@@ -203,8 +207,7 @@ static bool put_output_frame(struct berth_api_watch *w, const struct berth_frame
     if (w->seen[stream] < frame->offset)
         w->seen[stream] = frame->offset;
     if (w->seen[stream] < end)
-        put_bytes(w, stream, frame->bytes + (w->seen[stream] - frame->offset),
-                  (size_t)(end - w->seen[stream]));
+        put_bytes(w, frame, (size_t)(w->seen[stream] - frame->offset));
     return w->seen[stream] >= end;
 }
 
@@ -525,6 +528,7 @@ struct shared_event {
     struct berth_buf text;
     const struct voice *voice;
     uint64_t id;
+    int64_t at_ms;
 };
 
 static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint64_t offset,
@@ -535,7 +539,7 @@ static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint
         return;
     w->position = position_at(w, w->seen);
     if (!shared->text.len || shared->voice != w->voice || shared->id != w->position) {
-        struct piece piece = {w->position, stream, offset, bytes, len};
+        struct piece piece = {w->position, stream, offset, shared->at_ms, bytes, len};
         berth_buf_truncate(&shared->text, 0);
         shared->voice = w->voice;
         shared->id = w->position;
@@ -550,7 +554,8 @@ static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint
 void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
                           const char *bytes, size_t len)
 {
-    struct shared_event shared = {.text = BERTH_BUF_INIT(EVENTS_BYTES_MAX)};
+    struct shared_event shared = {.text = BERTH_BUF_INIT(EVENTS_BYTES_MAX),
+                                  .at_ms = berth_time_wall_ms()};
     while (len && live->watches) {
         size_t step = piece_of(bytes, len);
         berth_buf_truncate(&shared.text, 0);

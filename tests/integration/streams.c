@@ -173,6 +173,24 @@ static void commands_that_cannot_be(void **state)
                      501);
 }
 
+/* The data of that output, with its time, which is one, as TIME. */
+static const char *output(struct fixture *f, const char *text, int which)
+{
+    char *data = berth_arena_strdup(&f->arena, event(f, text, "output", which));
+    char *at = data ? strstr(data, "\"at\":\"") : NULL;
+    int64_t ms;
+    assert_non_null(at);
+    at += strlen("\"at\":\"");
+    char *end = strchr(at, '"');
+    assert_non_null(end);
+    *end = '\0';
+    assert_true(berth_time_parse_iso(at, &ms));
+    *end = '"';
+    memcpy(at, "TIME", 4);
+    memmove(at + 4, end, strlen(end) + 1);
+    return data;
+}
+
 static void events_of_a_command(void **state)
 {
     struct fixture *f = *state;
@@ -185,12 +203,12 @@ static void events_of_a_command(void **state)
     assert_non_null(strstr(r.head, "Content-Type: text/event-stream"));
     const char *id = event(f, r.body, "exec", 0);
     assert_non_null(strstr(id, "\"execId\":\""));
-    assert_string_equal(event(f, r.body, "output", 0),
-                        "{\"stream\":\"stdout\",\"offset\":0,\"data\":\"one\\n\"}");
-    assert_string_equal(event(f, r.body, "output", 1),
-                        "{\"stream\":\"stderr\",\"offset\":0,\"data\":\"two\\n\"}");
-    assert_string_equal(event(f, r.body, "output", 2),
-                        "{\"stream\":\"stdout\",\"offset\":4,\"base64\":\"/w==\"}");
+    assert_string_equal(output(f, r.body, 0),
+                        "{\"stream\":\"stdout\",\"offset\":0,\"at\":\"TIME\",\"data\":\"one\\n\"}");
+    assert_string_equal(output(f, r.body, 1),
+                        "{\"stream\":\"stderr\",\"offset\":0,\"at\":\"TIME\",\"data\":\"two\\n\"}");
+    assert_string_equal(output(f, r.body, 2),
+                        "{\"stream\":\"stdout\",\"offset\":4,\"at\":\"TIME\",\"base64\":\"/w==\"}");
     assert_null(event(f, r.body, "output", 3));
     assert_non_null(strstr(event(f, r.body, "end", 0), "\"exitCode\":4"));
     assert_string_equal(last_id(f, r.body), "9");
@@ -214,13 +232,13 @@ static void logs_from_any_offset(void **state)
     assert_string_equal(
         ask(f, "GET", text_of(f, "%s?stream=stderr&offset=3&follow=true", log), NULL).body, "de");
     r = ask_with(f, "Accept: text/event-stream\r\nLast-Event-ID: 13\r\n", "GET", log, NULL);
-    assert_string_equal(event(f, r.body, "output", 0),
-                        "{\"stream\":\"stderr\",\"offset\":3,\"data\":\"de\"}");
+    assert_string_equal(output(f, r.body, 0),
+                        "{\"stream\":\"stderr\",\"offset\":3,\"at\":\"TIME\",\"data\":\"de\"}");
     assert_non_null(event(f, r.body, "end", 0));
     r = ask_with(f, "Accept: text/event-stream\r\n", "GET",
                  text_of(f, "%s?stream=stderr&offset=4", log), NULL);
-    assert_string_equal(event(f, r.body, "output", 0),
-                        "{\"stream\":\"stderr\",\"offset\":4,\"data\":\"e\"}");
+    assert_string_equal(output(f, r.body, 0),
+                        "{\"stream\":\"stderr\",\"offset\":4,\"at\":\"TIME\",\"data\":\"e\"}");
     assert_string_equal(last_id(f, r.body), "5");
     assert_int_equal(ask(f, "GET", text_of(f, "%s?offset=-1", log), NULL).status, 400);
     assert_int_equal(ask(f, "GET", text_of(f, "%s?stream=stdin", log), NULL).status, 400);
@@ -489,8 +507,8 @@ static void offsets_count_over_all_commands(void **state)
         200);
     r = ask_with(f, "Accept: text/event-stream\r\n", "GET",
                  text_of(f, "%s?stream=stdout&offset=15", log), NULL);
-    assert_string_equal(event(f, r.body, "output", 0),
-                        "{\"stream\":\"stdout\",\"offset\":5,\"data\":\"fghij\"}");
+    assert_string_equal(output(f, r.body, 0),
+                        "{\"stream\":\"stdout\",\"offset\":5,\"at\":\"TIME\",\"data\":\"fghij\"}");
     assert_string_equal(last_id(f, r.body), "20");
 }
 
