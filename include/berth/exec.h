@@ -36,6 +36,8 @@ struct berth_exec_handlers {
     void (*on_output)(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
     void (*on_stdin_room)(void *ctx); /* what was written has gone */
     void (*on_end)(void *ctx, const struct berth_exec_end *end);
+    /* on_end does not block: it may come on the engine's thread, and no other is woken for it. */
+    bool quick_end;
     void *ctx;
 };
 

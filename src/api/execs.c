@@ -23,6 +23,7 @@
 #define STDIN_WAIT_MS 20
 #define STDIN_WAITS_MAX 1500 /* half a minute, for all of it */
 #define FREE_AGAIN_MS 50
+#define SHORT_BYTES_MAX ((size_t)16 * 1024) /* of a stream */
 #define ATTACH_PROTOCOL "berth.exec.v1"
 
 /* One that was asked for here, from its beginning to the answer. */
@@ -35,6 +36,7 @@ struct asked {
     struct berth_timer again;
     _Atomic int arrived; /* its start has returned, it has ended: whoever is second goes on */
     struct berth_exec_end end;
+    struct berth_buf texts[2]; /* what it wrote, as long as that is short; else the log has it */
     bool comes_back; /* for the answer, by his Idempotency-Key: it goes on when he leaves */
 };
 
@@ -44,6 +46,8 @@ static void free_job(void *ctx)
 {
     struct asked *a = ctx;
     berth_exec_free(a->exec);
+    berth_buf_clear(&a->texts[0]);
+    berth_buf_clear(&a->texts[1]);
     free(a);
 }
 
@@ -72,28 +76,48 @@ static void on_over(void *ctx)
     free_soon(a);
 }
 
+static bool is_short(const struct asked *a)
+{
+    return !a->texts[0].failed && !a->texts[1].failed && !berth_exec_truncated(a->exec);
+}
+
+/* May block, unless the answer is short and nobody has to keep it. */
 static void finish(struct asked *a)
 {
     struct berth_error err;
-    if (a->c && berth_exec_result_json(&a->c->w, berth_exec_log(a->exec), berth_exec_id(a->exec),
-                                       &a->end, berth_exec_truncated(a->exec), &err) < 0)
+    bool truncated = berth_exec_truncated(a->exec);
+    if (a->c && is_short(a))
+        berth_exec_put_result(&a->c->w, berth_exec_id(a->exec), &a->end, truncated, a->texts);
+    else if (a->c && berth_exec_result_json(&a->c->w, berth_exec_log(a->exec),
+                                            berth_exec_id(a->exec), &a->end, truncated, &err) < 0)
         a->c->out.failed = true;
-    if (a->c && a->c->once.at_work) /* here, where it may block */
+    if (a->c && a->c->once.at_work)
         berth_api_keep_answer(a->c);
     berth_api_live_end(a->live);
 }
 
+static void finish_job(void *ctx)
+{
+    finish(ctx);
+}
+
+/* Often on the loop's thread, which goes on at once. */
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct asked *a = ctx;
+    struct berth_error none;
     a->end = *end;
-    if (atomic_fetch_add(&a->arrived, 1) == 1)
+    if (atomic_fetch_add(&a->arrived, 1) != 1)
+        return;
+    bool blocks = a->c && (!is_short(a) || a->c->once.at_work);
+    if (!blocks || berth_pool_submit(a->api->quick, finish_job, a, &none) < 0)
         finish(a);
 }
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct asked *a = ctx;
+    berth_buf_append(&a->texts[stream], bytes, len); /* one that is too long fails, and stays so */
     berth_api_live_output(a->live, stream, bytes, len);
 }
 
@@ -137,9 +161,15 @@ static int start(struct berth_api_call *c, const struct berth_exec_request *requ
     struct asked *a = calloc(1, sizeof *a);
     if (!a)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
-    *a = (struct asked){.api = c->api, .post = {.run = on_waiting}, .again = {.run = on_again}};
-    struct berth_exec_handlers handlers = {
-        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = a};
+    *a = (struct asked){.api = c->api,
+                        .post = {.run = on_waiting},
+                        .again = {.run = on_again},
+                        .texts = {BERTH_BUF_INIT(SHORT_BYTES_MAX), BERTH_BUF_INIT(SHORT_BYTES_MAX)}};
+    struct berth_exec_handlers handlers = {.on_output = on_output,
+                                           .on_stdin_room = on_stdin_room,
+                                           .on_end = on_end,
+                                           .quick_end = true,
+                                           .ctx = a};
     int rc = berth_api_live_new(c->api, &a->live, err);
     if (rc < 0) {
         free(a);

@@ -126,13 +126,10 @@ static int read_texts(const char *log_path, struct berth_buf texts[2], bool *cut
     return rc;
 }
 
-int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
+void berth_exec_put_result(struct berth_json_writer *w, const char *exec_id,
                            const struct berth_exec_end *end, bool truncated,
-                           struct berth_error *err)
+                           struct berth_buf texts[2])
 {
-    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
-                                 BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
-    int rc = read_texts(log_path, texts, &truncated, err);
     berth_json_open(w, '{');
     if (exec_id)
         berth_json_put_str(w, "execId", exec_id);
@@ -140,6 +137,16 @@ int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, co
     berth_json_put_bytes(w, "stdout", berth_buf_str(&texts[0]), texts[0].len);
     berth_json_put_bytes(w, "stderr", berth_buf_str(&texts[1]), texts[1].len);
     berth_json_close(w, '}');
+}
+
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_error *err)
+{
+    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
+                                 BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
+    int rc = read_texts(log_path, texts, &truncated, err);
+    berth_exec_put_result(w, exec_id, end, truncated, texts);
     berth_buf_clear(&texts[0]);
     berth_buf_clear(&texts[1]);
     return rc;
@@ -432,8 +439,11 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     x->end = *end;
     x->ended = true;
     bool here = false;
+    bool asks = end->cause == BERTH_END_LOST || end->cut[0] || end->cut[1];
     if (x->waiters)
         pthread_cond_broadcast(&x->changed);
+    else if (x->handlers.quick_end && !x->writing && !asks) /* all that is left is a short write */
+        here = x->writing = true;
     else
         here = !start_job(x); /* one that is at work sees the end, too */
     pthread_mutex_unlock(&x->lock);

@@ -5,6 +5,7 @@
 
 #include <berth/exec.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "core/berth.h"
 
@@ -16,8 +17,12 @@ void berth_exec_end_strays(struct berth *b);
  * `truncated`: something of them is not. */
 void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
                            bool truncated);
-/* The same with the first bytes of both streams, as the log kept them: in `stdout` and `stderr`, no
- * character split, what is no UTF-8 replaced. exec_id NULL: without it. */
+/* The same as an object with both streams in `stdout` and `stderr`, what is no UTF-8 replaced.
+ * exec_id NULL: without it. */
+void berth_exec_put_result(struct berth_json_writer *w, const char *exec_id,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_buf texts[2]);
+/* The same with their first bytes, as the log kept them, no character split. */
 #define BERTH_RESULT_TEXT_BYTES_MAX (1024 * 1024)
 int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
                            const struct berth_exec_end *end, bool truncated,
