@@ -282,6 +282,7 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     api->b = b;
     berth_api_events_init(&api->events, api);
+    berth_api_guard_init(&api->guard, api);
     pthread_mutex_init(&api->lives_lock, NULL);
     berth_time_cond_init(&api->lives_changed);
     struct berth_http_handlers handlers = {
@@ -354,6 +355,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_api_await_streams(api);
+    berth_api_guard_close(&api->guard);
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
     (void)berth_engine_do(api->b->engine, pass, NULL, &none); /* what the pools posted has run */

@@ -62,6 +62,7 @@ struct berth_api_caller {
     const char *company_id; /* NULL: all of them */
     unsigned permissions;   /* of enum berth_permission */
     const char *run_id, *lease_id;
+    const char *token_id; /* that he showed, or NULL */
 };
 
 struct berth_api_call {

@@ -240,7 +240,8 @@ static void take_token(struct berth_api_call *c, const struct berth_token *t)
                                           .company_id = t->company_id,
                                           .permissions = t->permissions,
                                           .run_id = t->run_id,
-                                          .lease_id = t->lease_id};
+                                          .lease_id = t->lease_id,
+                                          .token_id = t->id};
     bool agent = t->kind != BERTH_TOKEN_OPERATOR;
     c->actor = (struct berth_actor){.type = agent ? "agent" : "user",
                                     .id = t->agent_id ? t->agent_id : t->id};

@@ -265,6 +265,7 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
                                      .on_room = on_room,
                                      .on_stalled = on_stalled,
                                      .on_gone = on_gone};
+    berth_api_stream_let_in(&l->s, c);
     l->post.run = on_start;
     berth_api_count_stream(c->api, 1);
     rc = berth_engine_post(c->b->engine, &l->post, err);

@@ -161,10 +161,11 @@ static int start(struct berth_api_call *c, const struct berth_exec_request *requ
     struct asked *a = calloc(1, sizeof *a);
     if (!a)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
-    *a = (struct asked){.api = c->api,
-                        .post = {.run = on_waiting},
-                        .again = {.run = on_again},
-                        .texts = {BERTH_BUF_INIT(SHORT_BYTES_MAX), BERTH_BUF_INIT(SHORT_BYTES_MAX)}};
+    *a =
+        (struct asked){.api = c->api,
+                       .post = {.run = on_waiting},
+                       .again = {.run = on_again},
+                       .texts = {BERTH_BUF_INIT(SHORT_BYTES_MAX), BERTH_BUF_INIT(SHORT_BYTES_MAX)}};
     struct berth_exec_handlers handlers = {.on_output = on_output,
                                            .on_stdin_room = on_stdin_room,
                                            .on_end = on_end,
@@ -243,8 +244,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
                                                   .cancel = !c->once.at_work};
         berth_api_keep_stream(c);
         let_run(a);
-        rc = id ? berth_api_watch_start(c->api, c->x, &options, err)
-                : berth_arena_check(&c->arena, err);
+        rc = id ? berth_api_watch_start(c, &options, err) : berth_arena_check(&c->arena, err);
         if (rc < 0) /* nobody would know of it */
             (void)berth_api_live_cancel(c->api, id ? id : "", &(struct berth_error){0});
         return rc < 0 ? rc : BERTH_API_PASSED_ON;
@@ -361,7 +361,7 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     options.exec_id = record->id;
-    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    rc = berth_api_watch_start(c, &options, err);
     return rc < 0 ? rc : BERTH_API_PASSED_ON;
 }
 
@@ -434,7 +434,7 @@ static int attach(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     options.exec_id = record->id;
-    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    rc = berth_api_watch_start(c, &options, err);
     if (rc < 0)
         berth_http_websocket_free(options.websocket);
     return rc < 0 ? rc : BERTH_API_PASSED_ON;

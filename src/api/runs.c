@@ -92,7 +92,7 @@ static void tell(struct performed *p, const struct berth_error *trouble)
         struct berth_api_watch_options options = {
             .run_id = p->id, .stream = -1, .events = true, .follow = true};
         berth_api_keep_stream(c);
-        rc = berth_api_watch_start(p->api, c->x, &options, &err);
+        rc = berth_api_watch_start(c, &options, &err);
         if (rc == BERTH_OK) {
             berth_api_pass_on(c);
             return;
@@ -418,7 +418,7 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     options.run_id = run->id;
-    rc = berth_api_watch_start(c->api, c->x, &options, err);
+    rc = berth_api_watch_start(c, &options, err);
     return rc < 0 ? rc : BERTH_API_PASSED_ON;
 }
 

@@ -48,13 +48,14 @@ static int list(struct berth_api_call *c, struct berth_error *err)
 /* Vaults of others come later: what names one is refused before anything is made. */
 struct body {
     const char *name, *key, *value, *base64, *description, *provider, *vault, *mode, *external;
+    const char *metadata, *version; /* of a vault's */
 };
 
 static int refuse_vaults(const struct body *body, struct berth_error *err)
 {
     bool ours = (!body->provider || strcmp(body->provider, "local_encrypted") == 0) &&
                 (!body->mode || strcmp(body->mode, "paperclip_managed") == 0) && !body->vault &&
-                !body->external;
+                !body->external && !body->metadata && !body->version;
     return ours ? BERTH_OK
                 : berth_fail(err, BERTH_E_UNPROCESSABLE,
                              "Provider vaults and external references are not supported.");
@@ -93,6 +94,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
         {"providerConfigId", BERTH_API_TEXT, offsetof(struct body, vault), .nullable = true},
         {"managedMode", BERTH_API_TEXT, offsetof(struct body, mode)},
         {"externalRef", BERTH_API_TEXT, offsetof(struct body, external), .nullable = true},
+        {"providerMetadata", BERTH_API_OBJECT, offsetof(struct body, metadata), .nullable = true},
+        {"providerVersionRef", BERTH_API_TEXT, offsetof(struct body, version), .nullable = true},
         {0}};
     struct body body = {0};
     struct berth_company *company;
@@ -123,6 +126,9 @@ static int rotate(struct berth_api_call *c, struct berth_error *err)
     static const struct berth_api_field fields[] = {
         {"value", BERTH_API_TEXT, offsetof(struct body, value)},
         {"valueBase64", BERTH_API_TEXT, offsetof(struct body, base64)},
+        {"externalRef", BERTH_API_TEXT, offsetof(struct body, external), .nullable = true},
+        {"providerVersionRef", BERTH_API_TEXT, offsetof(struct body, version), .nullable = true},
+        {"providerConfigId", BERTH_API_TEXT, offsetof(struct body, vault), .nullable = true},
         {0}};
     struct body body = {0};
     const char *value;
@@ -131,6 +137,8 @@ static int rotate(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_secret_get(c->b, &c->arena, c->params[0], &secret, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc == BERTH_OK)
+        rc = refuse_vaults(&body, err);
     if (rc == BERTH_OK)
         rc = read_value(c, &body, &value, &len, err);
     if (rc == BERTH_OK)

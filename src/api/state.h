@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "api/events.h"
+#include "api/guard.h"
 #include "base/map.h"
 #include "os/pool.h"
 
@@ -20,6 +21,7 @@ struct berth_api {
     _Atomic bool recovering;
     struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
     struct berth_api_events events;
+    struct berth_api_guard guard;
     pthread_mutex_t lives_lock;
     pthread_cond_t lives_changed;
     struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */

@@ -3,7 +3,11 @@
 #include "api/stream.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "api/call.h"
+#include "api/state.h"
 
 #define BEAT_MS 10000
 #define BEAT ":\n\n" /* a comment: readers pass over it */
@@ -71,12 +75,21 @@ static void begin_messages(struct berth_api_stream *s)
     berth_http_websocket_begin(s->ws, s->x, &handlers);
 }
 
+void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_call *c)
+{
+    s->guard = &c->api->guard;
+    if (c->caller.token_id)
+        (void)snprintf(s->token_id, sizeof s->token_id, "%s", c->caller.token_id);
+}
+
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 {
     struct berth_http_answer head = {
         .status = 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
     struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
     s->beat.run = on_beat;
+    if (s->token_id[0])
+        berth_api_guard_add(s->guard, s);
     berth_timer_set(s->engine, &s->beat, BEAT_MS);
     if (s->ws) {
         begin_messages(s);
@@ -107,6 +120,7 @@ void berth_api_stream_end(struct berth_api_stream *s)
     struct berth_http_websocket *ws = s->ws;
     s->x = NULL;
     s->ws = NULL;
+    berth_api_guard_remove(s);
     berth_timer_clear(s->engine, &s->beat);
     if (ws)
         berth_http_websocket_end(ws, s->code ? s->code : BERTH_HTTP_CLOSE_NORMAL);
@@ -118,6 +132,7 @@ void berth_api_stream_abort(struct berth_api_stream *s)
 {
     struct berth_http_exchange *x = s->x;
     s->x = NULL;
+    berth_api_guard_remove(s);
     berth_timer_clear(s->engine, &s->beat);
     if (x)
         berth_http_stream_abort(x);

@@ -4,16 +4,22 @@
 #ifndef BERTH_API_STREAM_H
 #define BERTH_API_STREAM_H
 
+#include "base/id.h"
 #include "http/websocket.h"
 #include "os/engine.h"
+
+struct berth_api_guard;
 
 struct berth_api_stream {
     struct berth_http_exchange *x; /* NULL: it is over */
     struct berth_engine *engine;
-    bool events;                     /* server-sent events, else plain bytes */
-    struct berth_http_websocket *ws; /* messages, instead of both; or NULL */
-    enum berth_http_close code;      /* that its end is told by; 0: a normal one */
-    uint64_t sent;                   /* bytes that had gone at the last beat */
+    bool events;                           /* server-sent events, else plain bytes */
+    struct berth_http_websocket *ws;       /* messages, instead of both; or NULL */
+    enum berth_http_close code;            /* that its end is told by; 0: a normal one */
+    struct berth_api_guard *guard;         /* ends it with the token that let its reader in: */
+    char token_id[BERTH_ID_SIZE];          /* "": none did */
+    struct berth_api_stream *next, **link; /* the guard's */
+    uint64_t sent;                         /* bytes that had gone at the last beat */
     struct berth_timer beat;
     /* Each may be NULL, but for on_gone. */
     void (*on_message)(struct berth_api_stream *s, bool text, const char *bytes, size_t len);
@@ -23,7 +29,11 @@ struct berth_api_stream {
     void (*on_gone)(struct berth_api_stream *s);
 };
 
-/* x, engine, events or ws, and handlers are set. The type is of no WebSocket. */
+struct berth_api_call;
+/* Who has asked: its guard, and by which token he came. Before it begins; from any thread. */
+void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_call *c);
+/* x, engine, events or ws, guard and token_id, and handlers are set. The type is of no WebSocket.
+ */
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type);
 /* Of a WebSocket: whole frames. */
 void berth_api_stream_put(struct berth_api_stream *s, const char *bytes, size_t len);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/state.h"
 #include "crypto/locked.h"
 
 static void item(struct berth_json_writer *w, const void *token)
@@ -93,9 +94,12 @@ static int revoke(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_token *token;
     int rc = berth_token_revoke(c->b, &c->arena, c->params[0], &c->actor, &token, err);
-    if (rc == BERTH_OK)
-        berth_token_json(&c->w, token);
-    return rc;
+    if (rc < 0)
+        return rc;
+    if (c->x)
+        berth_api_guard_look(&c->api->guard); /* whoever came in by it leaves */
+    berth_token_json(&c->w, token);
+    return BERTH_OK;
 }
 
 const struct berth_api_route berth_api_token_routes[] = {

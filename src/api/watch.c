@@ -596,9 +596,10 @@ static void on_start(struct berth_post *post)
         read_on(w);
 }
 
-int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
+int berth_api_watch_start(const struct berth_api_call *c,
                           const struct berth_api_watch_options *options, struct berth_error *err)
 {
+    struct berth_api *api = c->api;
     struct berth_api_watch *w = calloc(1, sizeof *w);
     if (!w)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: stream.");
@@ -610,7 +611,7 @@ int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
                                   .batch = BERTH_BUF_INIT(EVENTS_BYTES_MAX),
                                   .position = options->offset,
                                   .post = {.run = on_start}};
-    w->s = (struct berth_api_stream){.x = x,
+    w->s = (struct berth_api_stream){.x = c->x,
                                      .engine = api->b->engine,
                                      .events = options->events,
                                      .ws = options->websocket,
@@ -618,6 +619,7 @@ int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
                                      .on_room = on_room,
                                      .on_stalled = on_stalled,
                                      .on_gone = on_gone};
+    berth_api_stream_let_in(&w->s, c);
     (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", options->exec_id ? options->exec_id : "");
     (void)snprintf(w->run_id, sizeof w->run_id, "%s", options->run_id ? options->run_id : "");
     berth_api_input_init(&w->input, api, w->exec_id, &w->s);

@@ -21,8 +21,9 @@ struct berth_api_watch_options {
     bool announce; /* an event says first which exec it is */
     bool cancel;   /* the command ends when the reader leaves */
 };
-/* Answers x, later; from any thread. On failure nothing is taken over. */
-int berth_api_watch_start(struct berth_api *api, struct berth_http_exchange *x,
+struct berth_api_call;
+/* Answers the exchange of the call, later; from any thread. On failure nothing is taken over. */
+int berth_api_watch_start(const struct berth_api_call *c,
                           const struct berth_api_watch_options *options, struct berth_error *err);
 
 /* For api/live.c, on the loop's thread. */

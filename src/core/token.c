@@ -354,11 +354,26 @@ static int tx_used(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_token_set_used(db, work->id, work->now_ms, err);
 }
 
+static bool is_of_use(const struct berth_token *t, int64_t now_ms)
+{
+    return t && !t->revoked_at_ms && (!t->expires_at_ms || t->expires_at_ms > now_ms) &&
+           !t->run_ended;
+}
+
 static bool is_good(const struct berth_token *t, const char *hash, int64_t now_ms)
 {
     return t && strlen(t->hash) == BERTH_SHA256_HEX_SIZE - 1 &&
            berth_same_bytes(t->hash, BERTH_SHA256_HEX_SIZE - 1, hash, BERTH_SHA256_HEX_SIZE - 1) &&
-           !t->revoked_at_ms && (!t->expires_at_ms || t->expires_at_ms > now_ms) && !t->run_ended;
+           is_of_use(t, now_ms);
+}
+
+int berth_token_alive(struct berth *b, const char *id, bool *out, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct work work = {.arena = &arena, .id = id};
+    int rc = berth_store_read(b->store, tx_load, &work, err);
+    *out = rc == BERTH_OK && is_of_use(work.token, berth_time_wall_ms());
+    return rc;
 }
 
 int berth_token_check(struct berth *b, struct berth_arena *arena, const char *text,

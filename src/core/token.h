@@ -15,6 +15,8 @@ bool berth_token_well_formed(const char *text);
  * for all. That it was used is written down, once a minute. */
 int berth_token_check(struct berth *b, struct berth_arena *arena, const char *text,
                       struct berth_token **out, struct berth_error *err);
+/* Is the one of this id still of use? */
+int berth_token_alive(struct berth *b, const char *id, bool *out, struct berth_error *err);
 /* Is there one that lets somebody in? */
 int berth_token_exists(struct berth *b, bool *out, struct berth_error *err);
 void berth_token_json(struct berth_json_writer *w, const struct berth_token *token);

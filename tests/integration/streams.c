@@ -13,6 +13,7 @@
 #include "base/time.h"
 #include "plugins.h"
 #include "core/record.h"
+#include "core/token.h"
 
 /* --- help --- */
 
@@ -561,15 +562,20 @@ static void runs_of_others(void **state)
 
 /* --- what happens in a company --- */
 
-static int listen_from(struct fixture *f, const char *last_id)
+static int listen_with(struct fixture *f, const char *header)
 {
     int fd = dial(f);
     const char *text = text_of(f,
                                "GET /api/companies/%s/events HTTP/1.1\r\nHost: x\r\n"
-                               "Connection: close\r\nLast-Event-ID: %s\r\n\r\n",
-                               default_company(f), last_id);
+                               "Connection: close\r\n%s\r\n\r\n",
+                               default_company(f), header);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     return fd;
+}
+
+static int listen_from(struct fixture *f, const char *last_id)
+{
+    return listen_with(f, text_of(f, "Last-Event-ID: %s", last_id));
 }
 
 static void change_something(struct fixture *f, int number)
@@ -612,6 +618,42 @@ static void events_come_as_they_happen(void **state)
     heard = hear(f, fd, "activity.logged", 1);
     assert_null(strstr(heard, "company.created"));
     (void)close(fd);
+}
+
+static bool ends_within(int fd, int64_t ms)
+{
+    char bytes[4096];
+    struct pollfd there = {.fd = fd, .events = POLLIN};
+    int64_t end = berth_time_mono_ms() + ms;
+    for (int64_t left; (left = end - berth_time_mono_ms()) > 0;)
+        if (poll(&there, 1, (int)left) > 0 && read(fd, bytes, sizeof bytes) <= 0)
+            return true;
+    return false;
+}
+
+/* Who was let in by a token leaves with it, and nobody else does. */
+static void streams_end_with_their_token(void **state)
+{
+    struct fixture *f = *state;
+    int fds[3];
+    const char *ids[2];
+    for (int i = 0; i < 2; i++) {
+        struct reply r = ask(f, "POST", "/api/tokens", text_of(f, "{'name':'t%d'}", i));
+        ids[i] = reply_text(f, &r, "id");
+        fds[i] = listen_with(f, text_of(f, "Authorization: Bearer %s", reply_text(f, &r, "token")));
+        (void)hear(f, fds[i], "ready", 1);
+    }
+    fds[2] = listen_from(f, "none");
+    (void)hear(f, fds[2], "ready", 1);
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", ids[0]), NULL).status, 200);
+    assert_true(ends_within(fds[0], 1500)); /* sooner than a look from time to time would see it */
+    assert_false(ends_within(fds[1], 200));
+    struct berth_token *other; /* as another process would */
+    assert_ok(f, berth_token_revoke(f->b, &f->arena, ids[1], NULL, &other, &f->err));
+    assert_true(ends_within(fds[1], 15000));
+    assert_false(ends_within(fds[2], 200));
+    for (int i = 0; i < 3; i++)
+        (void)close(fds[i]);
 }
 
 struct changing {
@@ -804,6 +846,7 @@ int main(void)
         ASK_ON_BOTH(W26_runs_that_cannot_begin_say_why),
         ASK_ON_BOTH(runs_of_others),
         ASK_ON_BOTH(events_come_as_they_happen),
+        ASK_ON_BOTH(streams_end_with_their_token),
         ASK_ON_BOTH(no_event_is_left_out),
         ASK_ON_BOTH(numbers_for_those_who_watch),
         ASK_ON_BOTH(leases_are_taken_once),

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/api/guard.c - see guard.h. */
+#include "api/guard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/state.h"
+#include "core/token.h"
+
+#define LOOK_MS 2000 /* a token may be revoked elsewhere */
+
+struct look {
+    struct berth_api_guard *guard;
+    struct berth_post post;
+    int count;
+    struct {
+        char id[BERTH_ID_SIZE];
+        bool dead;
+    } tokens[];
+};
+
+static void look_later(struct berth_api_guard *g)
+{
+    if (g->streams && !g->closed)
+        berth_timer_set(g->api->b->engine, &g->timer, LOOK_MS);
+}
+
+static int find(const struct look *look, const char *id)
+{
+    for (int i = 0; i < look->count; i++)
+        if (strcmp(look->tokens[i].id, id) == 0)
+            return i;
+    return -1;
+}
+
+static struct berth_api_stream *find_dead(const struct berth_api_guard *g, const struct look *look)
+{
+    for (struct berth_api_stream *s = g->streams; s; s = s->next) {
+        int at = find(look, s->token_id);
+        if (at >= 0 && look->tokens[at].dead)
+            return s;
+    }
+    return NULL;
+}
+
+static void look_now(struct berth_api_guard *g);
+
+static void on_looked(struct berth_post *post)
+{
+    struct look *look = (struct look *)((char *)post - offsetof(struct look, post));
+    struct berth_api_guard *g = look->guard;
+    g->looking = false;
+    for (struct berth_api_stream *s; (s = find_dead(g, look));) {
+        s->code = BERTH_HTTP_CLOSE_POLICY;
+        berth_api_stream_end(s);
+        s->on_gone(s);
+    }
+    free(look);
+    if (g->again)
+        look_now(g);
+    else
+        look_later(g);
+}
+
+static void look_job(void *ctx)
+{
+    struct look *look = ctx;
+    struct berth *b = look->guard->api->b;
+    struct berth_error none;
+    for (int i = 0; i < look->count; i++) {
+        bool alive;
+        if (berth_token_alive(b, look->tokens[i].id, &alive, &none) == BERTH_OK)
+            look->tokens[i].dead = !alive; /* a store that is away ends nothing */
+    }
+    (void)berth_engine_post(b->engine, &look->post, &none); /* its loop runs */
+}
+
+/* Not twice at a time. */
+static void look_now(struct berth_api_guard *g)
+{
+    struct berth_error none;
+    int count = 0;
+    for (const struct berth_api_stream *s = g->streams; s; s = s->next)
+        count++;
+    g->again = g->looking; /* what has just happened may not be seen */
+    if (!count || g->looking || g->closed)
+        return;
+    struct look *look = calloc(1, sizeof *look + (size_t)count * sizeof look->tokens[0]);
+    if (!look) {
+        look_later(g);
+        return;
+    }
+    look->guard = g;
+    look->post.run = on_looked;
+    for (const struct berth_api_stream *s = g->streams; s; s = s->next)
+        if (find(look, s->token_id) < 0)
+            memcpy(look->tokens[look->count++].id, s->token_id, sizeof s->token_id);
+    g->looking = berth_pool_submit(g->api->quick, look_job, look, &none) == BERTH_OK;
+    if (g->looking)
+        return;
+    free(look);
+    look_later(g);
+}
+
+static void on_timer(struct berth_timer *timer)
+{
+    look_now((struct berth_api_guard *)((char *)timer - offsetof(struct berth_api_guard, timer)));
+}
+
+static void on_asked(struct berth_post *post)
+{
+    struct berth_api_guard *g =
+        (struct berth_api_guard *)((char *)post - offsetof(struct berth_api_guard, post));
+    atomic_store(&g->asked, false);
+    look_now(g);
+}
+
+void berth_api_guard_init(struct berth_api_guard *g, struct berth_api *api)
+{
+    *g =
+        (struct berth_api_guard){.api = api, .timer = {.run = on_timer}, .post = {.run = on_asked}};
+}
+
+void berth_api_guard_add(struct berth_api_guard *g, struct berth_api_stream *s)
+{
+    bool first = !g->streams;
+    s->next = g->streams;
+    s->link = &g->streams;
+    if (s->next)
+        s->next->link = &s->next;
+    g->streams = s;
+    if (first && !g->looking)
+        look_later(g);
+}
+
+void berth_api_guard_remove(struct berth_api_stream *s)
+{
+    if (!s->link)
+        return;
+    *s->link = s->next;
+    if (s->next)
+        s->next->link = s->link;
+    s->link = NULL;
+}
+
+void berth_api_guard_look(struct berth_api_guard *g)
+{
+    struct berth_error none;
+    if (!atomic_exchange(&g->asked, true))
+        (void)berth_engine_post(g->api->b->engine, &g->post, &none); /* its loop runs */
+}
+
+static void close_here(void *ctx)
+{
+    struct berth_api_guard *g = ctx;
+    g->closed = true;
+    berth_timer_clear(g->api->b->engine, &g->timer);
+}
+
+void berth_api_guard_close(struct berth_api_guard *g)
+{
+    struct berth_error none;
+    (void)berth_engine_do(g->api->b->engine, close_here, g, &none);
+}
