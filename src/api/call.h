@@ -145,7 +145,7 @@ int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error
 /* NULL: it is not there. What is no id is INVALID. */
 int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
                        struct berth_error *err);
-/* ?name=true; anything else is INVALID. */
+/* ?name=true or false, which it is when it is not there; anything else is INVALID. */
 int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
                          struct berth_error *err);
 /* -1: it is not there. UNKNOWN words are INVALID. */

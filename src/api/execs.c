@@ -37,6 +37,7 @@ struct asked {
     _Atomic int arrived; /* its start has returned, it has ended: whoever is second goes on */
     struct berth_exec_end end;
     struct berth_buf texts[2]; /* what it wrote, as long as that is short; else the log has it */
+    bool collects;             /* them: the answer will have both */
     bool comes_back; /* for the answer, by his Idempotency-Key: it goes on when he leaves */
 };
 
@@ -78,7 +79,8 @@ static void on_over(void *ctx)
 
 static bool is_short(const struct asked *a)
 {
-    return !a->texts[0].failed && !a->texts[1].failed && !berth_exec_truncated(a->exec);
+    return a->collects && !a->texts[0].failed && !a->texts[1].failed &&
+           !berth_exec_truncated(a->exec);
 }
 
 /* May block, unless the answer is short and nobody has to keep it. */
@@ -117,7 +119,8 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct asked *a = ctx;
-    berth_buf_append(&a->texts[stream], bytes, len); /* one that is too long fails, and stays so */
+    if (a->collects) /* what is too long fails, and stays so */
+        berth_buf_append(&a->texts[stream], bytes, len);
     berth_api_live_output(a->live, stream, bytes, len);
 }
 
@@ -155,17 +158,19 @@ static int mend_error(struct berth_api_call *c, int rc, struct berth_error *err)
     return err->code;
 }
 
-static int start(struct berth_api_call *c, const struct berth_exec_request *request,
+static int start(struct berth_api_call *c, const struct berth_exec_request *request, bool collects,
                  struct berth_buf *input, struct asked **out, struct berth_error *err)
 {
     struct asked *a = calloc(1, sizeof *a);
     if (!a)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
-    *a =
-        (struct asked){.api = c->api,
-                       .post = {.run = on_waiting},
-                       .again = {.run = on_again},
-                       .texts = {BERTH_BUF_INIT(SHORT_BYTES_MAX), BERTH_BUF_INIT(SHORT_BYTES_MAX)}};
+    struct berth_buf empty = BERTH_BUF_INIT(SHORT_BYTES_MAX);
+    empty.secret = true;
+    *a = (struct asked){.api = c->api,
+                        .post = {.run = on_waiting},
+                        .again = {.run = on_again},
+                        .collects = collects,
+                        .texts = {empty, empty}};
     struct berth_exec_handlers handlers = {.on_output = on_output,
                                            .on_stdin_room = on_stdin_room,
                                            .on_end = on_end,
@@ -220,7 +225,8 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     }
     rc = berth_buf_check(&input, "stdin", err);
     if (rc == BERTH_OK)
-        rc = start(c, &request, body.input ? &input : NULL, &a, err);
+        rc = start(c, &request, !body.detach && !berth_api_wants_events(c),
+                   body.input ? &input : NULL, &a, err);
     if (rc < 0)
         return rc;
     const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
@@ -258,6 +264,18 @@ static int run(struct berth_api_call *c, struct berth_error *err)
 
 /* --- what runs --- */
 
+/* One that the caller may speak to: commands of this machine are not for everybody. */
+static int find_own(struct berth_api_call *c, struct berth_exec_record **out,
+                    struct berth_error *err)
+{
+    struct berth_lease *lease;
+    int rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    if (rc < 0 || !c->caller.company_id) /* then it is */
+        return rc;
+    rc = berth_lease_get(c->b, &c->arena, (*out)->lease_id, &lease, err);
+    return rc < 0 ? rc : berth_api_allow_local(c, strcmp(lease->driver, "local") == 0, err);
+}
+
 /* What the first answer would have been, for who did not wait for it. */
 static int result(struct berth_api_call *c, struct berth_error *err)
 {
@@ -286,7 +304,7 @@ static int cancel(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
     struct berth_error none;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = find_own(c, &record, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc < 0)
@@ -301,14 +319,14 @@ static int cancel(struct berth_api_call *c, struct berth_error *err)
 }
 
 /* The body is what it reads; ?close=true: nothing more comes. A command that does not read is
- * waited for, for a while. */
+ * waited for, for a while; then it is said how much it took. */
 static int put_stdin(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
     struct pollfd left = {.fd = berth_api_left_fd(c), .events = POLLIN};
     bool close;
     int waits = 0;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = find_own(c, &record, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_flag(c, "close", &close, err);
     for (size_t at = 0; rc == BERTH_OK && (at < c->body_len || close);) {
@@ -319,6 +337,8 @@ static int put_stdin(struct berth_api_call *c, struct berth_error *err)
             rc = berth_api_live_write(c->api, record->id, c->body + at, step, last && close, err);
         while (rc == BERTH_E_UNAVAILABLE && waits++ < STDIN_WAITS_MAX &&
                poll(&left, 1, STDIN_WAIT_MS) == 0);
+        if (rc == BERTH_E_UNAVAILABLE)
+            berth_issues_add(&c->issues, "taken", "%zu", at);
         at += step;
         if (last)
             break;
@@ -338,7 +358,7 @@ static int resize(struct berth_api_call *c, struct berth_error *err)
         {"columns", BERTH_API_NUMBER, offsetof(struct body, columns), .required = true},
         {0}};
     struct berth_exec_record *record;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = find_own(c, &record, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc == BERTH_OK)
@@ -387,7 +407,7 @@ static void refuse_handshake(struct berth_api_call *c, const struct berth_http_h
 static int find_attachable(struct berth_api_call *c, struct berth_exec_record **out,
                            struct berth_error *err)
 {
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    int rc = find_own(c, out, err);
     if (rc < 0 || (*out)->ended || berth_api_live_find(c->api, (*out)->id))
         return rc;
     rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
@@ -401,8 +421,8 @@ static int find_attachable(struct berth_api_call *c, struct berth_exec_record **
 static int attach_query(struct berth_api_call *c, struct berth_api_watch_options *out,
                         struct berth_error *err)
 {
-    int64_t offset;
-    bool cancel_too;
+    int64_t offset = 0;
+    bool cancel_too = false;
     int rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_flag(c, "cancel", &cancel_too, err);

@@ -40,6 +40,19 @@ static int get_urls(struct berth_api_call *c, struct berth_error *err)
     return berth_arena_check(&c->arena, err);
 }
 
+/* Who may not look at them does not hear of their ids. */
+static int may_find(const struct berth_api_call *c, enum berth_kind kind, struct berth_error *err)
+{
+    bool board = c->caller.kind == BERTH_TOKEN_OPERATOR;
+    if (kind == BERTH_KIND_TOKEN && (c->caller.company_id || !board))
+        return berth_fail(err, BERTH_E_DENIED, "Instance access required");
+    if (kind == BERTH_KIND_SECRET && !board)
+        return berth_fail(err, BERTH_E_DENIED, "Board access required");
+    if (kind == BERTH_KIND_LEASE && !(c->caller.permissions & BERTH_MAY_ENVIRONMENTS))
+        return berth_fail(err, BERTH_E_DENIED, "Missing permission: environments:manage");
+    return BERTH_OK;
+}
+
 /* From the beginning of an id to the whole of it, as people write them. */
 static int find(struct berth_api_call *c, struct berth_error *err)
 {
@@ -59,8 +72,9 @@ static int find(struct berth_api_call *c, struct berth_error *err)
         berth_issues_add(&c->issues, word < 0 ? "kind" : "prefix", "Required");
         return berth_fail(err, BERTH_E_INVALID, "Validation error");
     }
-    if (c->caller.company_id && kinds[word] == BERTH_KIND_TOKEN)
-        return berth_fail(err, BERTH_E_DENIED, "Instance access required");
+    rc = may_find(c, kinds[word], err);
+    if (rc < 0)
+        return rc;
     if (c->caller.company_id)
         company_id = c->caller.company_id;
     rc = berth_find_id(c->b, &c->arena, kinds[word], company_id, prefix, &id, err);

@@ -219,7 +219,8 @@ static void put_event(struct berth_api_watch *w, const char *name, const char *k
     berth_json_put_str(&j, key, value);
     if (rest)
         berth_json_put_raw(&j, "result", rest);
-    say(w, &w->batch, name, position_at(w, w->seen), &members);
+    uint64_t at = position_at(w, w->seen); /* of what is passed over he does not hear */
+    say(w, &w->batch, name, at > w->options.offset ? at : w->options.offset, &members);
 }
 
 /* What comes first in a WebSocket. */
@@ -362,6 +363,9 @@ static void read_job(void *ctx)
         rc = w->exec_id[0] ? read_log(w, &err) : next_command(w, &arena, &err);
     if (rc == BERTH_OK && w->idle && !w->over && w->exec_id[0])
         rc = look_at_exec(w, &arena, &err);
+    if (rc == BERTH_OK && w->idle && !w->over && !w->options.follow)
+        put_event(w, "idle", w->run_id[0] ? "runId" : "execId",
+                  w->run_id[0] ? w->run_id : w->exec_id, NULL);
     if (rc < 0)
         w->trouble = err;
     w->post.run = on_read;

@@ -185,6 +185,18 @@ int cli_get(struct cli *cli, struct cli_answer *out, const char *fmt, ...)
     return rc;
 }
 
+int cli_not_understood(struct cli *cli)
+{
+    return berth_fail(&cli->err, BERTH_E_UPSTREAM, "%s does not answer like a berthd.",
+                      cli->daemon ? cli->daemon->where : "The store");
+}
+
+bool cli_is(const struct berth_json *object, const char *key, const char *text)
+{
+    const char *have = cli_text(object, key);
+    return have && strcmp(have, text) == 0;
+}
+
 /* --- whom --- */
 
 static const char *choose(const char *given, const char *variable)
@@ -209,11 +221,15 @@ int cli_find_store(struct cli *cli)
 static bool listens(const char *socket_path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || strlen(socket_path) >= sizeof to.sun_path)
         return false;
     memcpy(to.sun_path, socket_path, strlen(socket_path) + 1);
-    return connect(fd, (const struct sockaddr *)&to, sizeof to) == 0;
+    struct ucred who;
+    socklen_t len = sizeof who;
+    return connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0); /* whom we would tell secrets */
 }
 
 static int read_token(struct cli_daemon *d, struct berth_error *err)
@@ -231,8 +247,8 @@ static int read_token(struct cli_daemon *d, struct berth_error *err)
     return rc;
 }
 
-/* "unix:/path", or a URL as others write them. */
-static int use_url(struct cli *cli, const char *url)
+/* "unix:/path", or a URL as others write them. A token is for one that was named. */
+static int use_url(struct cli *cli, const char *url, bool named)
 {
     struct cli_daemon *d = berth_arena_alloc(&cli->arena, sizeof *d);
     if (!d)
@@ -248,20 +264,27 @@ static int use_url(struct cli *cli, const char *url)
         d->url = berth_arena_copy(&cli->arena, url, len);
     }
     cli->daemon = d;
-    return d->url ? read_token(d, &cli->err) : berth_arena_check(&cli->arena, &cli->err);
+    if (!d->url)
+        return berth_arena_check(&cli->arena, &cli->err);
+    return named ? read_token(d, &cli->err) : BERTH_OK;
+}
+
+const char *cli_named_daemon(const struct cli *cli)
+{
+    return cli->url || cli->store ? cli->url : choose(NULL, "BERTH_URL");
 }
 
 int cli_find_daemon(struct cli *cli)
 {
     char socket_path[BERTH_SOCKET_PATH_SIZE];
-    const char *url = cli->url || cli->store ? cli->url : choose(NULL, "BERTH_URL");
+    const char *url = cli_named_daemon(cli);
     if (url)
-        return use_url(cli, url);
+        return use_url(cli, url, true);
     int rc = cli_find_store(cli);
     if (rc < 0 || !berth_serving_find(cli->store, socket_path) || !listens(socket_path))
         return rc;
     url = berth_arena_printf(&cli->arena, "unix:%s", socket_path);
-    return url ? use_url(cli, url) : berth_arena_check(&cli->arena, &cli->err);
+    return url ? use_url(cli, url, false) : berth_arena_check(&cli->arena, &cli->err);
 }
 
 static void log_to_stderr(void *ctx, enum berth_log_level level, const char *line)
@@ -300,14 +323,14 @@ static int find_company(struct cli *cli)
         return rc;
     for (size_t i = 0; !company && i < berth_json_count(all.json); i++) {
         const struct berth_json *one = berth_json_at(all.json, i);
-        if (berth_json_count(all.json) == 1 || strcmp(cli_text(one, "name"), "default") == 0)
+        if (berth_json_count(all.json) == 1 || cli_is(one, "name", "default"))
             company = one;
     }
     if (!company)
         return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
                           "There is no company \"default\": --company says which.");
     cli->company_id = cli_text(company, "id");
-    return BERTH_OK;
+    return cli->company_id ? BERTH_OK : cli_not_understood(cli);
 }
 
 int cli_try_connect(struct cli *cli)

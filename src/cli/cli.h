@@ -111,6 +111,7 @@ int cli_open(struct cli *cli);
 /* cli_parse and then cli_open: for commands that have nothing to say in between. */
 int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
               int max);
+const char *cli_named_daemon(const struct cli *cli); /* by --url or BERTH_URL; or NULL */
 /* cli_try_connect, but never to a daemon: for what this process is to do itself. */
 int cli_try_connect_here(struct cli *cli);
 
@@ -128,7 +129,8 @@ int cli_get(struct cli *cli, struct cli_answer *out, const char *fmt, ...) BERTH
 const char *cli_encode(struct cli *cli, const char *text); /* for a part of a path or a query */
 /* A member, unless it is NULL. What is not UTF-8 fails the call. */
 void cli_put(struct cli *cli, struct berth_json_writer *w, const char *key, const char *text);
-void cli_forget(struct cli *cli); /* all answers so far */
+int cli_not_understood(struct cli *cli); /* an answer lacks what it must have; an error code */
+void cli_forget(struct cli *cli);        /* all answers so far */
 void cli_disconnect(struct cli *cli);
 
 /* --- names (find.c) --- */
@@ -157,6 +159,8 @@ void cli_clean_text(char *text); /* in place */
 /* "2m ago", "in 3h", "-". */
 const char *cli_when(struct cli *cli, int64_t wall_ms);
 
+/* Is the member that text? */
+bool cli_is(const struct berth_json *object, const char *key, const char *text);
 /* A member of an object, as text; NULL: there is none, or it is null. */
 const char *cli_text(const struct berth_json *object, const char *key);
 int64_t cli_time(const struct berth_json *object, const char *key); /* 0: none */

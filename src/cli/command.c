@@ -322,7 +322,7 @@ int cli_run(struct cli *cli, int argc, char **argv)
     request.actor = &cli->actor;
     if (cli->daemon) {
         request.command.with_stdin = !detach || keep_stdin;
-        if (!e || strcmp(cli_text(e, "driver"), "local") == 0)
+        if (!e || cli_is(e, "driver", "local"))
             request.provision_command = NULL; /* which has none */
         return cli_remote_run(cli, &request, detach);
     }

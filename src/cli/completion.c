@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/completion.c - berth completion, and what the scripts it prints ask for. */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -113,7 +112,7 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
 static bool connect(struct cli *cli)
 {
     cli->quiet = true;
-    if (!cli->url && !getenv("BERTH_URL")) {
+    if (!cli_named_daemon(cli)) {
         if (cli_find_store(cli) < 0)
             return false;
         const char *path = begins(cli->store, "sqlite:") ? cli->store + strlen("sqlite:") : NULL;

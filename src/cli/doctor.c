@@ -146,9 +146,10 @@ static void check_daemon(struct visit *v)
     }
     if (!cli->daemon)
         return;
+    const char *version = cli_text(health.json, "version");
     bool recovering = berth_json_true(berth_json_get(health.json, "recovering"));
     find(v, "daemon", GOOD,
-         say(v, "%s, version %s%s", cli->daemon->where, cli_text(health.json, "version"),
+         say(v, "%s, version %s%s", cli->daemon->where, version ? version : "unknown",
              recovering ? ", recovering" : ""),
          NULL);
     if (cli_get(cli, &urls, "/api/runtime-urls") < 0) {
@@ -157,7 +158,8 @@ static void check_daemon(struct visit *v)
     }
     const struct berth_json *list = berth_json_get(urls.json, "urls");
     for (size_t i = 0; i < berth_json_count(list); i++)
-        check_url(v, berth_json_str(berth_json_at(list, i)));
+        if (berth_json_str(berth_json_at(list, i)))
+            check_url(v, berth_json_str(berth_json_at(list, i)));
     if (!berth_json_count(list))
         find(v, "url", GOOD, "none: it listens at its socket only", NULL);
 }
@@ -299,8 +301,9 @@ int cli_doctor(struct cli *cli, int argc, char **argv)
     if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
         return CLI_USAGE;
     struct visit v = {.cli = cli};
+    bool named = cli_named_daemon(cli) != NULL;
     check_daemon(&v);
-    if (!cli->url && !getenv("BERTH_URL"))
+    if (!named)
         check_store(&v);
     check_limits(&v);
     check_sandboxing(&v);

@@ -365,12 +365,13 @@ static int probe(struct cli *cli, int argc, char **argv)
     if (cli_call(cli, &found, "POST", NULL, "%s/probe", target_of(cli, e)) < 0)
         return cli_fail(cli);
     bool ok = berth_json_true(berth_json_get(found.json, "ok"));
+    const char *summary = cli_text(found.json, "summary");
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     if (cli->json || cli->quiet)
         berth_buf_puts(&buf, cli->json ? found.text : cli_text(e, "id"));
     else
         berth_buf_printf(&buf, "%s: %s", ok ? "ok" : "failed",
-                         cli_clean(cli, cli_text(found.json, "summary")));
+                         summary ? cli_clean(cli, summary) : "-");
     status = cli_print(cli, &buf);
     return status == CLI_OK && !ok ? CLI_FAILED : status;
 }

@@ -55,8 +55,8 @@ int cli_find_id(struct cli *cli, const char *kind, const char *text, const char 
     bool all = strcmp(kind, "company") == 0 || strcmp(kind, "token") == 0;
     int rc = cli_get(cli, &found, "/api/find?kind=%s&prefix=%s%s%s", kind, cli_encode(cli, text),
                      all ? "" : "&companyId=", all ? "" : cli->company_id);
-    if (rc == BERTH_OK)
-        *out = cli_text(found.json, "id");
+    if (rc == BERTH_OK && !(*out = cli_text(found.json, "id")))
+        rc = cli_not_understood(cli);
     return rc;
 }
 
@@ -66,8 +66,7 @@ static int count_named(const struct berth_json *list, const char *key, const cha
 {
     int found = 0;
     for (size_t i = berth_json_count(list); i-- > 0;) { /* the first of them, if it may be any */
-        const char *name = cli_text(berth_json_at(list, i), key);
-        if (name && strcmp(name, text) == 0) {
+        if (cli_is(berth_json_at(list, i), key, text) && cli_text(berth_json_at(list, i), "id")) {
             *out = berth_json_at(list, i);
             found++;
         }
@@ -78,10 +77,12 @@ static int count_named(const struct berth_json *list, const char *key, const cha
 static int say_unknown(struct cli *cli, const char *kind, const struct berth_json *list,
                        const char *text)
 {
-    int count = (int)berth_json_count(list);
-    const char **names = berth_arena_alloc(&cli->arena, sizeof *names * (size_t)(count + 1));
-    for (int i = 0; names && i < count; i++)
-        names[i] = cli_text(berth_json_at(list, (size_t)i), "name");
+    size_t all = berth_json_count(list);
+    int count = 0;
+    const char **names = berth_arena_alloc(&cli->arena, sizeof *names * (all + 1));
+    for (size_t i = 0; names && i < all; i++)
+        if (cli_text(berth_json_at(list, i), "name"))
+            names[count++] = cli_text(berth_json_at(list, i), "name");
     const char *like = names ? cli_most_like(text, names, count) : NULL;
     if (like)
         return berth_fail(&cli->err, BERTH_E_NOT_FOUND,

@@ -9,13 +9,13 @@
 static const char *place_of(struct cli *cli, const struct berth_json *lease)
 {
     const char *place = cli_text(lease, "place"), *id = cli_text(lease, "providerLeaseId");
-    return id ? berth_arena_printf(&cli->arena, "%s %s", place, id) : place;
+    return place && id ? berth_arena_printf(&cli->arena, "%s %s", place, id) : place;
 }
 
 static const char *cleanup_of(struct cli *cli, const struct berth_json *lease)
 {
     const char *cleanup = cli_text(lease, "cleanupStatus"), *why = cli_text(lease, "cleanupError");
-    return why ? berth_arena_printf(&cli->arena, "%s: %s", cleanup, why) : cleanup;
+    return cleanup && why ? berth_arena_printf(&cli->arena, "%s: %s", cleanup, why) : cleanup;
 }
 
 static int show(struct cli *cli, const struct cli_answer *lease)
@@ -148,7 +148,7 @@ static const char *environment_of(struct cli *cli, const struct berth_json *leas
     (void)cli;
     for (size_t i = 0; id && i < berth_json_count(environments.json); i++) {
         const struct berth_json *e = berth_json_at(environments.json, i);
-        if (strcmp(cli_text(e, "id"), id) == 0)
+        if (cli_is(e, "id", id))
             return cli_text(e, "name");
     }
     return id;

@@ -193,7 +193,8 @@ static bool on_event(void *ctx, const char *name, const struct berth_json *data)
                                 .at_ms = cli_time(data, "at")};
     int rc = BERTH_OK;
     if (strcmp(name, "exec") == 0) {
-        (void)snprintf(f->exec_id, sizeof f->exec_id, "%s", cli_text(data, "execId"));
+        const char *id = cli_text(data, "execId");
+        (void)snprintf(f->exec_id, sizeof f->exec_id, "%s", id ? id : "");
     } else if (strcmp(name, "output") == 0) {
         auto_free char *bytes = cli_output_of(data, &frame.len);
         frame.bytes = bytes;
@@ -217,8 +218,7 @@ static int print_told(struct following *f)
     (void)snprintf(again, sizeof again, "/api/runs/%s/log?follow=%s", f->run_id,
                    f->follow ? "true" : "false");
     (void)snprintf(target, sizeof target, "%s&offset=%llu", again, (unsigned long long)f->skip);
-    if (!f->follow)
-        follow.again = NULL;
+    follow.offset = f->skip;
     f->skip = 0; /* it comes without */
     int rc = cli_follow(f->cli, &follow);
     return f->trouble < 0 ? f->trouble : rc;
@@ -283,7 +283,8 @@ static int add_row(struct cli *cli, const struct berth_json *run, struct berth_j
 {
     struct cli_answer execs;
     struct berth_json *row = berth_json_new_object();
-    int rc = cli_get(cli, &execs, "/api/runs/%s/execs", cli_text(run, "id"));
+    const char *id = cli_text(run, "id");
+    int rc = id ? cli_get(cli, &execs, "/api/runs/%s/execs", id) : cli_not_understood(cli);
     size_t count = rc == BERTH_OK ? berth_json_count(execs.json) : 0;
     bool made = berth_json_set(row, "run", berth_json_copy(run)) &&
                 berth_json_set(row, "exec",
@@ -334,7 +335,10 @@ static int cancel(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     if (cli->json || cli->quiet)
         return cli_print_text(cli, cli->json ? run.text : id);
-    return printf("%s %s\n", id, cli_text(run.json, "status")) < 0 ? CLI_FAILED : CLI_OK;
+    const char *status_text = cli_text(run.json, "status");
+    return cli_print_text(
+        cli, status_text ? berth_arena_printf(&cli->arena, "%s %s", id, cli_clean(cli, status_text))
+                         : NULL);
 }
 
 const struct cli_command cli_log_commands[] = {

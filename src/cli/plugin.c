@@ -20,8 +20,9 @@ static const char *drivers_of(struct cli *cli, const struct berth_json *plugin)
         berth_json_get(berth_json_get(plugin, "manifestJson"), "environmentDrivers");
     const char *all = NULL;
     for (size_t i = 0; i < berth_json_count(drivers); i++)
-        all = berth_arena_printf(&cli->arena, "%s%s%s", all ? all : "", all ? ", " : "",
-                                 cli_text(berth_json_at(drivers, i), "driverKey"));
+        if (cli_text(berth_json_at(drivers, i), "driverKey"))
+            all = berth_arena_printf(&cli->arena, "%s%s%s", all ? all : "", all ? ", " : "",
+                                     cli_text(berth_json_at(drivers, i), "driverKey"));
     return all;
 }
 
@@ -150,7 +151,7 @@ static int print_both(struct cli *cli, const struct cli_answer *plugin,
         berth_json_put_raw(&w, "worker", worker->text);
         berth_json_close(&w, '}');
     } else if (cli->quiet) {
-        berth_buf_puts(&buf, cli_text(plugin->json, "pluginKey"));
+        return cli_print_text(cli, cli_text(plugin->json, "pluginKey"));
     } else {
         cli_put_lines(cli, &buf, plugin->json, lines);
         cli_put_lines(cli, &buf, worker->json, worker_lines);
@@ -166,13 +167,13 @@ static int show_worker(struct cli *cli, const char *name, bool anew)
     if (cli_get(cli, &plugin, "/api/plugins/%s", key) < 0 ||
         (!anew && cli_get(cli, &worker, "/api/plugins/%s/worker", key) < 0))
         return cli_fail(cli);
-    bool ready = strcmp(cli_text(plugin.json, "status"), "ready") == 0;
-    bool runs = worker.json && strcmp(cli_text(worker.json, "status"), "running") == 0;
+    bool ready = cli_is(plugin.json, "status", "ready");
+    bool runs = cli_is(worker.json, "status", "running");
     if ((anew || (ready && !runs)) &&
         cli_call(cli, &worker, "POST", NULL, "/api/plugins/%s/restart", key) < 0)
         return cli_fail(cli);
     int status = print_both(cli, &plugin, &worker);
-    bool down = ready && strcmp(cli_text(worker.json, "status"), "running") != 0;
+    bool down = ready && !cli_is(worker.json, "status", "running");
     return status == CLI_OK && down ? CLI_FAILED : status;
 }
 

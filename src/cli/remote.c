@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/limits.h"
 #include "cli/command.h"
 #include "cli/daemon.h"
@@ -24,6 +25,7 @@ struct remote {
     char before[BERTH_ID_SIZE]; /* that one */
     struct berth_json *result;  /* of ours; NULL: it has none yet */
     struct berth_json *run;     /* as it ended */
+    bool cancelled;             /* and told so */
 };
 
 /* --- what is asked --- */
@@ -65,6 +67,15 @@ static void put_command(struct cli *cli, struct berth_json_writer *w,
     berth_json_put_int(w, "timeoutMs", r->timeout_ms);
 }
 
+/* Where we are, if the daemon is on the same machine; relative names are from there. */
+static const char *cwd_here(struct cli *cli, const char *cwd, bool otherwise)
+{
+    auto_free char *here = cli->daemon->socket ? getcwd(NULL, 0) : NULL;
+    if (!here || (!cwd && !otherwise) || (cwd && *cwd == '/'))
+        return cwd;
+    return berth_arena_printf(&cli->arena, "%s%s%s", here, cwd ? "/" : "", cwd ? cwd : "");
+}
+
 /* --- what is told --- */
 
 static void begin_command(struct remote *r, const char *exec_id)
@@ -86,7 +97,7 @@ static void begin_command(struct remote *r, const char *exec_id)
 static void end_command(struct remote *r, const struct berth_json *data)
 {
     const char *exec_id = cli_text(data, "execId");
-    if (!exec_id || strcmp(exec_id, r->s.exec_id) != 0)
+    if (!exec_id || strcmp(exec_id, r->s.exec_id) != 0 || r->result)
         return;
     r->result = berth_json_copy(berth_json_get(data, "result"));
     (void)eventfd_write(r->s.stop_fd, 1);
@@ -95,12 +106,23 @@ static void end_command(struct remote *r, const struct berth_json *data)
         cli_session_say(&r->s, "releasing");
 }
 
-static void cancel(void *ctx)
+static void cancel(struct remote *r)
+{
+    cli_send_cancel(r->cli, r->run_id ? "runs" : "execs", r->run_id ? r->run_id : r->s.exec_id,
+                    r->s.cancel_fd);
+}
+
+/* Who asks twice does not want to wait for the end either. */
+static bool on_cancel(void *ctx)
 {
     struct remote *r = ctx;
     eventfd_t told;
     (void)eventfd_read(r->s.cancel_fd, &told);
-    cli_send_cancel(r->cli, r->run_id ? "runs" : "execs", r->run_id ? r->run_id : r->s.exec_id);
+    if (r->cancelled)
+        return false;
+    r->cancelled = true;
+    cancel(r);
+    return true;
 }
 
 static void put_output(struct remote *r, const struct berth_json *data)
@@ -127,7 +149,7 @@ static bool on_event(void *ctx, const char *name, const struct berth_json *data)
         put_output(r, data);
     else if (strcmp(name, "exit") == 0 || (end && !r->run_id))
         end_command(r, data);
-    else if (end)
+    else if (end && !r->run)
         r->run = berth_json_copy(berth_json_get(data, "result"));
     return true;
 }
@@ -187,7 +209,7 @@ static int follow(struct remote *r)
 {
     struct cli *cli = r->cli;
     r->follow.on_event = on_event;
-    r->follow.on_cancel = cancel;
+    r->follow.on_cancel = on_cancel;
     r->follow.ctx = r;
     cli->cancel_fd = r->s.cancel_fd;
     int rc = cli_follow(cli, &r->follow);
@@ -204,6 +226,11 @@ static int follow(struct remote *r)
         status = print_json(r);
     if (status == CLI_OK)
         status = r->run_id ? run_status(r) : exit_status(r);
+    if (r->s.unsent.code) {
+        (void)fprintf(stderr, "berth: input did not reach the command: %s\n",
+                      cli_clean(cli, r->s.unsent.message));
+        status = CLI_BERTH_FAILED;
+    }
     berth_json_free(r->result);
     berth_json_free(r->run);
     return status;
@@ -211,9 +238,20 @@ static int follow(struct remote *r)
 
 /* --- both --- */
 
+/* A place that is this machine, and no run has made ready. */
+static bool is_here(struct cli *cli, const char *lease_id)
+{
+    struct cli_answer lease;
+    return cli->daemon->socket &&
+           cli_get(cli, &lease, "/api/environment-leases/%s", lease_id) == BERTH_OK &&
+           cli_is(lease.json, "provider", "local") && !cli_text(lease.json, "heartbeatRunId");
+}
+
 int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
 {
     struct remote r = {.cli = cli};
+    struct berth_id key = berth_id_new();
+    char header[64];
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
     char target[128];
@@ -222,11 +260,18 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
         return status;
     if (request->terminal)
         cli_session_copy_terminal(&r.s, request);
+    request->cwd = cwd_here(cli, request->cwd, is_here(cli, request->lease_id));
     berth_json_open(&w, '{');
     put_command(cli, &w, request);
     berth_json_close(&w, '}');
+    /* With a key the command outlives a broken line. Over a socket only we can go, and it with us.
+     */
+    (void)snprintf(header, sizeof header, "Idempotency-Key: %s", key.text);
     (void)snprintf(target, sizeof target, "/api/environment-leases/%s/exec", request->lease_id);
-    r.follow = (struct cli_follow){.method = "POST", .target = target, .body = &body};
+    r.follow = (struct cli_follow){.method = "POST",
+                                   .target = target,
+                                   .body = &body,
+                                   .header = cli->daemon->socket ? NULL : header};
     return follow(&r);
 }
 
@@ -238,11 +283,10 @@ static int print_begun(struct cli *cli, const struct cli_answer *run)
 static void write_run(struct cli *cli, const struct berth_run_request *r, struct berth_buf *body)
 {
     struct berth_json_writer w = {.buf = body};
-    auto_free char *here = cli->daemon->socket ? getcwd(NULL, 0) : NULL;
     berth_json_open(&w, '{');
     put_command(cli, &w, &r->command);
     berth_json_put_str(&w, "environmentId", r->environment_id);
-    berth_json_put_str(&w, "workspacePath", here); /* that is on the same machine */
+    cli_put(cli, &w, "workspacePath", cwd_here(cli, NULL, true));
     cli_put(cli, &w, "provisionCommand", r->provision_command);
     berth_json_put_int(&w, "ttlMs", r->ttl_ms);
     berth_json_open_in(&w, "secrets", '{');
@@ -262,10 +306,17 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
         return status;
     if (request->command.terminal)
         cli_session_copy_terminal(&r.s, &request->command);
+    request->command.cwd = cwd_here(cli, request->command.cwd, false);
     write_run(cli, request, &body);
+    cli->cancel_fd = detach ? -1 : r.s.cancel_fd;
     int rc = cli_call(cli, &run, "POST", &body, "/api/companies/%s/runs", cli->company_id);
+    cli->cancel_fd = -1;
     if (rc < 0 && !detach)
         cli_session_close(&r.s);
+    if (rc == BERTH_E_CANCELLED)
+        (void)berth_fail(&cli->err, rc,
+                         "%s has not answered; the run may have begun: \"berth ps\" shows it.",
+                         cli->daemon->where);
     if (rc < 0)
         return cli_run_failed(cli);
     if (detach)

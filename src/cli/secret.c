@@ -200,8 +200,8 @@ static int usage(struct cli *cli, int argc, char **argv)
 
 static const char *consumer_of(struct cli *cli, const struct berth_json *event)
 {
-    return berth_arena_printf(&cli->arena, "%s %s", cli_text(event, "consumerType"),
-                              cli_text(event, "consumerId"));
+    const char *type = cli_text(event, "consumerType"), *id = cli_text(event, "consumerId");
+    return type && id ? berth_arena_printf(&cli->arena, "%s %s", type, id) : NULL;
 }
 
 static int events(struct cli *cli, int argc, char **argv)
@@ -243,12 +243,13 @@ static int rotate_key(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     const char *key = cli_text(done.json, "keyId");
     int64_t versions = berth_json_int(berth_json_get(done.json, "versions"));
-    if (cli->json || cli->quiet)
-        return cli_print_text(cli, cli->json ? done.text : key);
+    const char *file = cli_text(done.json, "keyFile");
+    if (cli->json || cli->quiet || !key || !file)
+        return cli_print_text(cli, cli->json ? done.text : cli->quiet ? key : NULL);
     auto_buf buf = BERTH_BUF_INIT(8192);
     berth_buf_printf(&buf, "%" PRId64 " version%s sealed with the key %s now. Keep a copy of %s.",
-                     versions, versions == 1 ? " is" : "s are", key,
-                     cli_text(done.json, "keyFile"));
+                     versions, versions == 1 ? " is" : "s are", cli_clean(cli, key),
+                     cli_clean(cli, file));
     return cli_print(cli, &buf);
 }
 

@@ -117,23 +117,33 @@ static void *write_output(void *ctx)
 
 /* --- input --- */
 
-static void send(struct cli_session *s, const char *bytes, size_t len)
+/* False: nobody reads it any more. */
+static bool send_far(struct cli_session *s, const char *bytes, size_t len, bool last)
 {
     struct berth_error err;
-    int rc;
-    if (s->cli->daemon) {
-        cli_send_stdin(s->cli, s->exec_id, bytes, len, false);
-        return;
-    }
-    while ((rc = berth_exec_write(s->exec, bytes, len, &err)) == BERTH_E_UNAVAILABLE)
+    int rc = cli_send_stdin(s->cli, s->exec_id, bytes, len, last, s->stop_fd, &err);
+    if (rc == BERTH_OK || rc == BERTH_E_CONFLICT || rc == BERTH_E_CANCELLED)
+        return rc == BERTH_OK;
+    s->unsent = err; /* the command would wait for the rest for ever */
+    cli_send_cancel(s->cli, "execs", s->exec_id, s->stop_fd);
+    return false;
+}
+
+static bool send(struct cli_session *s, const char *bytes, size_t len)
+{
+    struct berth_error err;
+    if (s->cli->daemon)
+        return send_far(s, bytes, len, false);
+    while (berth_exec_write(s->exec, bytes, len, &err) == BERTH_E_UNAVAILABLE)
         while (sem_wait(&s->room) < 0 && errno == EINTR)
             ;
+    return true;
 }
 
 static void close_input(struct cli_session *s)
 {
     if (s->cli->daemon)
-        cli_send_stdin(s->cli, s->exec_id, NULL, 0, true);
+        (void)send_far(s, NULL, 0, true);
     else
         berth_exec_close_stdin(s->exec);
 }
@@ -147,7 +157,7 @@ static void follow_window(struct cli_session *s)
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_col)
         return;
     if (s->cli->daemon)
-        cli_send_size(s->cli, s->exec_id, size.ws_row, size.ws_col);
+        cli_send_size(s->cli, s->exec_id, size.ws_row, size.ws_col, s->stop_fd);
     else
         berth_exec_resize(s->exec, size.ws_row, size.ws_col);
 }
@@ -173,10 +183,11 @@ static void *read_input(void *ctx)
             continue;
         if (got <= 0)
             break;
-        send(s, bytes, (size_t)got);
+        if (!send(s, bytes, (size_t)got))
+            return NULL;
     }
     if (s->gives_terminal)
-        send(s, "\004", 1); /* how a terminal says that there is no more */
+        (void)send(s, "\004", 1); /* how a terminal says that there is no more */
     close_input(s);
     return NULL;
 }

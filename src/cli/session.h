@@ -27,6 +27,7 @@ struct cli_session {
     bool reads;
 
     char exec_id[BERTH_ID_SIZE]; /* of a command that a daemon runs */
+    struct berth_error unsent;   /* why input did not reach that; its code is 0 when it did */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;

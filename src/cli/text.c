@@ -92,6 +92,10 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
 int cli_print_text(struct cli *cli, const char *text)
 {
     auto_buf buf = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
+    if (!text) {
+        (void)cli_not_understood(cli);
+        return cli_fail(cli);
+    }
     buf.secret = true; /* a token is shown once */
     berth_buf_puts(&buf, text);
     return cli_print(cli, &buf);

@@ -18,8 +18,9 @@ static const char *permissions_of(struct cli *cli, const struct berth_json *toke
     const struct berth_json *list = berth_json_get(token, "permissions");
     const char *all = NULL;
     for (size_t i = 0; i < berth_json_count(list); i++)
-        all = berth_arena_printf(&cli->arena, "%s%s%s", all ? all : "", all ? ", " : "",
-                                 berth_json_str(berth_json_at(list, i)));
+        if (berth_json_str(berth_json_at(list, i)))
+            all = berth_arena_printf(&cli->arena, "%s%s%s", all ? all : "", all ? ", " : "",
+                                     berth_json_str(berth_json_at(list, i)));
     return all ? all : "to look";
 }
 
@@ -159,8 +160,11 @@ static int create(struct cli *cli, int argc, char **argv)
     struct cli_answer made;
     write_body(cli, &w, argv[0], &body);
     int rc = cli_call(cli, &made, "POST", &body, "/api/tokens");
+    const char *token = cli_text(made.json, "token");
+    if (rc == BERTH_OK && !token)
+        rc = cli_not_understood(cli);
     if (rc == BERTH_OK && w.out)
-        rc = write_file(cli, fd, w.out, cli_text(made.json, "token"));
+        rc = write_file(cli, fd, w.out, token);
     if (rc < 0) {
         if (w.out)
             (void)unlink(w.out);

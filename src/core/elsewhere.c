@@ -17,7 +17,8 @@
 #include "os/runtime.h"
 
 #define LOOK_MS 50
-#define LOOKS 20 /* at a run whose process has let go of it, or died */
+#define LOOKS 20        /* at a run whose process has let go of it, or died */
+#define ANSWER_MS 10000 /* to one word; its process may be stopped */
 #define CANCEL "cancel\n"
 #define OK "ok\n"
 
@@ -54,14 +55,14 @@ static int ask(const char *id, int left_fd, struct berth_error *err)
     if (rc < 0)
         return rc;
     /* One that has just ended may hang up before it hears us. */
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
     ssize_t got = send(fd, CANCEL, strlen(CANCEL), MSG_NOSIGNAL);
     if (got > 0)
-        got = read(fd, answer, sizeof answer);
+        got = poll(fds, 2, ANSWER_MS) > 0 && fds[0].revents ? read(fd, answer, sizeof answer) : -1;
     if (got < (ssize_t)strlen(OK) || memcmp(answer, OK, strlen(OK)) != 0)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The process of run %s did not listen: others may talk to it. Try again.",
                           id);
-    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
     while (poll(fds, 2, -1) >= 0 || errno == EINTR)
         if (fds[1].revents || (fds[0].revents && read(fd, answer, sizeof answer) <= 0))
             break;

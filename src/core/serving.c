@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,12 +23,13 @@ static bool is_file(const char *address)
     return strncmp(address, SQLITE, strlen(SQLITE)) == 0;
 }
 
-/* The caller frees it. */
+/* The caller frees it. A file has one note, whatever it is called. */
 static char *note_of(const char *address, struct berth_error *err)
 {
+    auto_free char *file = is_file(address) ? realpath(address + strlen(SQLITE), NULL) : NULL;
     char *path = NULL, digest[BERTH_SHA256_HEX_SIZE], directory[BERTH_RUNTIME_PATH_SIZE];
     if (is_file(address)) {
-        if (asprintf(&path, "%s.berthd", address + strlen(SQLITE)) < 0)
+        if (asprintf(&path, "%s.berthd", file ? file : address + strlen(SQLITE)) < 0)
             path = NULL;
     } else {
         if (berth_runtime_directory(directory, err) < 0 ||
@@ -64,8 +64,9 @@ int berth_serving_begin(const char *address, const char *socket, int *fd, struct
         return err->code;
     if (note < 0)
         return berth_fail_errno(err, "Cannot open %s", path);
-    if (flock(note, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
+    struct flock all = {.l_type = F_WRLCK};
+    if (fcntl(note, F_OFD_SETLK, &all) < 0) {
+        if (errno != EAGAIN && errno != EACCES)
             return berth_fail_errno(err, "Cannot lock %s", path);
         return is_file(address) ? refuse(note, address, err) : BERTH_OK;
     }
@@ -86,10 +87,11 @@ bool berth_serving_find(const char *address, char socket[BERTH_SOCKET_PATH_SIZE]
     struct stat st;
     char text[NOTE_BYTES_MAX] = "", *line;
     auto_free char *path = note_of(address, &none);
-    auto_close int note = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    if (note < 0 || fstat(note, &st) < 0 || st.st_uid != geteuid())
+    auto_close int note = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW) : -1;
+    struct flock all = {.l_type = F_RDLCK}; /* asked, not taken: nobody is kept from it */
+    if (note < 0 || fstat(note, &st) < 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode))
         return false;
-    if (flock(note, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    if (fcntl(note, F_OFD_GETLK, &all) < 0 || all.l_type == F_UNLCK)
         return false; /* nobody holds it any more */
     if (pread(note, text, sizeof text - 1, 0) <= 0 || !(line = strchr(text, '\n')))
         return false;

@@ -110,6 +110,10 @@ static int prepare(struct asking *a, struct berth_error *err)
                curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
                curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_ms) == CURLE_OK &&
                curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms) == CURLE_OK;
+    if (set && r->stall_ms)
+        set = curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
+              curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)(r->stall_ms / 1000)) == CURLE_OK &&
+              curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK;
     if (set && strcmp(r->method, "HEAD") == 0)
         set = curl_easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
     if (set && r->socket)

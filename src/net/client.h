@@ -22,6 +22,7 @@ struct berth_client_request {
     const char *ca_file; /* whom to trust; NULL: whom the machine does */
     int64_t timeout_ms;  /* for all of it; 0: none */
     int64_t connect_ms;  /* to be heard at all */
+    int64_t stall_ms;    /* without a byte, after which the line counts as broken; 0: for ever */
     size_t answer_max;   /* bytes of an answer that is collected */
     int cancel_fd;       /* becomes readable when nobody wants it any more; -1: never */
     /* What comes of a 2xx, as it comes; NULL: it is collected. false: enough of it. */

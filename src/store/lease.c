@@ -214,6 +214,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR due_at IS NOT NULL)"
+        " AND (CAST($7 AS TEXT) IS NULL OR environment_id = $7)"
         " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const standing =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
@@ -233,15 +234,18 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     bool open = is_open(filter->status), stands = filter->standing_only || open;
+    const char *status = filter->status < 0 ? NULL : status_names[filter->status];
+    if (filter->run_id)
+        return berth_db_exec(db, by_run, on_lease, &reader, err, berth_text(filter->run_id),
+                             berth_text(status), berth_text(filter->company_id), berth_int(stands),
+                             berth_int(filter->limit), berth_text(filter->before),
+                             berth_text(filter->environment_id));
     const char *sql = filter->environment_id  ? (stands ? standing_by_environment : by_environment)
-                      : filter->run_id        ? by_run
                       : filter->standing_only ? standing
                       : open                  ? newest_open
                                               : newest;
-    const char *key = filter->environment_id ? filter->environment_id : filter->run_id;
-    return berth_db_exec(db, sql, on_lease, &reader, err, berth_text(key),
-                         berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
-                         berth_text(filter->company_id), berth_int(stands),
+    return berth_db_exec(db, sql, on_lease, &reader, err, berth_text(filter->environment_id),
+                         berth_text(status), berth_text(filter->company_id), berth_int(stands),
                          berth_int(filter->limit), berth_text(filter->before));
 }
 #undef BEFORE

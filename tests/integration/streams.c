@@ -620,6 +620,39 @@ static void events_come_as_they_happen(void **state)
     (void)close(fd);
 }
 
+/* Who may not run commands on this machine does not speak to those that run there, either; and
+ * nobody hears of ids of what he may not look at. */
+static void commands_of_this_machine_are_not_for_companies(void **state)
+{
+    struct fixture *f = *state;
+    const char *company = default_company(f);
+    struct reply r = ask(f, "POST", exec_path(f, local_lease(f)),
+                         "{'command':'cat','keepStdin':true,'detach':true}");
+    const char *exec = reply_text(f, &r, "execId");
+    r = ask(
+        f, "POST", "/api/tokens",
+        text_of(f, "{'name':'c','companyId':'%s','permissions':['environments:manage']}", company));
+    const char *theirs = text_of(f, "Authorization: Bearer %s\r\n", reply_text(f, &r, "token"));
+    static const char *const ways[] = {"stdin", "cancel", "resize"};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        assert_int_equal(ask_with(f, theirs, "POST", text_of(f, "/api/execs/%s/%s", exec, ways[i]),
+                                  "{\"rows\":1,\"columns\":1}")
+                             .status,
+                         403);
+    assert_int_equal(
+        ask_with(f, theirs, "GET", text_of(f, "/api/execs/%s/attach", exec), NULL).status, 403);
+    r = ask(f, "POST", "/api/tokens",
+            text_of(f, "{'name':'a','kind':'agent','agentId':'a','companyId':'%s'}", company));
+    const char *agent = text_of(f, "Authorization: Bearer %s\r\n", reply_text(f, &r, "token"));
+    static const char *const kinds[] = {"secret", "token", "lease"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        assert_int_equal(
+            ask_with(f, agent, "GET", text_of(f, "/api/find?kind=%s&prefix=0000", kinds[i]), NULL)
+                .status,
+            403);
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/execs/%s/cancel", exec), NULL).status, 202);
+}
+
 static bool ends_within(int fd, int64_t ms)
 {
     char bytes[4096];
@@ -847,6 +880,7 @@ int main(void)
         ASK_ON_BOTH(runs_of_others),
         ASK_ON_BOTH(events_come_as_they_happen),
         ASK_ON_BOTH(streams_end_with_their_token),
+        ASK_ON_BOTH(commands_of_this_machine_are_not_for_companies),
         ASK_ON_BOTH(no_event_is_left_out),
         ASK_ON_BOTH(numbers_for_those_who_watch),
         ASK_ON_BOTH(leases_are_taken_once),
