@@ -213,9 +213,9 @@ static int follow(struct remote *r)
     r->follow.ctx = r;
     cli->cancel_fd = r->s.cancel_fd;
     int rc = cli_follow(cli, &r->follow);
-    cli->cancel_fd = -1;
     (void)eventfd_write(r->s.stop_fd, 1);
     cli_session_stop_input(&r->s);
+    cli->cancel_fd = -1;
     cli_session_close(&r->s);
     int status = CLI_OK;
     if (rc < 0 && r->s.exec_id[0] == '\0' && !r->run_id && cli->issues.list.count)
