@@ -320,10 +320,11 @@ static int add_row(struct berth_db *db, struct audit *audit, const struct berth_
     return rc;
 }
 
-/* Labels alone prove nothing: what the ledger does not know is reported and left alone. */
-static int tx_audit(struct berth_db *db, void *ctx, struct berth_error *err)
+/* What the place at hand is, and the lease of its label. Labels alone prove nothing: what the
+ * ledger does not know is reported and left alone. */
+static int look_at(struct berth_db *db, struct audit *audit, struct berth_lease **labelled,
+                   struct berth_error *err)
 {
-    struct audit *audit = ctx;
     const struct found *f = audit->at;
     audit->counter = NULL;
     bool held;
@@ -342,25 +343,39 @@ static int tx_audit(struct berth_db *db, void *ctx, struct berth_error *err)
     if (l->due_at_ms && !l->provider_lease_id)
         return BERTH_OK; /* being acquired, or being looked for by its label */
     audit->counter = &audit->pass->report.found;
-    struct berth_place place = {.id = f->place_id};
+    *labelled = l;
+    return BERTH_OK;
+}
+
+static int tx_look(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct berth_lease *ignored;
+    return look_at(db, ctx, &ignored, err);
+}
+
+static int tx_audit(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct audit *audit = ctx;
+    struct berth_lease *l = NULL;
+    int rc = look_at(db, audit, &l, err);
+    if (rc < 0 || !l)
+        return rc;
+    struct berth_place place = {.id = audit->at->place_id};
     return l->due_at_ms ? add_row(db, audit, l, err)
                         : berth_ledger_late_place(db, audit->arena, l->id, &place, err);
 }
 
-static int ask_provider(struct audit *audit, struct berth_error *err)
+/* Fills the list anew. */
+static int ask_provider(struct audit *audit, const struct berth_route *route,
+                        struct berth_error *err)
 {
     struct berth *b = audit->pass->b;
     const struct berth_environment *e = audit->environment;
-    const struct berth_route *route;
-    if (berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
-                             e->config_json, &route, err) < 0)
-        return BERTH_OK; /* there is nobody to ask */
-    int rc = berth_node_may_act(b->node, err);
-    if (rc < 0)
-        return rc;
     struct berth_call call = berth_ledger_call(b, route, audit->arena, 0, -1);
-    if (!berth_route_can_find(route, &call))
-        return BERTH_OK;
+    audit->list = (struct berth_list){0};
+    int rc = berth_node_may_act(b->node, err);
+    if (rc < 0 || !berth_route_can_find(route, &call))
+        return rc;
     auto_use use = {.who = {.company_id = e->company_id,
                             .environment_id = e->id,
                             .config_json = e->config_json}};
@@ -374,15 +389,59 @@ static int ask_provider(struct audit *audit, struct berth_error *err)
         f->secret = berth_use_shows(&use, f->place_id);
     }
     berth_use_close(&use);
+    return rc;
+}
+
+/* Those of the list that nobody answers for. */
+static int find_suspects(struct audit *audit, struct berth_list *out, struct berth_error *err)
+{
+    struct pass *pass = audit->pass;
+    int rc = BERTH_OK;
+    *out = (struct berth_list){0};
     for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
         audit->at = audit->list.items[i];
         if (audit->at->secret)
             continue; /* an id that repeats a secret is not kept */
-        rc = berth_store_tx(b->store, tx_audit, audit, err);
-        if (rc == BERTH_OK && audit->counter)
-            count(audit->pass, audit->counter);
-        if (rc == BERTH_OK && audit->counter == &audit->pass->report.found)
-            BERTH_FAILPOINT(sweep_after_found);
+        rc = berth_store_read(pass->b->store, tx_look, audit, err);
+        if (rc == BERTH_OK && audit->counter == &pass->report.foreign)
+            count(pass, audit->counter);
+        if (rc == BERTH_OK && audit->counter == &pass->report.found &&
+            !berth_list_add(out, audit->arena, audit->list.items[i]))
+            rc = berth_arena_check(audit->arena, err);
+    }
+    return rc;
+}
+
+static bool is_among(const struct berth_list *list, const char *place_id)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(((const struct found *)list->items[i])->place_id, place_id) == 0)
+            return true;
+    return false;
+}
+
+/* A place that is given back while the provider lists the others is on the list, and nobody's any
+ * more: only what is there once more, now that nobody answers for it, was forgotten. */
+static int audit_route(struct audit *audit, const struct berth_route *route,
+                       struct berth_error *err)
+{
+    struct pass *pass = audit->pass;
+    struct berth_list suspects;
+    int rc = ask_provider(audit, route, err);
+    if (rc == BERTH_OK)
+        rc = find_suspects(audit, &suspects, err);
+    if (rc < 0 || !suspects.count)
+        return rc;
+    rc = ask_provider(audit, route, err);
+    for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
+        audit->at = audit->list.items[i];
+        if (!is_among(&suspects, audit->at->place_id))
+            continue;
+        rc = berth_store_tx(pass->b->store, tx_audit, audit, err);
+        if (rc < 0 || audit->counter != &pass->report.found)
+            continue;
+        count(pass, audit->counter);
+        BERTH_FAILPOINT(sweep_after_found);
     }
     return rc;
 }
@@ -391,8 +450,12 @@ static void audit_environment(struct pass *pass, const struct berth_environment 
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct audit audit = {.pass = pass, .arena = &arena, .environment = e};
+    const struct berth_route *route;
     struct berth_error err;
-    if (ask_provider(&audit, &err) < 0)
+    if (berth_registry_route(pass->b->registry, berth_environment_drivers.names[e->driver],
+                             e->config_json, &route, &err) < 0)
+        return; /* there is nobody to ask */
+    if (audit_route(&audit, route, &err) < 0)
         berth_log_line(&pass->b->log, BERTH_LOG_WARN, "provider could not be asked",
                        "environmentId", e->id, "error", err.message, NULL);
 }

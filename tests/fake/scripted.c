@@ -261,15 +261,13 @@ static int misbehave(struct scripted *s, enum scripted_op op, const struct scrip
 static int before(struct scripted *s, enum scripted_op op, const struct scripted_act *act,
                   const struct berth_call *call, struct berth_error *err)
 {
-    bool later = act->after && act->mode != SCRIPTED_STALL;
-    return later ? BERTH_OK : misbehave(s, op, act, call, err);
+    return act->after ? BERTH_OK : misbehave(s, op, act, call, err);
 }
 
 static int after(struct scripted *s, enum scripted_op op, const struct scripted_act *act,
                  const struct berth_call *call, struct berth_error *err)
 {
-    bool later = act->after && act->mode != SCRIPTED_STALL;
-    int rc = later ? misbehave(s, op, act, call, err) : BERTH_OK;
+    int rc = act->after ? misbehave(s, op, act, call, err) : BERTH_OK;
     if (act->then_fail_query)
         berth_failpoint_arm_query(act->then_fail_query);
     return rc;

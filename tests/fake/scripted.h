@@ -35,7 +35,7 @@ struct scripted_act {
     enum scripted_mode mode;
     int code;
     const char *text;
-    bool after; /* FAIL and HANG: what was asked for is done first, only its answer is lost */
+    bool after;        /* what was asked for is done first, only its answer is lost, or late */
     const char *where; /* FAIL: goes into the error's `where` */
     /* What acquire and resume answer instead of the truth; find its id, realize its metadata. */
     bool no_id;

@@ -725,6 +725,26 @@ static void place_made_under_a_false_name_is_found(void **state)
     assert_true(scripted_has(f->world, holder->provider_lease_id));
 }
 
+/* The provider's list is older than the release: it shows a place that is gone by now. */
+static void place_that_goes_while_it_is_listed_is_not_found(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    struct berth_lease *l = take_lease(f, e, NULL);
+    struct berth_sweep_report report = {.unfinished = 1};
+    scripted_set(f->world, SCRIPTED_FIND,
+                 (struct scripted_act){.mode = SCRIPTED_STALL, .after = true});
+    (void)sweep_for(f, 1);
+    assert_true(scripted_await(f->world, SCRIPTED_FIND, 1));
+    give_lease(f, l, BERTH_LEASE_RELEASED);
+    scripted_go_on(f->world);
+    for (int i = 0; i < 100 && report.unfinished; i++)
+        report = sweep_for(f, 100);
+    assert_int_equal(count_activity(f, l->id, "environment.lease_place_found"), 0);
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_DESTROY), 0);
+    assert_done(f, l, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+}
+
 /* Two lies at once: another's id, and metadata nobody can keep. */
 static void held_id_with_bad_metadata(void **state)
 {
@@ -996,6 +1016,7 @@ int main(void)
         TEST_ON_BOTH(same_id_in_another_environment),
         TEST_ON_BOTH(id_of_a_parked_place_is_held),
         TEST_ON_BOTH(place_made_under_a_false_name_is_found),
+        TEST_ON_BOTH(place_that_goes_while_it_is_listed_is_not_found),
         TEST_ON_BOTH(held_id_with_bad_metadata),
         TEST_ON_BOTH(place_made_by_a_driver_that_denies_it),
         TEST_ON_BOTH(unknown_place_is_shown_until_acknowledged),
