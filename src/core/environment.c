@@ -703,6 +703,7 @@ struct deletion {
     struct berth_environment *environment;
     struct berth_list standing; /* of struct berth_lease */
     bool deleted;
+    bool gone; /* somebody else has: a sweep that came by */
 };
 
 static int remove_row(struct berth_db *db, struct deletion *d, struct berth_error *err)
@@ -780,6 +781,7 @@ static int tx_delete_finish(struct berth_db *db, void *ctx, struct berth_error *
     d->deleted = false;
     struct berth_environment *row;
     int rc = berth_environment_load(db, d->arena, d->id, BERTH_LOCK_UPDATE, &row, err);
+    d->gone = rc == BERTH_OK && !row;
     if (rc < 0 || !row || !row->deleting)
         return rc;
     int64_t standing;
@@ -833,16 +835,15 @@ int berth_environment_delete(struct berth *b, struct berth_arena *arena, const c
         return rc;
     BERTH_FAILPOINT(delete_after_intent);
     struct berth_environment *environment = d.environment;
-    bool deleted = d.deleted;
-    if (!deleted) {
+    if (!d.deleted) {
         drain(&d);
         BERTH_FAILPOINT(delete_after_drain);
-        rc = berth_environment_finish_delete(b, parsed.text, actor, &deleted, err);
+        rc = berth_store_tx(b->store, tx_delete_finish, &d, err);
     }
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(delete_after_outcome);
-    if (!deleted)
+    if (!d.deleted && !d.gone)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "Environment \"%s\" is archived, but some of its places are not "
                           "confirmed gone: \"berth sweep\" deletes it when they are.",

@@ -745,6 +745,28 @@ static void place_that_goes_while_it_is_listed_is_not_found(void **state)
     assert_done(f, l, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
 }
 
+/* A sweep between the last release and the end of a delete does what is left to do. */
+static struct fixture *sweeping;
+static void sweep_after_drain(enum berth_failpoint point)
+{
+    if (point == BERTH_FP_delete_after_drain)
+        assert_int_equal(sweep(sweeping).deleted, 1);
+}
+
+static void environment_that_a_sweep_deletes_first_is_deleted(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED), *deleted;
+    struct berth_lease *l = take_lease(f, e, NULL);
+    sweeping = f;
+    berth_failpoint_watch(sweep_after_drain);
+    int rc = berth_environment_delete(f->b, &f->arena, e->id, true, NULL, &deleted, &f->err);
+    berth_failpoint_arm(BERTH_FP_COUNT, 0);
+    assert_ok(f, rc);
+    assert_string_equal(deleted->id, e->id);
+    assert_done(f, l, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+}
+
 /* Two lies at once: another's id, and metadata nobody can keep. */
 static void held_id_with_bad_metadata(void **state)
 {
@@ -1017,6 +1039,7 @@ int main(void)
         TEST_ON_BOTH(id_of_a_parked_place_is_held),
         TEST_ON_BOTH(place_made_under_a_false_name_is_found),
         TEST_ON_BOTH(place_that_goes_while_it_is_listed_is_not_found),
+        TEST_ON_BOTH(environment_that_a_sweep_deletes_first_is_deleted),
         TEST_ON_BOTH(held_id_with_bad_metadata),
         TEST_ON_BOTH(place_made_by_a_driver_that_denies_it),
         TEST_ON_BOTH(unknown_place_is_shown_until_acknowledged),
