@@ -57,6 +57,14 @@ static int make_command(struct cli *cli, struct form *form, char **argv,
     return status;
 }
 
+void cli_say_held(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs("berth: something that the command left behind still held its output when it "
+                    "had ended: what came of that is cut\n",
+                    stderr);
+}
+
 int cli_say_timed_out(const struct cli *cli)
 {
     if (!cli->quiet)
@@ -72,10 +80,8 @@ int cli_say_lost(void)
 
 static int exit_status(const struct cli_session *s, const struct berth_exec_end *end)
 {
-    if ((end->cut[0] || end->cut[1]) && !s->cli->quiet)
-        (void)fputs("berth: something that the command left behind still held its output when it "
-                    "had ended: what came of that is cut\n",
-                    stderr);
+    if (end->cut[0] || end->cut[1])
+        cli_say_held(s->cli);
     if (end->cause == BERTH_END_TIMEOUT)
         return cli_say_timed_out(s->cli);
     if (end->cause == BERTH_END_LOST)

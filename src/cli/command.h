@@ -23,6 +23,8 @@ int cli_cancel_fd(void);
 int cli_run_failed(struct cli *cli); /* tells cli->err; an exit status */
 /* The same of a command that could not even be started, as a shell says it; `why` is the code. */
 int cli_not_started(struct cli *cli, const char *why);
+/* That not all of the output came. */
+void cli_say_held(const struct cli *cli);
 int cli_say_timed_out(const struct cli *cli); /* an exit status */
 int cli_say_lost(void);
 

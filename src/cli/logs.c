@@ -106,20 +106,11 @@ static int print_frame(struct following *f, const char *exec_id, const struct be
                               bytes, len, &f->cli->err);
 }
 
-/* When its process is gone, nobody else may come by to end it. */
-static int end_lost(struct cli *cli)
-{
-    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
-    struct berth_sweep_report unsaid;
-    pass.call_providers = false;
-    return berth_sweep(cli->b, &pass, &unsaid, &cli->err);
-}
-
 static int run_has_ended(struct following *f, bool *ended)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_run *run;
-    int rc = ++f->looks % LOOKS_OF_A_PASS ? BERTH_OK : end_lost(f->cli);
+    int rc = ++f->looks % LOOKS_OF_A_PASS ? BERTH_OK : berth_sweep_ledger(f->cli->b, &f->cli->err);
     if (rc == BERTH_OK)
         rc = berth_run_get(f->cli->b, &arena, f->run_id, &run, &f->cli->err);
     if (rc == BERTH_OK)

@@ -2,15 +2,13 @@
  * src/cli/plugin.c - berth plugin ... */
 #include "core/plugin.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/command.h"
 
 #define LOG_BYTES_MAX (16 * 1024 * 1024)
 
@@ -64,24 +62,6 @@ static int put_config(struct cli *cli, const char *file, struct berth_json_write
     return CLI_OK;
 }
 
-static int cancel_fd = -1;
-
-static void on_signal(int number)
-{
-    (void)number;
-    (void)eventfd_write(cancel_fd, 1);
-}
-
-/* Ctrl-C ends what was begun, and what npm made is removed. */
-static int cancel_by_signal(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    return cancel_fd;
-}
-
 /* A daemon has another directory than we do. */
 static int put_source(struct cli *cli, const char *source, struct berth_json_writer *w)
 {
@@ -115,7 +95,7 @@ static int install(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     cli_put(cli, &w, "version", version);
     berth_json_close(&w, '}');
-    cli->cancel_fd = cancel_by_signal();
+    cli->cancel_fd = cli_cancel_fd(); /* what npm made is removed */
     return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/install"), &plugin);
 }
 

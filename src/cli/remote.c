@@ -26,6 +26,7 @@ struct remote {
     struct berth_json *result;  /* of ours; NULL: it has none yet */
     struct berth_json *run;     /* as it ended */
     bool cancelled;             /* and told so */
+    bool log_cut;               /* the log has not all of it; else truncated means something else */
 };
 
 /* --- what is asked --- */
@@ -147,6 +148,8 @@ static bool on_event(void *ctx, const char *name, const struct berth_json *data)
         begin_command(r, cli_text(data, "execId"));
     else if (strcmp(name, "output") == 0)
         put_output(r, data);
+    else if (strcmp(name, "cut") == 0)
+        r->log_cut |= r->s.exec_id[0] && !r->result;
     else if (strcmp(name, "exit") == 0 || (end && !r->run_id))
         end_command(r, data);
     else if (end && !r->run)
@@ -170,6 +173,8 @@ static int exit_status(const struct remote *r)
 {
     const char *by = cli_text(r->result, "signal"), *cause = cli_text(r->result, "cause");
     const struct berth_json *code = berth_json_get(r->result, "exitCode");
+    if (berth_json_true(berth_json_get(r->result, "truncated")) && !r->log_cut)
+        cli_say_held(r->cli);
     if (berth_json_true(berth_json_get(r->result, "timedOut")))
         return cli_say_timed_out(r->cli);
     if ((cause && strcmp(cause, "lost") == 0) || (!by && !berth_json_is(code, BERTH_JSON_INT)))

@@ -69,15 +69,6 @@ static int ask(const char *id, int left_fd, struct berth_error *err)
     return BERTH_OK;
 }
 
-/* When its process is gone, nobody else may come by to end it. */
-static int end_lost(struct berth *b, struct berth_error *err)
-{
-    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
-    struct berth_sweep_report unsaid;
-    pass.call_providers = false;
-    return berth_sweep(b, &pass, &unsaid, err);
-}
-
 int berth_run_cancel_elsewhere(struct berth *b, struct berth_arena *arena, const char *id,
                                int left_fd, struct berth_run **out, struct berth_error *err)
 {
@@ -88,7 +79,7 @@ int berth_run_cancel_elsewhere(struct berth *b, struct berth_arena *arena, const
         if (berth_run_ended((int)(*out)->status))
             return rc;
         (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-        rc = end_lost(b, err);
+        rc = berth_sweep_ledger(b, err); /* its process may be gone */
         if (rc == BERTH_OK)
             rc = berth_run_get(b, arena, id, out, err);
     }

@@ -871,6 +871,14 @@ void berth_sweep_remind(struct berth *b)
         berth_sweep_soon(b);
 }
 
+int berth_sweep_ledger(struct berth *b, struct berth_error *err)
+{
+    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report unsaid;
+    pass.call_providers = false;
+    return berth_sweep(b, &pass, &unsaid, err);
+}
+
 /* --- as JSON --- */
 
 void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *r)

@@ -13,5 +13,8 @@
 void berth_sweep_soon(struct berth *b);
 /* The same, if memory was too short for it the last time. */
 void berth_sweep_remind(struct berth *b);
+/* What the ledger can settle by itself, as every command does first: processes that are gone,
+ * leases whose time is up. */
+int berth_sweep_ledger(struct berth *b, struct berth_error *err);
 void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *report);
 #endif
