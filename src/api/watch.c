@@ -329,12 +329,22 @@ static int end_run(struct berth_api_watch *w, const struct berth_run *run)
     return BERTH_OK;
 }
 
+/* A run that we perform is over when its place is given back, too. */
+static bool is_performed(struct berth_api *api, const char *run_id)
+{
+    pthread_mutex_lock(&api->lives_lock);
+    bool performed = berth_map_get(&api->runs, run_id) != NULL;
+    pthread_mutex_unlock(&api->lives_lock);
+    return performed;
+}
+
 /* The next command of the run, or its end. */
 static int next_command(struct berth_api_watch *w, struct berth_arena *arena,
                         struct berth_error *err)
 {
     struct berth_list execs;
     struct berth_run *run;
+    bool performed = is_performed(w->api, w->run_id); /* the last to change is asked for first */
     int rc = berth_run_get(w->api->b, arena, w->run_id, &run, err); /* before its last commands */
     if (rc == BERTH_OK)
         rc = berth_record_list(w->api->b, arena, w->run_id, &execs, err);
@@ -347,7 +357,7 @@ static int next_command(struct berth_api_watch *w, struct berth_arena *arena,
         return BERTH_OK;
     }
     w->idle = true;
-    return berth_run_ended((int)run->status) ? end_run(w, run) : BERTH_OK;
+    return berth_run_ended((int)run->status) && !performed ? end_run(w, run) : BERTH_OK;
 }
 
 static void on_read(struct berth_post *post);
