@@ -14,8 +14,10 @@ static int make_head(struct berth_arena *arena, const struct berth_api_direct *r
 {
     char *path = berth_arena_strdup(arena, r->target);
     int method = berth_api_find_word(berth_http_methods, r->method);
-    if (!path || method < 0)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    if (!path)
+        return berth_arena_check(arena, err);
+    if (method < 0)
+        return berth_fail(err, BERTH_E_INVALID, "Method not allowed");
     char *query = strchr(path, '?');
     if (query)
         *query++ = '\0';

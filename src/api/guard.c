@@ -10,38 +10,29 @@
 
 #define LOOK_MS 2000 /* a token may be revoked elsewhere */
 
+struct token {
+    char id[BERTH_ID_SIZE];
+    bool dead;
+};
+
 struct look {
     struct berth_api_guard *guard;
     struct berth_post post;
-    int count;
-    struct {
-        char id[BERTH_ID_SIZE];
-        bool dead;
-    } tokens[];
+    struct berth_map by_id; /* of those below: there may be as many as streams */
+    int count, dead;
+    struct token tokens[];
 };
+
+static void free_look(struct look *look)
+{
+    berth_map_clear(&look->by_id);
+    free(look);
+}
 
 static void look_later(struct berth_api_guard *g)
 {
     if (g->streams && !g->closed)
         berth_timer_set(g->api->b->engine, &g->timer, LOOK_MS);
-}
-
-static int find(const struct look *look, const char *id)
-{
-    for (int i = 0; i < look->count; i++)
-        if (strcmp(look->tokens[i].id, id) == 0)
-            return i;
-    return -1;
-}
-
-static struct berth_api_stream *find_dead(const struct berth_api_guard *g, const struct look *look)
-{
-    for (struct berth_api_stream *s = g->streams; s; s = s->next) {
-        int at = find(look, s->token_id);
-        if (at >= 0 && look->tokens[at].dead)
-            return s;
-    }
-    return NULL;
 }
 
 static void look_now(struct berth_api_guard *g);
@@ -51,12 +42,16 @@ static void on_looked(struct berth_post *post)
     struct look *look = (struct look *)((char *)post - offsetof(struct look, post));
     struct berth_api_guard *g = look->guard;
     g->looking = false;
-    for (struct berth_api_stream *s; (s = find_dead(g, look));) {
+    for (struct berth_api_stream *s = g->streams, *next; s && look->dead; s = next) {
+        const struct token *token = berth_map_get(&look->by_id, s->token_id);
+        next = s->next;
+        if (!token || !token->dead)
+            continue;
         s->code = BERTH_HTTP_CLOSE_POLICY;
         berth_api_stream_end(s);
         s->on_gone(s);
     }
-    free(look);
+    free_look(look);
     if (g->again)
         look_now(g);
     else
@@ -69,9 +64,10 @@ static void look_job(void *ctx)
     struct berth *b = look->guard->api->b;
     struct berth_error none;
     for (int i = 0; i < look->count; i++) {
-        bool alive;
-        if (berth_token_alive(b, look->tokens[i].id, &alive, &none) == BERTH_OK)
-            look->tokens[i].dead = !alive; /* a store that is away ends nothing */
+        bool alive; /* a store that is away ends nothing */
+        look->tokens[i].dead =
+            berth_token_alive(b, look->tokens[i].id, &alive, &none) == BERTH_OK && !alive;
+        look->dead += look->tokens[i].dead;
     }
     (void)berth_engine_post(b->engine, &look->post, &none); /* its loop runs */
 }
@@ -93,13 +89,18 @@ static void look_now(struct berth_api_guard *g)
     }
     look->guard = g;
     look->post.run = on_looked;
-    for (const struct berth_api_stream *s = g->streams; s; s = s->next)
-        if (find(look, s->token_id) < 0)
-            memcpy(look->tokens[look->count++].id, s->token_id, sizeof s->token_id);
+    for (const struct berth_api_stream *s = g->streams; s; s = s->next) {
+        struct token *token = &look->tokens[look->count];
+        if (berth_map_get(&look->by_id, s->token_id) ||
+            !berth_map_put(&look->by_id, s->token_id, token)) /* without memory at the next look */
+            continue;
+        memcpy(token->id, s->token_id, sizeof token->id);
+        look->count++;
+    }
     g->looking = berth_pool_submit(g->api->quick, look_job, look, &none) == BERTH_OK;
     if (g->looking)
         return;
-    free(look);
+    free_look(look);
     look_later(g);
 }
 

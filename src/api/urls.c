@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "os/socket.h"
+
 struct finding {
     struct berth_arena *arena;
     struct berth_list *out;
@@ -80,12 +82,6 @@ static const char *origin_of(struct berth_arena *arena, const char *url, const c
     return *host ? origin(arena, tls, *host, port) : NULL;
 }
 
-static bool is_loopback(const char *host)
-{
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-           strcasecmp(host, "localhost") == 0;
-}
-
 static bool is_all(const char *address)
 {
     return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
@@ -101,7 +97,7 @@ static void add_listens(struct finding *f, const struct berth_url_inputs *in, bo
 {
     for (int i = 0; i < in->listen_count; i++) {
         const struct berth_url_listen *l = &in->listen[i];
-        if (!is_all(l->address) && is_loopback(l->address) == loopback)
+        if (!is_all(l->address) && berth_is_loopback(l->address) == loopback)
             add(f, origin(f->arena, l->tls, l->address, l->port));
     }
 }
@@ -134,7 +130,7 @@ int berth_urls_find(struct berth_arena *arena, const struct berth_url_inputs *in
         for (int i = 0; i < in->listen_count; i++)
             add(&f, origin(arena, in->listen[i].tls, *h, in->listen[i].port));
     add_listens(&f, in, false);
-    add_docker(&f, in, is_loopback(public_host));
+    add_docker(&f, in, berth_is_loopback(public_host));
     add_interfaces(&f, in);
     add_listens(&f, in, true); /* for what runs on this machine itself */
     for (int i = 0; !out->count && i < in->listen_count; i++)

@@ -3,6 +3,7 @@
 #ifndef BERTH_BASE_LIMITS_H
 #define BERTH_BASE_LIMITS_H
 
+#define BERTH_TOKEN_BYTES_MAX 4096                  /* shown to a daemon, whoever made it */
 #define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024)     /* one document */
 #define BERTH_MESSAGE_BYTES_MAX (128 * 1024 * 1024) /* one message of a worker */
 #define BERTH_MESSAGE_BYTES_SMALL (64 * 1024)       /* a longer one is not read on the loop */

@@ -18,8 +18,7 @@
 #include "cli/daemon.h"
 #include "core/serving.h"
 #include "core/sweep.h"
-
-#define TOKEN_BYTES_MAX 4096
+#include "os/socket.h"
 
 struct cli_kept {
     struct cli_kept *next;
@@ -240,11 +239,25 @@ static int read_token(struct cli_daemon *d, struct berth_error *err)
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot read BERTH_TOKEN_FILE %s", path);
-    int rc = berth_locked_read(fd, TOKEN_BYTES_MAX, &d->token, err);
+    int rc = berth_locked_read(fd, BERTH_TOKEN_BYTES_MAX, &d->token, err);
     while (rc == BERTH_OK && d->token.len &&
            isspace((unsigned char)d->token.bytes[d->token.len - 1]))
         d->token.len--;
     return rc;
+}
+
+/* Whoever listens on the way to another machine would have it. */
+static void warn_clear(const struct cli *cli, const char *url)
+{
+    static const char plain[] = "http://";
+    char host[256];
+    if (strncmp(url, plain, strlen(plain)) != 0 || cli->quiet)
+        return;
+    const char *at = url + strlen(plain) + (url[strlen(plain)] == '[');
+    (void)snprintf(host, sizeof host, "%.*s", (int)strcspn(at, at[-1] == '[' ? "]" : ":/"), at);
+    if (!berth_is_loopback(host))
+        (void)fputs("berth: the token goes over the network for all to read: use https://\n",
+                    stderr);
 }
 
 /* "unix:/path", or a URL as others write them. A token is for one that was named. */
@@ -266,7 +279,10 @@ static int use_url(struct cli *cli, const char *url, bool named)
     cli->daemon = d;
     if (!d->url)
         return berth_arena_check(&cli->arena, &cli->err);
-    return named ? read_token(d, &cli->err) : BERTH_OK;
+    int rc = named ? read_token(d, &cli->err) : BERTH_OK;
+    if (rc == BERTH_OK && d->token.len)
+        warn_clear(cli, url);
+    return rc;
 }
 
 const char *cli_named_daemon(const struct cli *cli)

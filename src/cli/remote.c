@@ -280,11 +280,6 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
     return follow(&r);
 }
 
-static int print_begun(struct cli *cli, const struct cli_answer *run)
-{
-    return cli_print_text(cli, cli->json ? run->text : cli_text(run->json, "id"));
-}
-
 static void write_run(struct cli *cli, const struct berth_run_request *r, struct berth_buf *body)
 {
     struct berth_json_writer w = {.buf = body};
@@ -316,6 +311,9 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
     cli->cancel_fd = detach ? -1 : r.s.cancel_fd;
     int rc = cli_call(cli, &run, "POST", &body, "/api/companies/%s/runs", cli->company_id);
     cli->cancel_fd = -1;
+    r.run_id = cli_text(run.json, "id");
+    if (rc == BERTH_OK && !r.run_id)
+        rc = cli_not_understood(cli);
     if (rc < 0 && !detach)
         cli_session_close(&r.s);
     if (rc == BERTH_E_CANCELLED)
@@ -325,8 +323,7 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
     if (rc < 0)
         return cli_run_failed(cli);
     if (detach)
-        return print_begun(cli, &run);
-    r.run_id = cli_text(run.json, "id");
+        return cli_print_text(cli, cli->json ? run.text : r.run_id);
     (void)snprintf(r.again, sizeof r.again, "/api/runs/%s/log", r.run_id);
     r.follow = (struct cli_follow){.method = "GET", .target = r.again, .again = r.again};
     cli_session_say(&r.s, "acquiring");

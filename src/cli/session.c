@@ -18,6 +18,7 @@
 #include "cli/command.h"
 #include "cli/control.h"
 #include "cli/follow.h"
+#include "os/fs.h"
 
 struct piece {
     struct piece *next;
@@ -48,20 +49,6 @@ void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t
     pthread_mutex_unlock(&s->lock);
 }
 
-static bool write_all(int fd, const char *bytes, size_t len)
-{
-    while (len) {
-        ssize_t done = write(fd, bytes, len);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return false;
-        bytes += done;
-        len -= (size_t)done;
-    }
-    return true;
-}
-
 /* Lock held. */
 static void erase_status(struct cli_session *s)
 {
@@ -77,7 +64,8 @@ bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t 
 {
     pthread_mutex_lock(&s->status_lock);
     erase_status(s);
-    bool written = write_all(fd, bytes, len);
+    struct berth_error unwritten;
+    bool written = berth_fs_write_all(fd, bytes, len, &unwritten) == BERTH_OK;
     if (s->has_status && isatty(fd))
         s->at_line_start = bytes[len - 1] == '\n';
     pthread_mutex_unlock(&s->status_lock);

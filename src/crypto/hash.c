@@ -18,27 +18,31 @@ static void fetch(void)
     sha1 = EVP_MD_fetch(NULL, "SHA1", NULL);
 }
 
+static int digest(EVP_MD *const *kind, const char *name, const void *bytes, size_t len,
+                  unsigned char *out, struct berth_error *err)
+{
+    pthread_once(&once, fetch);
+    if (*kind && EVP_Digest(bytes, len, out, NULL, *kind, NULL) == 1)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_INTERNAL, "%s is not available in this OpenSSL.", name);
+}
+
 int berth_sha256_hex(const void *bytes, size_t len, char out[BERTH_SHA256_HEX_SIZE],
                      struct berth_error *err)
 {
-    pthread_once(&once, fetch);
-    unsigned char digest[32];
-    unsigned size = sizeof digest;
-    if (!sha256 || EVP_Digest(bytes, len, digest, &size, sha256, NULL) != 1)
-        return berth_fail(err, BERTH_E_INTERNAL, "SHA-256 is not available in this OpenSSL.");
-    for (unsigned i = 0; i < sizeof digest; i++)
-        (void)snprintf(out + (size_t)i * 2, 3, "%02x", digest[i]);
-    return BERTH_OK;
+    unsigned char sum[32];
+    int rc = digest(&sha256, "SHA-256", bytes, len, sum, err);
+    for (unsigned i = 0; rc == BERTH_OK && i < sizeof sum; i++)
+        (void)snprintf(out + (size_t)i * 2, 3, "%02x", sum[i]);
+    return rc;
 }
 
 int berth_sha1_base64(const void *bytes, size_t len, char out[BERTH_SHA1_BASE64_SIZE],
                       struct berth_error *err)
 {
-    pthread_once(&once, fetch);
-    unsigned char digest[20];
-    unsigned size = sizeof digest;
-    if (!sha1 || EVP_Digest(bytes, len, digest, &size, sha1, NULL) != 1)
-        return berth_fail(err, BERTH_E_INTERNAL, "SHA-1 is not available in this OpenSSL.");
-    berth_base64_encode(digest, sizeof digest, out);
-    return BERTH_OK;
+    unsigned char sum[20];
+    int rc = digest(&sha1, "SHA-1", bytes, len, sum, err);
+    if (rc == BERTH_OK)
+        berth_base64_encode(sum, sizeof sum, out);
+    return rc;
 }

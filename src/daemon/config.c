@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "os/socket.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "daemon/yaml.h"
@@ -210,15 +211,6 @@ static const char *url_fault(const char *text)
                  "query.";
 }
 
-static bool is_loopback(const char *address)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (inet_pton(AF_INET, address, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
-    return inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 /* --- what the values mean --- */
 
 /* One file on its way into a config. */
@@ -360,7 +352,7 @@ static int check_listen(struct form *f, const struct written_listen *given, cons
     if (given->certificate && given->plaintext)
         return berth_yaml_fail(&f->yaml, path, f->err,
                                "has a certificate and \"plaintext: true\": remove one of them.");
-    if (!given->certificate && !given->plaintext && !is_loopback(given->address))
+    if (!given->certificate && !given->plaintext && !berth_is_loopback(given->address))
         return berth_yaml_fail(
             &f->yaml, path, f->err,
             "can be reached from other machines, which would send their tokens in the clear: give "

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 #define BEARER "Authorization: Bearer "
-#define TOKEN_BYTES_MAX 4096
 #define WAIT_MS 1000
 
 struct asking {
@@ -69,7 +70,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
 static void set_headers(struct asking *a)
 {
     const struct berth_client_request *r = a->request;
-    char token[sizeof BEARER + TOKEN_BYTES_MAX] = BEARER;
+    char token[sizeof BEARER + BERTH_TOKEN_BYTES_MAX] = BEARER;
     for (const char *const *h = r->headers; h && *h; h++)
         add_header(a, *h);
     if (r->body)
@@ -86,7 +87,7 @@ static int prepare(struct asking *a, struct berth_error *err)
 {
     const struct berth_client_request *r = a->request;
     for (size_t i = 0; r->token && i < r->token->len; i++)
-        if (r->token->len > TOKEN_BYTES_MAX || ((const char *)r->token->bytes)[i] < '!' ||
+        if (r->token->len > BERTH_TOKEN_BYTES_MAX || ((const char *)r->token->bytes)[i] < '!' ||
             ((const char *)r->token->bytes)[i] > '~')
             return berth_fail(err, BERTH_E_INVALID, "The token is none: it is one word.");
     (void)pthread_once(&once, initialise);

@@ -404,3 +404,13 @@ void berth_listener_close(struct berth_listener *l)
         (void)unlink(l->path);
     (void)berth_engine_do(l->engine, run_close, l, &ignored); /* its loop runs: it has the socket */
 }
+
+bool berth_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    return strcasecmp(host, "localhost") == 0 ||
+           (inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6));
+}

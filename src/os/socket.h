@@ -59,4 +59,6 @@ void berth_socket_pause(struct berth_socket *s, bool paused); /* reading */
  * still sends is heard, until on_gone or a close: so the last words are not lost on their way. */
 void berth_socket_finish(struct berth_socket *s);
 void berth_socket_close(struct berth_socket *s); /* at once; on_closed follows, later */
+/* This machine itself: an address, or the name that it has everywhere. */
+bool berth_is_loopback(const char *host);
 #endif
