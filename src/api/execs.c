@@ -43,19 +43,26 @@ struct asked {
 
 /* --- its end --- */
 
-static void free_job(void *ctx)
+static void free_asked(struct asked *a)
 {
-    struct asked *a = ctx;
-    berth_exec_free(a->exec);
     berth_buf_clear(&a->texts[0]);
     berth_buf_clear(&a->texts[1]);
     free(a);
 }
 
+static void free_job(void *ctx)
+{
+    struct asked *a = ctx;
+    berth_exec_free(a->exec);
+    free_asked(a);
+}
+
 static void free_soon(struct asked *a)
 {
     struct berth_error none;
-    if (berth_pool_submit(a->api->quick, free_job, a, &none) < 0)
+    if (berth_exec_free_now(a->exec))
+        free_asked(a);
+    else if (berth_pool_submit(a->api->quick, free_job, a, &none) < 0)
         berth_timer_set(a->api->b->engine, &a->again, FREE_AGAIN_MS);
 }
 

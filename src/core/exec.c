@@ -747,6 +747,16 @@ const char *berth_exec_log(const struct berth_exec *x)
     return x->log_path;
 }
 
+bool berth_exec_free_now(struct berth_exec *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool quick = x->done && strcmp(x->lease->driver, "local") == 0;
+    pthread_mutex_unlock(&x->lock);
+    if (quick)
+        free_exec(x);
+    return quick;
+}
+
 void berth_exec_free(struct berth_exec *x)
 {
     if (!x)

@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     struct berth_config *config;
     struct berth_daemon *daemon;
     struct berth_error err;
-    sigset_t signals;
+    sigset_t signals, blocked;
     int status = parse(argc, argv, &options);
     if (status >= 0)
         return status;
@@ -252,7 +252,9 @@ int main(int argc, char **argv)
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &signals, NULL); /* before there is another thread */
+    blocked = signals;
+    (void)sigaddset(&blocked, SIGCHLD);           /* its default, too, would wake this thread */
+    (void)sigprocmask(SIG_BLOCK, &blocked, NULL); /* before there is another thread */
     (void)signal(SIGPIPE, SIG_IGN);
     berth_builtins.tune_process();
     berth_deny_dumps();

@@ -6,14 +6,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -82,69 +79,14 @@ static int check_cwd(const char *cwd, struct berth_error *err)
     return BERTH_OK;
 }
 
-/* What the child does between being made and running the program; an errno. */
-static int set_actions(const struct berth_spawn *what, posix_spawn_file_actions_t *actions)
-{
-    int rc = 0;
-    for (int i = 0; i < 3 && rc == 0; i++) {
-        if (what->terminal && i == 0) /* the first terminal that a session opens is its own */
-            rc = posix_spawn_file_actions_addopen(actions, 0, what->terminal, O_RDWR, 0);
-        else if (what->terminal)
-            rc = posix_spawn_file_actions_adddup2(actions, 0, i);
-        else if (what->fds[i] < 0)
-            rc = posix_spawn_file_actions_addopen(actions, i, "/dev/null",
-                                                  i == 0 ? O_RDONLY : O_WRONLY, 0);
-        else
-            rc = posix_spawn_file_actions_adddup2(actions, what->fds[i], i);
-    }
-    if (rc == 0)
-        rc = posix_spawn_file_actions_addclosefrom_np(actions, 3);
-    if (rc == 0 && what->cwd)
-        rc = posix_spawn_file_actions_addchdir_np(actions, what->cwd);
-    return rc;
-}
-
-static int set_attributes(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    int rc = posix_spawnattr_setsigmask(attributes, &none);
-    if (rc == 0)
-        rc = posix_spawnattr_setsigdefault(attributes, &all);
-    if (rc == 0)
-        rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                                      POSIX_SPAWN_SETSIGDEF);
-    return rc;
-}
-
-static int start(const struct berth_spawn *what, const char *file, pid_t *pid)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    if (posix_spawn_file_actions_init(&actions) != 0)
-        return ENOMEM;
-    int rc = posix_spawnattr_init(&attributes);
-    if (rc == 0) {
-        rc = set_actions(what, &actions);
-        if (rc == 0)
-            rc = set_attributes(&attributes);
-        if (rc == 0)
-            rc = posix_spawn(pid, file, &actions, &attributes, (char *const *)(uintptr_t)what->argv,
-                             (char *const *)(uintptr_t)what->env);
-        (void)posix_spawnattr_destroy(&attributes);
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return rc;
-}
-
-/* --- those that are confined --- */
+/* --- the child --- */
 
 #ifdef __SANITIZE_THREAD__ /* it takes clone for a fork, although nothing is copied */
 int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 #define clone __clone
 #endif
-#define CHILD_STACK_BYTES (64 * 1024)
+#define CHILD_STACK_BYTES (16 * 1024)
+#define STANDARD_SIGNALS 31
 #define UNSANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 /* The child shares our memory until it runs its program, and only makes system calls. */
@@ -171,6 +113,41 @@ UNSANITIZED static bool give_up_rights(const struct berth_confinement *c)
     return c->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) == 0;
 }
 
+UNSANITIZED static bool is_orphan(const struct birth *birth)
+{
+    return syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
+           syscall(SYS_getppid) != birth->parent;
+}
+
+/* What becomes 0, 1 and 2; of those that are among them copies first. */
+UNSANITIZED static bool arrange_fds(const int given[3])
+{
+    int fds[3];
+    for (int i = 0; i < 3; i++) {
+        fds[i] = given[i] >= 0 && given[i] < 3
+                     ? (int)syscall(SYS_fcntl, given[i], F_DUPFD_CLOEXEC, 3)
+                     : given[i];
+        if (fds[i] < 0 && given[i] >= 0)
+            return false;
+    }
+    for (int i = 0; i < 3; i++) {
+        int fd = fds[i] >= 0 ? fds[i] : (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
+        if (fd < 0 || (fd != i && syscall(SYS_dup3, fd, i, 0) < 0))
+            return false;
+    }
+    return true;
+}
+
+/* The first terminal that a session opens is its own. */
+UNSANITIZED static bool arrange_terminal(const char *terminal)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, terminal, O_RDWR);
+    for (int i = 0; i < 3; i++)
+        if (fd < 0 || (fd != i && syscall(SYS_dup3, fd, i, 0) < 0))
+            return false;
+    return true;
+}
+
 /* As the kernel has it. */
 struct kernel_action {
     void (*handler)(int);
@@ -179,22 +156,15 @@ struct kernel_action {
     unsigned long mask;
 };
 
-/* What becomes 0, 1 and 2, first above all of them. */
-UNSANITIZED static bool arrange_fds(const int given[3])
+/* What is handled comes back by itself with the program; what is ignored does not. The real-time
+ * ones are left: who ignores one of those means it. */
+UNSANITIZED static bool arrange_signals(void)
 {
-    int fds[3];
-    for (int i = 0; i < 3; i++) {
-        int fd = given[i] >= 0
-                     ? given[i]
-                     : (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
-        fds[i] = fd < 0 ? -1 : (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
-        if (fds[i] < 0)
-            return false;
-    }
-    for (int i = 0; i < 3; i++)
-        if (syscall(SYS_dup3, fds[i], i, 0) < 0)
-            return false;
-    return true;
+    const struct kernel_action fresh = {0};
+    const unsigned long none = 0;
+    for (int i = 1; i <= STANDARD_SIGNALS; i++)
+        (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
+    return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
 }
 
 /* False after a failure, which errno tells. Nothing but system calls, and by their numbers: what
@@ -202,22 +172,14 @@ UNSANITIZED static bool arrange_fds(const int given[3])
 UNSANITIZED static bool arrange_child(const struct birth *birth)
 {
     const struct berth_spawn *what = birth->what;
-    const struct kernel_action fresh = {0};
-    const unsigned long none = 0;
-    if (!arrange_fds(what->fds))
+    const struct berth_confinement *c = what->confinement;
+    if (syscall(SYS_setsid) < 0 ||
+        !(what->terminal ? arrange_terminal(what->terminal) : arrange_fds(what->fds)) ||
+        (what->cwd && syscall(SYS_chdir, what->cwd) < 0) || (c && !give_up_rights(c)))
         return false;
-    for (int i = 1; i < NSIG; i++)
-        (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
-    if (syscall(SYS_setsid) < 0 || (what->cwd && syscall(SYS_chdir, what->cwd) < 0) ||
-        !give_up_rights(what->confinement))
+    if (c && c->dies_first && is_orphan(birth)) /* a change of user would have taken it back */
         return false;
-    /* After the change of user, which would take it back. */
-    if (what->confinement->dies_first &&
-        (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-         syscall(SYS_getppid) != birth->parent))
-        return false;
-    return syscall(SYS_close_range, 3U, ~0U, 0) == 0 &&
-           syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
+    return syscall(SYS_close_range, 3U, ~0U, 0) == 0 && arrange_signals();
 }
 
 UNSANITIZED static int child_main(void *ctx)
@@ -230,22 +192,22 @@ UNSANITIZED static int child_main(void *ctx)
     return 127;
 }
 
-static int start_confined(const struct berth_spawn *what, const char *file, pid_t *pid)
+/* An errno. Its stack is of our own, which waits until it runs its program, or is gone. */
+static int start(const struct berth_spawn *what, const char *file, struct berth_child *out)
 {
+    _Alignas(16) char stack[CHILD_STACK_BYTES];
     struct birth birth = {.what = what, .file = file, .parent = getpid()};
-    char *stack = mmap(NULL, CHILD_STACK_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stack == MAP_FAILED)
-        return ENOMEM;
     sigset_t all, before;
     (void)sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours runs in the child */
-    *pid = clone(child_main, stack + CHILD_STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, &birth);
-    int number = *pid < 0 ? errno : birth.number;
+    out->pid = clone(child_main, stack + sizeof stack,
+                     CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &out->pidfd);
+    int number = out->pid < 0 ? errno : birth.number;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)munmap(stack, CHILD_STACK_BYTES);
-    if (*pid > 0 && number)
-        (void)waitpid(*pid, NULL, 0);
+    if (out->pid > 0 && number) {
+        (void)waitpid(out->pid, NULL, 0);
+        (void)close(out->pidfd);
+    }
     return number;
 }
 
@@ -258,22 +220,6 @@ int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct 
         rc = berth_spawn_find(what->argv[0], path ? path : "", file, sizeof file, err);
     if (rc < 0)
         return rc;
-    pid_t pid;
-    int number = what->confinement ? start_confined(what, file, &pid) : start(what, file, &pid);
-    if (number != 0)
-        return fail_start(err, number, what->argv[0]);
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0 && errno == ESRCH)
-        return berth_fail(err, BERTH_E_INTERNAL,
-                          "\"%s\" has ended unwatched: this process ignores SIGCHLD.",
-                          what->argv[0]);
-    if (pidfd < 0) {
-        number = errno; /* a child that nobody could watch must not live */
-        (void)kill(-pid, SIGKILL);
-        (void)kill(pid, SIGKILL);
-        (void)waitpid(pid, NULL, 0);
-        return fail_start(err, number, what->argv[0]);
-    }
-    *out = (struct berth_child){.pid = pid, .pidfd = pidfd};
-    return BERTH_OK;
+    int number = start(what, file, out);
+    return number ? fail_start(err, number, what->argv[0]) : BERTH_OK;
 }
