@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
@@ -31,7 +33,9 @@ struct berth_pool {
     pthread_t *threads;
     pthread_t timer_thread;
     int count, max, idle, queued;
+    bool woken; /* a worker is, and has not come yet */
     bool timer_runs, stopping;
+    _Atomic int waking; /* who is about to wake a worker, without the lock */
 };
 
 /* Signals are for the program's own threads. */
@@ -45,6 +49,14 @@ static int start_thread(pthread_t *thread, void *(*main)(void *), void *ctx)
     return rc;
 }
 
+/* Lock held. One at a time: whoever is woken wakes the next when there is more than he can take. */
+static bool should_wake(struct berth_pool *pool)
+{
+    bool wake = pool->head && pool->idle > 0 && !pool->woken;
+    pool->woken |= wake;
+    return wake;
+}
+
 static void *worker_main(void *ctx)
 {
     struct berth_pool *pool = ctx;
@@ -54,6 +66,7 @@ static void *worker_main(void *ctx)
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->lock);
             pool->idle--;
+            pool->woken = false;
         }
         struct job *job = pool->head;
         if (!job)
@@ -62,7 +75,10 @@ static void *worker_main(void *ctx)
         pool->queued--;
         if (!pool->head)
             pool->tail = &pool->head;
+        bool wake = should_wake(pool);
         pthread_mutex_unlock(&pool->lock);
+        if (wake)
+            pthread_cond_signal(&pool->work);
         job->fn(job->ctx);
         free(job);
         pthread_mutex_lock(&pool->lock);
@@ -72,7 +88,7 @@ static void *worker_main(void *ctx)
 }
 
 /* Takes the job over, unless it fails; a thread more is started when none is idle. Called with the
- * lock held. */
+ * lock held; one is to be woken afterwards. */
 static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error *err)
 {
     /* An idle thread that was signalled still counts as idle until it wakes. */
@@ -89,7 +105,6 @@ static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error 
     *pool->tail = job;
     pool->tail = &job->next;
     pool->queued++;
-    pthread_cond_signal(&pool->work);
     return BERTH_OK;
 }
 
@@ -113,6 +128,8 @@ static void *timer_main(void *ctx)
             due->at_ms = now + RETRY_MS;
             if (enqueue(pool, (struct job *)due, &err) < 0)
                 (void)berth_deadlines_add(&pool->timed, due, &err); /* it has just left the heap */
+            else if (should_wake(pool))
+                pthread_cond_signal(&pool->work);
             continue;
         }
         struct berth_deadline *first = berth_deadlines_first(&pool->timed);
@@ -172,7 +189,13 @@ int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, stru
         return err->code;
     pthread_mutex_lock(&pool->lock);
     int rc = enqueue(pool, job, err);
+    bool wake = rc == BERTH_OK && should_wake(pool);
+    atomic_fetch_add(&pool->waking, wake);
     pthread_mutex_unlock(&pool->lock);
+    if (wake) { /* with the lock it would run into it */
+        pthread_cond_signal(&pool->work);
+        atomic_fetch_sub(&pool->waking, 1);
+    }
     if (rc < 0)
         free(job);
     return rc;
@@ -209,9 +232,9 @@ int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn
     int rc = start_timer(pool, err);
     if (rc == BERTH_OK)
         rc = berth_deadlines_add(&pool->timed, &job->deadline, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK && berth_deadlines_first(&pool->timed) == &job->deadline)
         pthread_cond_signal(&pool->timer);
-    else
+    if (rc < 0)
         free(job);
     pthread_mutex_unlock(&pool->lock);
     return rc;
@@ -238,6 +261,8 @@ void berth_pool_free(struct berth_pool *pool)
             break;
         pthread_join(pool->threads[i], NULL);
     }
+    while (atomic_load(&pool->waking))
+        (void)sched_yield();
     for (struct berth_deadline *d; (d = berth_deadlines_pop_due(&pool->timed, INT64_MAX));)
         free(d);
     berth_deadlines_clear(&pool->timed);
