@@ -22,12 +22,14 @@
 #include "os/loop.h"
 #include "os/spawn.h"
 
+#define POST_TURNS_MAX 4
 #define CHUNK_BYTES (64 * 1024)
 
 struct berth_engine {
     uv_loop_t loop;
     uv_async_t wake;
-    uv_timer_t timer; /* for the first deadline */
+    uv_timer_t timer;    /* for the first deadline */
+    uv_prepare_t before; /* it waits: what was posted by its own thread */
     pthread_t thread;
     _Atomic bool started; /* the loop and its thread are there: when the first process is */
     pthread_mutex_t lock; /* of the queue, and of the start */
@@ -60,7 +62,8 @@ struct berth_process {
     int64_t grace_ms, linger_ms;
     struct berth_child child; /* pid 0: it runs elsewhere, behind the socket in pidfd */
     struct berth_adoption elsewhere;
-    int fds[3]; /* ours, until the loop has them: stdin, stdout, stderr */
+    int fds[3];  /* ours, until the loop has them: stdin, stdout, stderr */
+    int held[2]; /* the ends that it writes to: one wake-up tells of its end, not three */
     bool terminal;
 
     uv_poll_t exit;
@@ -84,6 +87,11 @@ struct berth_process {
 
 /* --- the loop --- */
 
+bool berth_engine_is_here(const struct berth_engine *engine)
+{
+    return engine->started && pthread_equal(pthread_self(), engine->thread);
+}
+
 static void post(struct berth_engine *engine, struct berth_post *what)
 {
     what->next = NULL;
@@ -91,12 +99,8 @@ static void post(struct berth_engine *engine, struct berth_post *what)
     *engine->tail = what;
     engine->tail = &what->next;
     pthread_mutex_unlock(&engine->lock);
-    (void)uv_async_send(&engine->wake);
-}
-
-bool berth_engine_is_here(const struct berth_engine *engine)
-{
-    return engine->started && pthread_equal(pthread_self(), engine->thread);
+    if (!berth_engine_is_here(engine))
+        (void)uv_async_send(&engine->wake);
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -142,23 +146,43 @@ void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer)
 
 static void stop_loop(struct berth_engine *engine);
 
-static void on_wake(uv_async_t *wake)
+/* All that is posted so far. False: there was nothing. */
+static bool run_posts(struct berth_engine *engine)
 {
-    struct berth_engine *engine = wake->data;
     pthread_mutex_lock(&engine->lock);
     struct berth_post *all = engine->head;
     engine->head = NULL;
     engine->tail = &engine->head;
-    bool stopping = engine->stopping;
     pthread_mutex_unlock(&engine->lock);
+    bool some = all != NULL;
     while (all) {
         struct berth_post *next = all->next;
         all->run(all);
         all = next;
     }
+    return some;
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct berth_engine *engine = wake->data;
+    (void)run_posts(engine);
     set_timer(engine); /* the clock may have been moved */
+    pthread_mutex_lock(&engine->lock);
+    bool stopping = engine->stopping;
+    pthread_mutex_unlock(&engine->lock);
     if (stopping)
         stop_loop(engine);
+}
+
+/* One post often leads to the next; but sockets get their turn. */
+static void on_before(uv_prepare_t *before)
+{
+    struct berth_engine *engine = before->data;
+    for (int turn = 0; turn < POST_TURNS_MAX; turn++)
+        if (!run_posts(engine))
+            return;
+    (void)uv_async_send(&engine->wake);
 }
 
 static void on_shift(void *ctx)
@@ -191,6 +215,9 @@ static int start_loop(struct berth_engine *engine, struct berth_error *err)
         return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop.");
     (void)uv_timer_init(&engine->loop, &engine->timer);
     engine->timer.data = engine;
+    (void)uv_prepare_init(&engine->loop, &engine->before);
+    engine->before.data = engine;
+    (void)uv_prepare_start(&engine->before, on_before);
     int number = uv_async_init(&engine->loop, &engine->wake, on_wake);
     engine->wake.data = engine;
     int rc = number == 0 ? start_thread(engine, err)
@@ -199,6 +226,7 @@ static int start_loop(struct berth_engine *engine, struct berth_error *err)
     if (rc == BERTH_OK)
         return rc;
     uv_close((uv_handle_t *)&engine->timer, NULL);
+    uv_close((uv_handle_t *)&engine->before, NULL);
     if (number == 0)
         uv_close((uv_handle_t *)&engine->wake, NULL);
     (void)uv_run(&engine->loop, UV_RUN_DEFAULT);
@@ -357,8 +385,18 @@ static void on_process_timer(struct berth_timer *timer)
 
 /* --- the end --- */
 
+static void let_go_of_held(struct berth_process *p)
+{
+    for (int i = 0; i < 2; i++) {
+        if (p->held[i] >= 0)
+            (void)close(p->held[i]);
+        p->held[i] = -1;
+    }
+}
+
 static void free_process(struct berth_process *p)
 {
+    let_go_of_held(p);
     for (int i = 0; i < 3; i++)
         if (p->fds[i] >= 0)
             (void)close(p->fds[i]);
@@ -485,6 +523,7 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
         return;
     (void)uv_poll_stop(poll);
     p->exited = true;
+    let_go_of_held(p);
     if (p->phase != RUNNING)
         signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
     else
@@ -921,9 +960,9 @@ static int start(struct berth_process *p, const struct berth_process_options *op
     memcpy(what.fds, theirs, sizeof theirs);
     if (rc == BERTH_OK)
         rc = berth_spawn(&what, &p->child, err);
-    for (int i = 0; i < 3; i++)
-        if (theirs[i] >= 0)
-            (void)close(theirs[i]);
+    if (theirs[0] >= 0)
+        (void)close(theirs[0]);
+    memcpy(p->held, theirs + 1, sizeof p->held);
     return rc;
 }
 
@@ -940,6 +979,7 @@ static struct berth_process *new_process(struct berth_engine *engine,
                                 .linger_ms = options->linger_ms,
                                 .child = {.pidfd = -1},
                                 .fds = {-1, -1, -1},
+                                .held = {-1, -1},
                                 .terminal = options->terminal};
     p->timer.run = on_process_timer;
     p->cancel_post.run = run_cancel;
@@ -1026,6 +1066,7 @@ static void stop_loop(struct berth_engine *engine)
     if (!uv_is_closing((uv_handle_t *)&engine->wake)) {
         uv_close((uv_handle_t *)&engine->wake, NULL);
         uv_close((uv_handle_t *)&engine->timer, NULL);
+        uv_close((uv_handle_t *)&engine->before, NULL);
     }
 }
 
