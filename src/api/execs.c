@@ -240,7 +240,6 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
-        berth_record_flush(c->b); /* what we speak of is in the ledger, also when we are killed */
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);

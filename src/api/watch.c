@@ -44,6 +44,7 @@ struct berth_api_watch {
     bool idle, over;  /* there is no more for now; or ever */
     bool cut[2];      /* the log has no more of that stream */
     bool ended;       /* its row says that the command is over */
+    bool logless;     /* it has no log, or none yet */
     int64_t pause_ms; /* until the next look, when the last brought nothing */
     struct berth_error trouble;
     struct berth_post post;
@@ -280,8 +281,11 @@ static int read_log(struct berth_api_watch *w, struct berth_error *err)
     int rc = berth_record_log(w->api->b, w->exec_id, &path, err);
     if (rc == BERTH_OK)
         rc = berth_framereader_open(path, &reader, err);
-    if (rc < 0)
-        return rc;
+    if (rc < 0) {
+        w->idle = w->logless = rc == BERTH_E_NOT_FOUND; /* there is none before the first output */
+        return w->logless ? BERTH_OK : rc;
+    }
+    w->logless = false;
     pass_over(w, reader);
     while (rc == BERTH_OK && w->exec_id[0] && w->batch.len < BATCH_BYTES) {
         w->mark = berth_framereader_tell(reader);
@@ -306,8 +310,15 @@ static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
         return BERTH_OK;
     bool told = w->ended; /* the end of its log comes a moment later, or never */
     w->ended = rc == BERTH_OK && record->ended;
+    if (w->ended && !told && w->logless) {
+        rc = read_log(w, err); /* what it wrote is there before the row of its end */
+        told = w->logless;
+    }
     if (rc < 0 || !w->ended || !told)
         return rc;
+    for (int i = BERTH_STDOUT; i <= BERTH_STDERR && w->logless; i++)
+        if (record->end.bytes[i]) /* it could not be made, or is removed */
+            put_event(w, "cut", "stream", stream_names[i], NULL);
     auto_buf result = BERTH_BUF_INIT(4096);
     struct berth_json_writer j = {.buf = &result};
     berth_json_open(&j, '{');

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/logs.c - berth logs, ps and cancel: runs while they are at work, and what they wrote. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -118,27 +117,45 @@ static int run_has_ended(struct following *f, bool *ended)
     return rc;
 }
 
+/* Or its run, whose process may have been killed. A silent one has no log that would tell. */
+static int command_has_ended(struct following *f, const char *exec_id, bool silent, bool *ended)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_exec_record *record;
+    int rc =
+        silent ? berth_record_get(f->cli->b, &arena, exec_id, &record, &f->cli->err) : BERTH_OK;
+    *ended = silent && rc == BERTH_OK && record->ended;
+    return rc < 0 || *ended ? rc : run_has_ended(f, ended);
+}
+
+/* There is no log before the first output. */
+static int next_frame(const char *path, struct berth_framereader **reader,
+                      struct berth_frame *frame, bool *more, struct berth_error *err)
+{
+    *more = false;
+    int rc = *reader ? BERTH_OK : berth_framereader_open(path, reader, err);
+    if (rc < 0)
+        return rc == BERTH_E_NOT_FOUND ? BERTH_OK : rc;
+    return berth_framereader_next(*reader, frame, more, err);
+}
+
 /* To its end, or to what there is of it so far. */
 static int print_log(struct following *f, const char *exec_id)
 {
     auto_free char *path = NULL;
-    struct berth_framereader *reader;
+    struct berth_framereader *reader = NULL;
     struct berth_frame frame = {.kind = BERTH_FRAME_STDOUT};
-    bool more = true, over = false;
+    bool more, over = false;
     int rc = berth_record_log(f->cli->b, exec_id, &path, &f->cli->err);
-    if (rc == BERTH_OK)
-        rc = berth_framereader_open(path, &reader, &f->cli->err);
-    if (rc < 0)
-        return rc;
     while (rc == BERTH_OK && frame.kind != BERTH_FRAME_END) {
-        rc = berth_framereader_next(reader, &frame, &more, &f->cli->err);
+        rc = next_frame(path, &reader, &frame, &more, &f->cli->err);
         if (rc == BERTH_OK && more)
             rc = print_frame(f, exec_id, &frame);
         if (rc < 0 || more)
             continue;
         if (!f->follow || over)
             break;
-        rc = run_has_ended(f, &over); /* whose process may have been killed: one more look */
+        rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then one more look */
         nap();
     }
     berth_framereader_close(reader);

@@ -138,16 +138,16 @@ int berth_key_file(const struct berth_store *store, char **out, struct berth_err
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 
-int berth_log_directory(const struct berth *b, char **out, struct berth_error *err)
+int berth_directory(const struct berth *b, const char *name, char **out, struct berth_error *err)
 {
     auto_free char *directory = NULL;
-    const char *where = berth_store_where(b->store), *name = strrchr(where, '/');
+    const char *where = berth_store_where(b->store), *last = strrchr(where, '/');
     int rc = berth_store_shared(b->store) ? berth_data_directory(&directory, err) : BERTH_OK;
     if (rc < 0)
         return rc;
-    int len = directory
-                  ? asprintf(out, "%s/logs", directory)
-                  : asprintf(out, "%.*s/logs", name ? (int)(name - where) : 1, name ? where : ".");
+    int len = directory ? asprintf(out, "%s/%s", directory, name)
+                        : asprintf(out, "%.*s/%s", last ? (int)(last - where) : 1,
+                                   last ? where : ".", name);
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 
@@ -203,6 +203,8 @@ static int start(struct berth *b, const struct berth_options *options, struct be
         rc = ensure_company(b, err);
     if (rc == BERTH_OK)
         rc = berth_plugins_open(b, &b->plugins, err);
+    if (rc == BERTH_OK)
+        berth_record_recover(b);
     return rc < 0 ? rc : check_key(b, err);
 }
 
@@ -247,7 +249,7 @@ void berth_close(struct berth *b)
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
     berth_exec_end_strays(b); /* the timers for these two have been dropped */
-    berth_record_flush(b);
+    berth_record_close(b);
     berth_plugins_close(b->plugins); /* nobody calls their workers any more */
     berth_late_flush(b);
     berth_registry_free(b->registry);

@@ -22,6 +22,7 @@ struct berth_pool;
 struct berth_database;
 struct berth_late;
 struct berth_note;
+struct berth_journal;
 struct berth_performance;
 struct berth_plugins;
 struct berth_manager_ops;
@@ -43,7 +44,8 @@ struct berth {
     bool strays_set;                       /* it is going to be, soon */
     struct berth_note *notes, **notes_end; /* of execs, to be written; core/record.c */
     bool notes_set;
-    pthread_mutex_t notes_lock; /* one writes them at a time, and whoever reads waits for that */
+    struct berth_journal *journal; /* that has them meanwhile */
+    pthread_mutex_t notes_lock;    /* one writes them at a time, and whoever reads waits for that */
     struct berth_plugins *plugins;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
@@ -72,8 +74,8 @@ struct berth {
  * file (secrets.key for berth.db, NAME.key for any other NAME), in the data directory of the user
  * for one that is not. The caller's. */
 int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err);
-/* Where the output of commands is kept: logs/ in the same directory. The caller's. */
-int berth_log_directory(const struct berth *b, char **out, struct berth_error *err);
+/* NAME/ in the same directory: logs/ has the output of commands. The caller's. */
+int berth_directory(const struct berth *b, const char *name, char **out, struct berth_error *err);
 /* The address of the user's own store; the caller's. */
 int berth_default_store(char **out, struct berth_error *err);
 /* $XDG_DATA_HOME/berth, else ~/.local/share/berth; the caller's. */

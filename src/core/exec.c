@@ -59,7 +59,9 @@ struct berth_exec {
     struct berth_exec_handlers handlers; /* the caller's */
     struct berth_mask *masks[2];         /* the engine's thread alone */
 
-    struct berth_framelog *log; /* the job's alone */
+    struct berth_framelog *log; /* the job's alone; NULL until there is output */
+    bool logless;               /* it cannot be made */
+    uint64_t log_limit;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -100,14 +102,18 @@ void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_
     berth_json_put_time(w, "finishedAt", end->finished_at_ms);
 }
 
-/* The first bytes of both streams, whole characters only. */
-static int read_texts(const char *log_path, struct berth_buf texts[2], bool *cut,
-                      struct berth_error *err)
+/* The first bytes of both streams, whole characters only. There is no log without output. */
+static int read_texts(const char *log_path, const struct berth_exec_end *end,
+                      struct berth_buf texts[2], bool *cut, struct berth_error *err)
 {
     struct berth_framereader *reader;
     struct berth_frame frame;
     bool more = true;
     int rc = berth_framereader_open(log_path, &reader, err);
+    if (rc == BERTH_E_NOT_FOUND) { /* else it could not be made, or is removed */
+        *cut |= end->bytes[BERTH_STDOUT] || end->bytes[BERTH_STDERR];
+        return BERTH_OK;
+    }
     if (rc < 0)
         return rc;
     while (rc == BERTH_OK && more) {
@@ -145,7 +151,7 @@ int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, co
 {
     struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
                                  BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
-    int rc = read_texts(log_path, texts, &truncated, err);
+    int rc = read_texts(log_path, end, texts, &truncated, err);
     berth_exec_put_result(w, exec_id, end, truncated, texts);
     berth_buf_clear(&texts[0]);
     berth_buf_clear(&texts[1]);
@@ -233,22 +239,11 @@ static void settle(struct berth_exec *x)
     }
 }
 
-static void finish(struct berth_exec *x)
+static void end_log(struct berth_exec *x)
 {
     auto_buf buf = BERTH_BUF_INIT(RESULT_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     struct berth_error err;
-    for (int i = 0; i < 2; i++)
-        x->record.truncated |=
-            x->lost[i] || x->end.cut[i] || berth_framelog_was_cut(x->log, (enum berth_frame_kind)i);
-    if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
-        settle(x);
-    end_strays_soon(x);
-    berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
-                          (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
-    x->record.ended = true;
-    x->record.end = x->end;
-    berth_record_put(x->b, &x->record);
     berth_json_open(&w, '{');
     berth_exec_end_fields(&w, &x->end, x->record.truncated);
     berth_json_close(&w, '}');
@@ -256,6 +251,23 @@ static void finish(struct berth_exec *x)
         berth_framelog_end(x->log, berth_buf_str(&buf), x->end.finished_at_ms, &err) < 0)
         berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a log not written", "execId", x->id.text,
                        NULL);
+}
+
+static void finish(struct berth_exec *x)
+{
+    for (int i = 0; i < 2; i++)
+        x->record.truncated |= x->lost[i] || x->end.cut[i] || x->logless ||
+                               (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
+    if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
+        settle(x);
+    end_strays_soon(x);
+    berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
+                          (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
+    x->record.ended = true;
+    x->record.end = x->end;
+    berth_record_end(x->b, &x->record);
+    if (x->log)
+        end_log(x);
     if (x->handlers.on_end)
         x->handlers.on_end(x->handlers.ctx, &x->end);
     pthread_mutex_lock(&x->lock);
@@ -264,10 +276,29 @@ static void finish(struct berth_exec *x)
     pthread_mutex_unlock(&x->lock);
 }
 
+/* With the first output. The directory is there, but for the first time. */
+static int open_log(struct berth_exec *x, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_framelog_create(x->log_path, x->log_limit, &x->log, err);
+    if (rc == BERTH_OK || err->os_errno != ENOENT)
+        return rc;
+    rc = berth_directory(x->b, "logs", &directory, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(directory, 0700, err);
+    return rc < 0 ? rc : berth_framelog_create(x->log_path, x->log_limit, &x->log, err);
+}
+
 static void write_chunk(struct berth_exec *x, struct chunk *chunk)
 {
     struct berth_error err;
-    int rc = berth_framelog_write(x->log, (enum berth_frame_kind)chunk->stream, chunk->bytes,
+    int rc = BERTH_OK;
+    if (!x->log && !x->logless) {
+        rc = open_log(x, &err);
+        x->logless = rc < 0;
+    }
+    if (x->log)
+        rc = berth_framelog_write(x->log, (enum berth_frame_kind)chunk->stream, chunk->bytes,
                                   chunk->len, chunk->at_ms, &err);
     if (rc < 0) /* once: the rest is counted only */
         berth_log_line(&x->b->log, BERTH_LOG_WARN, "log cut", "execId", x->id.text, "error",
@@ -505,21 +536,6 @@ static int build_env(struct berth_exec *x, struct berth_arena *arena,
 
 /* --- starting --- */
 
-/* The directory is there, but for the first time. */
-static int open_log(struct berth_exec *x, uint64_t limit, struct berth_error *err)
-{
-    auto_free char *directory = NULL;
-    int rc = berth_record_log(x->b, x->id.text, &x->log_path, err);
-    if (rc == BERTH_OK)
-        rc = berth_framelog_create(x->log_path, limit, &x->log, err);
-    if (rc == BERTH_OK || !x->log_path || err->os_errno != ENOENT)
-        return rc;
-    rc = berth_log_directory(x->b, &directory, err);
-    if (rc == BERTH_OK)
-        rc = berth_fs_mkdirs(directory, 0700, err);
-    return rc < 0 ? rc : berth_framelog_create(x->log_path, limit, &x->log, err);
-}
-
 static void keep(void *ctx, const char *bytes, size_t len)
 {
     berth_buf_append(ctx, bytes, len);
@@ -588,7 +604,7 @@ static int begin_record(struct berth_exec *x, const struct berth_exec_request *r
     if (rc == BERTH_OK)
         rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
     x->begun = rc == BERTH_OK;
-    return rc;
+    return rc < 0 ? rc : berth_record_begin(x->b, &x->record, err);
 }
 
 static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
@@ -612,9 +628,10 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     if (rc == BERTH_OK)
         rc = make_masks(x, r, &use, err);
     if (rc == BERTH_OK)
-        rc = open_log(x, r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max, err);
+        rc = berth_record_log(x->b, x->id.text, &x->log_path, err);
     if (rc < 0)
         return rc;
+    x->log_limit = r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max;
     if (r->typed_stdin && berth_route_whole_stdin(x->route))
         command.with_stdin = false; /* it would wait for a person who waits for it */
     struct berth_place place = berth_ledger_place(x->lease);
@@ -628,12 +645,11 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_use_mask_error(&use, err);
-        (void)unlink(x->log_path);
+        berth_record_void(x->b, x->id.text);
         return rc;
     }
+    berth_record_started(x->b, x->id.text);
     pthread_mutex_lock(&x->lock);
-    if (!x->ended) /* else the row of its end is on its way, and says more */
-        berth_record_put(x->b, &x->record);
     x->running = running;
     set_pause(x);
     pthread_mutex_unlock(&x->lock);

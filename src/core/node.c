@@ -2,9 +2,6 @@
  * src/core/node.c - see node.h. */
 #include "core/node.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
@@ -12,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +17,7 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "os/fs.h"
+#include "os/lockfile.h"
 #include "os/pool.h"
 #include "store/node.h"
 #include "store/store.h"
@@ -51,50 +47,19 @@ static char *node_path(const struct berth_node *node, const char *id)
     return asprintf(&path, "%s/%s", node->directory, id) < 0 ? NULL : path;
 }
 
-static int lock_own_file(struct berth_node *node, struct berth_error *err)
-{
-    auto_free char *path = node_path(node, node->id.text);
-    if (!path)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: node.");
-    struct stat st = {0};
-    while (st.st_nlink == 0) { /* a sweep took the file for a dead one's before we locked it */
-        if (node->lock_fd >= 0)
-            (void)close(node->lock_fd);
-        node->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (node->lock_fd < 0)
-            return berth_fail_errno(err, "Cannot make %s", path);
-        if (flock(node->lock_fd, LOCK_EX) < 0 || fstat(node->lock_fd, &st) < 0)
-            return berth_fail_errno(err, "Cannot lock %s", path);
-    }
-    return BERTH_OK;
-}
-
 /* A file that is missing or can be locked belongs to nobody who lives. */
 static int file_alive(struct berth_node *node, const char *id, bool *alive, struct berth_error *err)
 {
-    *alive = false;
+    enum berth_lockfile state = BERTH_LOCKFILE_NONE;
+    auto_close int fd = -1;
     auto_free char *path = node_path(node, id);
     if (!path)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: node.");
-    auto_close int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 && errno == ENOENT)
-        return BERTH_OK;
-    if (fd < 0)
-        return berth_fail_errno(err, "Cannot open %s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        struct stat st;
-        if (fstat(fd, &st) < 0)
-            return berth_fail_errno(err, "Cannot look at %s", path);
-        if (st.st_nlink == 0)
-            *alive = true; /* its owner may have made another by now: the next look tells */
-        else
-            (void)unlink(path);
-        return BERTH_OK;
-    }
-    if (errno != EWOULDBLOCK)
-        return berth_fail_errno(err, "Cannot lock %s", path);
-    *alive = true;
-    return BERTH_OK;
+    int rc = berth_lockfile_look(path, &state, &fd, err);
+    if (state == BERTH_LOCKFILE_DEAD)
+        (void)unlink(path);
+    *alive = state == BERTH_LOCKFILE_HELD;
+    return rc;
 }
 
 static int open_files(struct berth_node *node, struct berth_error *err)
@@ -104,8 +69,13 @@ static int open_files(struct berth_node *node, struct berth_error *err)
         node->directory = NULL;
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: node.");
     }
-    int rc = berth_fs_mkdirs(node->directory, 0700, err);
-    return rc < 0 ? rc : lock_own_file(node, err);
+    auto_free char *path = node_path(node, node->id.text);
+    int rc = path ? berth_fs_mkdirs(node->directory, 0700, err)
+                  : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: node.");
+    if (rc < 0)
+        return rc;
+    node->lock_fd = berth_lockfile_make(path, err);
+    return node->lock_fd < 0 ? node->lock_fd : BERTH_OK;
 }
 
 static void close_files(struct berth_node *node)
@@ -275,7 +245,7 @@ int berth_node_forget_dead(struct berth_node *node, struct berth_error *err)
         struct beat beat = {.node = node};
         return berth_store_tx(node->store, tx_forget_dead, &beat, err);
     }
-    DIR *dir = opendir(node->directory);
+    auto_dir *dir = opendir(node->directory);
     if (!dir)
         return berth_fail_errno(err, "Cannot read %s", node->directory);
     int rc = BERTH_OK;
@@ -284,7 +254,6 @@ int berth_node_forget_dead(struct berth_node *node, struct berth_error *err)
         if (berth_id_valid(entry->d_name) && strcmp(entry->d_name, node->id.text) != 0)
             rc = file_alive(node, entry->d_name, &alive, err); /* removes a dead one's file */
     }
-    (void)closedir(dir);
     return rc;
 }
 

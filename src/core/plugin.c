@@ -41,7 +41,7 @@ const char *berth_plugins_directory(const struct berth *b, struct berth_arena *a
                                     const char *name, const char *inner, struct berth_error *err)
 {
     auto_free char *logs = NULL;
-    if (berth_log_directory(b, &logs, err) < 0)
+    if (berth_directory(b, "logs", &logs, err) < 0)
         return NULL;
     logs[strlen(logs) - strlen("/logs")] = '\0';
     auto_free char *real = realpath(logs, NULL); /* as the rows say where a package is */

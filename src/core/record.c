@@ -6,29 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/auto.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "core/exec.h"
 #include "core/node.h"
+#include "core/note.h"
 #include "os/engine.h"
+#include "os/journal.h"
 #include "os/pool.h"
 #include "store/lease.h"
 #include "store/store.h"
 
 #define WAIT_MS 20
+#define RETRY_MS 1000 /* while the store cannot be reached */
+#define LINE_BYTES_MAX ((size_t)1024 * 1024)
 
-struct berth_note {
-    struct berth_note *next;
-    struct berth_arena arena;
-    struct berth_exec_record record;
-};
-
-static void free_note(struct berth_note *note)
-{
-    berth_arena_clear(&note->arena);
-    free(note);
-}
+/* --- rows --- */
 
 /* A command is a use of its lease. */
 static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -44,85 +39,264 @@ static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc;
 }
 
+/* UNAVAILABLE: later, perhaps. One that cannot be written is in nobody's way. */
+static int write_notes(struct berth *b, struct berth_note *notes, struct berth_error *err)
+{
+    int rc = notes ? berth_store_tx(b->store, tx_write, notes, err) : BERTH_OK;
+    if (rc == BERTH_OK || rc == BERTH_E_UNAVAILABLE)
+        return rc;
+    rc = BERTH_OK;
+    for (const struct berth_note *note = notes; note && rc != BERTH_E_UNAVAILABLE;
+         note = note->next) {
+        struct berth_note one = *note;
+        one.next = NULL;
+        rc = berth_store_tx(b->store, tx_write, &one, err);
+        if (rc < 0 && rc != BERTH_E_UNAVAILABLE)
+            berth_log_line(&b->log, BERTH_LOG_WARN, "command not recorded", "execId",
+                           note->record.id, "error", err->message, NULL);
+    }
+    return rc == BERTH_E_UNAVAILABLE ? rc : BERTH_OK;
+}
+
+/* --- the queue, and the journal beside it: strays_lock is held --- */
+
+static int open_journal(struct berth *b, struct berth_error *err)
+{
+    auto_free char *directory = NULL, *name = NULL;
+    if (b->journal)
+        return BERTH_OK;
+    int rc = berth_directory(b, "journal", &directory, err);
+    if (rc < 0)
+        return rc;
+    if (asprintf(&name, "%s.%s", b->store_id, berth_node_id(b->node)) < 0) {
+        name = NULL;
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
+    }
+    return berth_journal_open(directory, name, &b->journal, err);
+}
+
+/* Either a record, or the id of one that was never started. */
+static int put_line(struct berth *b, const struct berth_exec_record *record, const char *id,
+                    struct berth_error *err)
+{
+    auto_buf line = BERTH_BUF_INIT(LINE_BYTES_MAX);
+    if (record)
+        berth_note_write(&line, record);
+    else
+        berth_note_write_void(&line, id);
+    int rc = berth_buf_check(&line, "The record of a command", err);
+    return rc < 0 ? rc : berth_journal_put(b->journal, line.data, line.len, err);
+}
+
+static void put_line_or_log(struct berth *b, const struct berth_exec_record *record, const char *id)
+{
+    struct berth_error err;
+    if (put_line(b, record, id, &err) < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "journal not written", "execId",
+                       record ? record->id : id, "error", err.message, NULL);
+}
+
+static void append(struct berth *b, struct berth_note *note)
+{
+    *b->notes_end = note;
+    b->notes_end = &note->next;
+}
+
+static struct berth_note *find(struct berth *b, const char *id)
+{
+    struct berth_note *note = b->notes;
+    while (note && strcmp(note->record.id, id) != 0)
+        note = note->next;
+    return note;
+}
+
+/* A short command's beginning need not be written when its end is. */
+static void drop(struct berth *b, const char *id)
+{
+    struct berth_note **at = &b->notes, *note = find(b, id);
+    if (!note)
+        return;
+    while (*at != note)
+        at = &(*at)->next;
+    *at = note->next;
+    if (!*at)
+        b->notes_end = at;
+    berth_note_free(note);
+}
+
+static void flush_job(void *ctx);
+
+static void set_timer(struct berth *b, int64_t wait_ms)
+{
+    struct berth_error ignored;
+    if (!b->notes_set) /* without a timer the next one, or the end, writes it */
+        b->notes_set = berth_pool_after(b->pool, wait_ms, flush_job, b, &ignored) == BERTH_OK;
+}
+
+/* Those that get a row. What stays goes with the journal to its next file. */
+static struct berth_note *take(struct berth *b)
+{
+    struct berth_note *taken = NULL, **end = &taken, *note = b->notes;
+    b->notes = NULL;
+    b->notes_end = &b->notes;
+    for (struct berth_note *next; note; note = next) {
+        next = note->next;
+        note->next = NULL;
+        if (note->intended) {
+            append(b, note);
+        } else {
+            *end = note;
+            end = &note->next;
+        }
+    }
+    if (taken && berth_journal_turn(b->journal))
+        for (note = b->notes; note; note = note->next)
+            put_line_or_log(b, &note->record, NULL);
+    return taken;
+}
+
+static void put_back(struct berth *b, struct berth_note *notes)
+{
+    struct berth_note **end = &notes;
+    while (*end)
+        end = &(*end)->next;
+    *end = b->notes;
+    if (!b->notes)
+        b->notes_end = end;
+    b->notes = notes;
+}
+
+/* --- from outside --- */
+
 void berth_record_flush(struct berth *b)
 {
     struct berth_error err;
     pthread_mutex_lock(&b->notes_lock);
     pthread_mutex_lock(&b->strays_lock);
-    struct berth_note *notes = b->notes;
-    b->notes = NULL;
-    b->notes_end = &b->notes;
-    b->notes_set = false;
+    struct berth_note *notes = take(b);
     pthread_mutex_unlock(&b->strays_lock);
-    if (notes && berth_store_tx(b->store, tx_write, notes, &err) < 0)
-        berth_log_line(&b->log, BERTH_LOG_WARN, "commands not recorded", "error", err.message,
+    if (write_notes(b, notes, &err) == BERTH_OK) {
+        if (notes)
+            berth_journal_clear(b->journal);
+        berth_notes_free(notes);
+    } else {
+        berth_log_line(&b->log, BERTH_LOG_WARN, "commands not recorded yet", "error", err.message,
                        NULL);
-    for (struct berth_note *next; notes; notes = next) {
-        next = notes->next;
-        free_note(notes);
+        pthread_mutex_lock(&b->strays_lock);
+        put_back(b, notes);
+        pthread_mutex_unlock(&b->strays_lock);
     }
     pthread_mutex_unlock(&b->notes_lock);
 }
 
 static void flush_job(void *ctx)
 {
-    berth_record_flush(ctx);
-}
-
-static struct berth_note *copy(const struct berth_exec_record *from)
-{
-    struct berth_note *note = calloc(1, sizeof *note);
-    if (!note)
-        return NULL;
-    struct berth_arena *arena = &note->arena;
-    note->record = *from;
-    note->record.id = berth_arena_strdup(arena, from->id);
-    note->record.company_id = berth_arena_strdup(arena, from->company_id);
-    note->record.environment_id = berth_arena_strdup(arena, from->environment_id);
-    note->record.lease_id = berth_arena_strdup(arena, from->lease_id);
-    note->record.run_id = berth_arena_strdup(arena, from->run_id);
-    note->record.command = berth_arena_strdup(arena, from->command);
-    note->record.cwd = berth_arena_strdup(arena, from->cwd);
-    note->record.owner = berth_arena_strdup(arena, from->owner);
-    if (arena->failed) {
-        berth_arena_clear(arena);
-        free(note);
-        return NULL;
-    }
-    return note;
-}
-
-/* Lock held. A short command's beginning need not be written when its end is. */
-static void drop_older(struct berth *b, const char *id)
-{
-    struct berth_note **at = &b->notes;
-    while (*at && strcmp((*at)->record.id, id) != 0)
-        at = &(*at)->next;
-    struct berth_note *older = *at;
-    if (!older)
-        return;
-    *at = older->next;
-    if (!*at)
-        b->notes_end = at;
-    free_note(older);
-}
-
-void berth_record_put(struct berth *b, const struct berth_exec_record *record)
-{
-    struct berth_error ignored;
-    struct berth_note *note = copy(record);
-    if (!note) {
-        berth_log_line(&b->log, BERTH_LOG_WARN, "command not recorded", "execId", record->id, NULL);
-        return;
-    }
+    struct berth *b = ctx;
     pthread_mutex_lock(&b->strays_lock);
-    drop_older(b, note->record.id);
-    *b->notes_end = note;
-    b->notes_end = &note->next;
-    if (!b->notes_set) /* without a timer the next one, or the end, writes it */
-        b->notes_set = berth_pool_after(b->pool, WAIT_MS, flush_job, b, &ignored) == BERTH_OK;
+    b->notes_set = false;
+    pthread_mutex_unlock(&b->strays_lock);
+    berth_record_flush(b);
+    pthread_mutex_lock(&b->strays_lock);
+    const struct berth_note *note = b->notes;
+    while (note && note->intended)
+        note = note->next;
+    if (note)
+        set_timer(b, RETRY_MS);
     pthread_mutex_unlock(&b->strays_lock);
 }
+
+int berth_record_begin(struct berth *b, const struct berth_exec_record *record,
+                       struct berth_error *err)
+{
+    struct berth_note *note = berth_note_new(record);
+    if (!note)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    note->intended = true;
+    pthread_mutex_lock(&b->strays_lock);
+    int rc = open_journal(b, err);
+    if (rc == BERTH_OK)
+        rc = put_line(b, record, NULL, err);
+    if (rc == BERTH_OK)
+        append(b, note);
+    pthread_mutex_unlock(&b->strays_lock);
+    if (rc < 0)
+        berth_note_free(note);
+    return rc;
+}
+
+void berth_record_started(struct berth *b, const char *id)
+{
+    pthread_mutex_lock(&b->strays_lock);
+    struct berth_note *note = find(b, id);
+    if (note) { /* else its end is on its way, and says more */
+        note->intended = false;
+        set_timer(b, WAIT_MS);
+    }
+    pthread_mutex_unlock(&b->strays_lock);
+}
+
+void berth_record_void(struct berth *b, const char *id)
+{
+    pthread_mutex_lock(&b->strays_lock);
+    drop(b, id);
+    put_line_or_log(b, NULL, id);
+    pthread_mutex_unlock(&b->strays_lock);
+}
+
+void berth_record_end(struct berth *b, const struct berth_exec_record *record)
+{
+    struct berth_note *note = berth_note_new(record);
+    pthread_mutex_lock(&b->strays_lock);
+    put_line_or_log(b, record, NULL);
+    if (note) {
+        drop(b, record->id);
+        append(b, note);
+        set_timer(b, WAIT_MS);
+    } else {
+        berth_log_line(&b->log, BERTH_LOG_WARN, "command not recorded", "execId", record->id, NULL);
+    }
+    pthread_mutex_unlock(&b->strays_lock);
+}
+
+void berth_record_close(struct berth *b)
+{
+    berth_record_flush(b);
+    berth_journal_close(b->journal, b->notes != NULL);
+    berth_notes_free(b->notes);
+}
+
+/* --- journals of killed processes --- */
+
+static int on_journal(void *ctx, const char *text, size_t len, struct berth_error *err)
+{
+    struct berth *b = ctx;
+    struct berth_note *notes;
+    int unread;
+    int rc = berth_notes_read(text, len, &notes, &unread, err);
+    if (rc < 0)
+        return rc;
+    if (unread)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "lines of a journal cannot be read", NULL);
+    rc = write_notes(b, notes, err);
+    berth_notes_free(notes);
+    return rc;
+}
+
+void berth_record_recover(struct berth *b)
+{
+    struct berth_error err;
+    auto_free char *directory = NULL;
+    char prefix[BERTH_ID_SIZE + 1];
+    (void)snprintf(prefix, sizeof prefix, "%s.", b->store_id);
+    int rc = berth_directory(b, "journal", &directory, &err);
+    if (rc == BERTH_OK)
+        rc = berth_journal_recover(directory, prefix, on_journal, b, &err);
+    if (rc < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "journal not recovered", "error", err.message,
+                       NULL);
+}
+
+/* --- reading --- */
 
 struct listing {
     struct berth_arena *arena;
@@ -189,7 +363,7 @@ void berth_record_json(struct berth_json_writer *w, const struct berth_exec_reco
 int berth_record_log(struct berth *b, const char *exec_id, char **out, struct berth_error *err)
 {
     char *directory;
-    int rc = berth_log_directory(b, &directory, err);
+    int rc = berth_directory(b, "logs", &directory, err);
     if (rc < 0)
         return rc;
     int len = asprintf(out, "%s/%s.log", directory, exec_id);
@@ -232,6 +406,7 @@ int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct ber
 {
     struct berth_list open = {0};
     struct listing listing = {.arena = arena, .out = &open};
+    berth_record_recover(b);
     int rc = berth_store_read(b->store, tx_open, &listing, err);
     for (int i = 0; rc == BERTH_OK && i < open.count; i++) {
         const struct berth_exec_record *x = open.items[i];

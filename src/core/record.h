@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/record.h - the rows of execs: queued, and written some moments later by one transaction
- * for many. A command waits for none of them; what a killed process did not write is missing, and
- * its lease says all the same that something may have run. */
+ * for many. A command waits for none of them: until then a journal has what a killed process knew,
+ * and whoever opens the store next writes it. */
 #ifndef BERTH_CORE_RECORD_H
 #define BERTH_CORE_RECORD_H
 
@@ -9,9 +9,17 @@
 #include "core/berth.h"
 #include "store/exec.h"
 
-/* The record is copied. Without memory it is lost, and logged. */
-void berth_record_put(struct berth *b, const struct berth_exec_record *record);
+/* Before it is started: whatever happens, it is not forgotten. UNAVAILABLE: that cannot be
+ * written, and it must not be started. One of the next two follows. */
+int berth_record_begin(struct berth *b, const struct berth_exec_record *record,
+                       struct berth_error *err);
+void berth_record_started(struct berth *b, const char *id);
+void berth_record_void(struct berth *b, const char *id); /* it was not */
+/* It is known, also when we are killed, before anybody is told of it. */
+void berth_record_end(struct berth *b, const struct berth_exec_record *record);
 void berth_record_flush(struct berth *b); /* writes what is queued, now */
+void berth_record_close(struct berth *b);
+void berth_record_recover(struct berth *b); /* what killed processes did not write */
 
 /* One command. NOT_FOUND: there is none of that id, or none yet. */
 int berth_record_get(struct berth *b, struct berth_arena *arena, const char *id,

@@ -212,6 +212,8 @@ int berth_framereader_open(const char *path, struct berth_framereader **out,
         return berth_fail_errno(err, "Cannot open the log %s", path);
     char magic[MAGIC_LEN];
     bool whole;
+    if (lseek(fd, 0, SEEK_END) == 0)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "The log %s has not begun.", path);
     int rc = read_at(fd, 0, magic, sizeof magic, &whole, err);
     if (rc == BERTH_OK && (!whole || memcmp(magic, MAGIC, MAGIC_LEN) != 0))
         rc = fail_damaged(err);

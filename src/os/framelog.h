@@ -47,6 +47,7 @@ void berth_framelog_close(struct berth_framelog *log); /* NULL is fine */
 /* --- reading: a reader of its own for each thread --- */
 
 struct berth_framereader;
+/* NOT_FOUND: there is no such file, or it is just being made. */
 int berth_framereader_open(const char *path, struct berth_framereader **out,
                            struct berth_error *err);
 /* Of that stream only what comes at or after the offset: frames before it are not read. The first

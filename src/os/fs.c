@@ -123,6 +123,12 @@ static int remove_in(int parent, const char *name, int depth)
     return rc == 0 ? unlinkat(parent, name, AT_REMOVEDIR) : rc;
 }
 
+void berth_fs_close_dir(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir);
+}
+
 int berth_fs_remove_tree(const char *path, struct berth_error *err)
 {
     if (remove_in(AT_FDCWD, path, 0) < 0)

@@ -3,10 +3,13 @@
 #ifndef BERTH_OS_FS_H
 #define BERTH_OS_FS_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include <berth/error.h>
+
+#include "base/auto.h"
 
 struct berth_buf;
 
@@ -21,4 +24,6 @@ int berth_fs_remove_tree(const char *path, struct berth_error *err);
 /* Appends all that `fd` holds to `buf`, whose ceiling is the limit. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
 int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);
+void berth_fs_close_dir(DIR **dir); /* NULL is fine */
+#define auto_dir auto_clean(berth_fs_close_dir) DIR
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/os/strays.c - processes by a variable in their environment: what left its process group is
  * still found by it. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,15 +11,10 @@
 
 #include "base/auto.h"
 #include "os/engine.h"
+#include "os/fs.h"
 
 #define ROUNDS 20 /* a tree that forks as fast as we kill does not get away for long */
 #define ENVIRON_BYTES_MAX (256 * 1024)
-
-static void close_dir(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir);
-}
 
 /* Is one of the texts among the variables of the process? */
 static bool carries(pid_t pid, const char *const *labels, char *text)
@@ -50,7 +44,7 @@ static bool kill_carrier(pid_t pid, const char *const *labels, char *text)
 
 static int kill_once(const char *const *labels, char *text)
 {
-    DIR *dir auto_clean(close_dir) = opendir("/proc");
+    auto_dir *dir = opendir("/proc");
     int killed = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         pid_t pid = (pid_t)atoi(entry->d_name); /* 0 for what is no process */

@@ -210,13 +210,15 @@ static void make_stage(struct stage *s, struct fixture *f)
     s->secret = reply_text(f, &r, "id");
     struct berth_id id = berth_id_new();
     s->exec = text_of(f, "%s", id.text);
-    berth_record_put(f->b, &(struct berth_exec_record){.id = s->exec,
-                                                       .company_id = s->company,
-                                                       .environment_id = s->environment,
-                                                       .lease_id = s->lease,
-                                                       .run_id = s->run,
-                                                       .command = "true",
-                                                       .ended = true});
+    struct berth_exec_record record = {.id = s->exec,
+                                       .company_id = s->company,
+                                       .environment_id = s->environment,
+                                       .lease_id = s->lease,
+                                       .run_id = s->run,
+                                       .command = "true",
+                                       .ended = true};
+    assert_ok(f, berth_record_begin(f->b, &record, &f->err));
+    berth_record_end(f->b, &record);
     make_tokens(s);
 }
 

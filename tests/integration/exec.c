@@ -11,12 +11,15 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/time.h"
 #include "core/exec.h"
+#include "core/note.h"
 #include "core/record.h"
 #include "core/secret.h"
 #include "os/engine.h"
 #include "os/framelog.h"
+#include "os/fs.h"
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
@@ -334,6 +337,141 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     clear(&live);
 }
 
+/* A journal as a killed process leaves it. */
+static char *leave_journal(struct fixture *f, const char *store_id, const char *text)
+{
+    auto_free char *directory = NULL;
+    struct berth_id node = berth_id_new();
+    char *path = NULL;
+    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
+    assert_ok(f, berth_fs_mkdirs(directory, 0700, &f->err));
+    assert_true(asprintf(&path, "%s/%s.%s.0", directory, store_id, node.text) > 0);
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_ok(f, berth_fs_write_all(fd, text, strlen(text), &f->err));
+    return path;
+}
+
+static void what_was_told_outlives_a_kill(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_id ids[3] = {berth_id_new(), berth_id_new(), berth_id_new()},
+                    node = berth_id_new(), store = berth_id_new();
+    auto_buf text = BERTH_BUF_INIT(1 << 20);
+    struct berth_exec_record record = {.company_id = l->company_id,
+                                       .environment_id = l->environment_id,
+                                       .lease_id = l->id,
+                                       .command = "say \"more\"\n",
+                                       .owner = node.text,
+                                       .end = {.started_at_ms = 1000}};
+    for (int i = 0; i < 3; i++) { /* one that ended, one that did not, one that never began */
+        record.id = ids[i].text;
+        berth_note_write(&text, &record);
+    }
+    record.id = ids[0].text;
+    record.ended = record.truncated = true;
+    record.end = (struct berth_exec_end){.cause = BERTH_END_SIGNALLED,
+                                         .exit_code = -1,
+                                         .signal = SIGSEGV,
+                                         .bytes = {INT64_C(5000000000), 7},
+                                         .started_at_ms = 1000,
+                                         .finished_at_ms = 2000};
+    berth_note_write(&text, &record);
+    berth_note_write_void(&text, ids[2].text);
+    berth_buf_puts(&text, "{\"id\":\"no id\"}\nno json\n");
+    auto_free char *path = leave_journal(f, f->b->store_id, berth_buf_str(&text));
+    auto_free char *foreign = leave_journal(f, store.text, berth_buf_str(&text));
+    fixture_close(f);
+    fixture_open(f);
+    struct berth_exec_record *found;
+    assert_ok(f, berth_record_get(f->b, &f->arena, ids[0].text, &found, &f->err));
+    assert_true(found->ended && found->truncated);
+    assert_string_equal(found->command, "say \"more\"\n");
+    assert_null(found->cwd);
+    assert_int_equal(found->end.cause, BERTH_END_SIGNALLED);
+    assert_int_equal(found->end.signal, SIGSEGV);
+    assert_int_equal(found->end.bytes[0], INT64_C(5000000000));
+    assert_int_equal(found->end.finished_at_ms, 2000);
+    assert_ok(f, berth_record_get(f->b, &f->arena, ids[1].text, &found, &f->err));
+    assert_false(found->ended);
+    assert_int_equal(berth_record_get(f->b, &f->arena, ids[2].text, &found, &f->err),
+                     BERTH_E_NOT_FOUND);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(foreign, F_OK), 0);
+    (void)unlink(foreign);
+    (void)sweep(f); /* nobody runs the second any more */
+    assert_ok(f, berth_record_get(f->b, &f->arena, ids[1].text, &found, &f->err));
+    assert_true(found->ended);
+    assert_int_equal(found->end.cause, BERTH_END_LOST);
+}
+
+/* A file where a directory should be. */
+static void block(struct fixture *f, const char *name)
+{
+    auto_free char *path = NULL;
+    assert_true(asprintf(&path, "%s/%s", f->directory, name) > 0);
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+}
+
+static void what_cannot_be_recorded_is_not_started(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    auto_free char *mark = NULL;
+    assert_true(asprintf(&mark, "%s/mark", f->directory) > 0);
+    const char *const argv[] = {"touch", mark, NULL};
+    struct berth_exec_request r = request_of(l, argv);
+    struct berth_exec *x;
+    block(f, "journal");
+    assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_UNAVAILABLE);
+    assert_int_equal(access(mark, F_OK), -1);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
+}
+
+static void result_of(struct fixture *f, struct berth_exec *x, struct berth_buf *text)
+{
+    struct berth_exec_end end;
+    berth_exec_wait(x, &end);
+    struct berth_json_writer w = {.buf = text};
+    assert_ok(f, berth_exec_result_json(&w, berth_exec_log(x), NULL, &end, berth_exec_truncated(x),
+                                        &f->err));
+}
+
+static void silence_needs_no_log(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("exit 4"));
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    auto_buf text = BERTH_BUF_INIT(4096);
+    result_of(f, x, &text);
+    assert_non_null(strstr(berth_buf_str(&text), "\"exitCode\":4"));
+    assert_non_null(strstr(berth_buf_str(&text), "\"truncated\":false"));
+    assert_int_equal(access(berth_exec_log(x), F_OK), -1);
+    berth_exec_free(x);
+    clear(&live);
+}
+
+static void a_log_that_cannot_be_made_is_said_to_be_missing(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("echo out; exit 4"));
+    struct live live;
+    block(f, "logs");
+    struct berth_exec *x = start(f, &r, &live);
+    auto_buf text = BERTH_BUF_INIT(4096);
+    result_of(f, x, &text);
+    assert_string_equal(berth_buf_str(&live.out), "out\n");
+    assert_non_null(strstr(berth_buf_str(&text), "\"exitCode\":4"));
+    assert_non_null(strstr(berth_buf_str(&text), "\"stdoutBytes\":4"));
+    assert_non_null(strstr(berth_buf_str(&text), "\"truncated\":true"));
+    berth_exec_free(x);
+    clear(&live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +485,10 @@ int main(void)
         TEST_ON_SQLITE(log_has_a_limit),
         TEST_ON_SQLITE(closing_ends_what_runs),
         TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
+        TEST_ON_BOTH(what_was_told_outlives_a_kill),
+        TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
+        TEST_ON_SQLITE(silence_needs_no_log),
+        TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
     };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
 }

@@ -96,7 +96,11 @@ struct reader {
 static bool reopen(struct reader *r, struct berth_framereader **reader)
 {
     struct berth_error err;
-    if (berth_framereader_open(r->path, reader, &err) < 0)
+    int rc, tries = 0;
+    while ((rc = berth_framereader_open(r->path, reader, &err)) == BERTH_E_NOT_FOUND &&
+           tries++ < 10000)
+        (void)usleep(1000); /* it comes with the first output */
+    if (rc < 0)
         return false;
     berth_framereader_from(*reader, BERTH_FRAME_STDOUT, r->bytes);
     return true;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/journal.c - what was put before a kill is found afterwards, once, and by nobody while
+ * its process lives. */
+#include "os/journal.h"
+
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "os/fs.h"
+
+struct ground {
+    char directory[64], inner[96];
+    struct berth_journal *journal;
+    struct berth_buf found; /* each file in brackets */
+    int answer;             /* of whoever gets one */
+    struct berth_error err;
+};
+
+static int set_up(void **state)
+{
+    struct ground *g = calloc(1, sizeof *g);
+    (void)snprintf(g->directory, sizeof g->directory, "/tmp/berth-journal.XXXXXX");
+    if (!g || !mkdtemp(g->directory))
+        return -1;
+    (void)snprintf(g->inner, sizeof g->inner, "%s/journal", g->directory);
+    g->found = (struct berth_buf)BERTH_BUF_INIT(1 << 20);
+    *state = g;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct ground *g = *state;
+    berth_journal_close(g->journal, false);
+    berth_buf_clear(&g->found);
+    (void)berth_fs_remove_tree(g->directory, &g->err);
+    free(g);
+    return 0;
+}
+
+static void put(struct ground *g, const char *line)
+{
+    assert_ok(g, berth_journal_put(g->journal, line, strlen(line), &g->err));
+}
+
+static int on_file(void *ctx, const char *text, size_t len, struct berth_error *err)
+{
+    struct ground *g = ctx;
+    berth_buf_puts(&g->found, "[");
+    berth_buf_append(&g->found, text, len);
+    berth_buf_puts(&g->found, "]");
+    return g->answer < 0 ? berth_fail(err, g->answer, "Not now.") : BERTH_OK;
+}
+
+static const char *recover(struct ground *g, const char *prefix)
+{
+    berth_buf_truncate(&g->found, 0);
+    int rc = berth_journal_recover(g->inner, prefix, on_file, g, &g->err);
+    assert_int_equal(rc, g->answer);
+    return berth_buf_str(&g->found);
+}
+
+/* In a process of its own, which is killed afterwards. */
+static void in_a_killed_process(struct ground *g, void (*act)(struct ground *g))
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (berth_journal_open(g->inner, "store.node", &g->journal, &g->err) == BERTH_OK)
+            act(g);
+        (void)kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void put_two(struct ground *g)
+{
+    put(g, "one\n");
+    put(g, "two\n");
+}
+
+static void a_kill_takes_nothing(void **state)
+{
+    struct ground *g = *state;
+    assert_string_equal(recover(g, "store."), ""); /* there is no directory */
+    in_a_killed_process(g, put_two);
+    assert_string_equal(recover(g, "other."), "");
+    assert_string_equal(recover(g, "store."), "[one\ntwo\n]");
+    assert_string_equal(recover(g, "store."), "");
+}
+
+static void put_by_turns(struct ground *g)
+{
+    put(g, "one\n");
+    if (!berth_journal_turn(g->journal))
+        return;
+    put(g, "two\n");
+    berth_journal_clear(g->journal);
+    if (!berth_journal_turn(g->journal))
+        return;
+    put(g, "three\n");
+}
+
+static void what_has_arrived_is_gone(void **state)
+{
+    struct ground *g = *state;
+    in_a_killed_process(g, put_by_turns);
+    const char *found = recover(g, "store.");
+    assert_null(strstr(found, "one"));
+    assert_non_null(strstr(found, "[two\n]"));
+    assert_non_null(strstr(found, "[three\n]"));
+}
+
+static void no_turn_onto_what_has_not_arrived(void **state)
+{
+    struct ground *g = *state;
+    assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
+    put(g, "one\n");
+    assert_true(berth_journal_turn(g->journal));
+    put(g, "two\n");
+    assert_false(berth_journal_turn(g->journal));
+    put(g, "three\n");
+    berth_journal_close(take_ptr(g->journal), true);
+    const char *found = recover(g, "store.");
+    assert_non_null(strstr(found, "[one\n]"));
+    assert_non_null(strstr(found, "[two\nthree\n]"));
+}
+
+static void who_lives_is_left_alone(void **state)
+{
+    struct ground *g = *state;
+    assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
+    put(g, "one\n");
+    assert_string_equal(recover(g, "store."), "");
+    berth_journal_close(take_ptr(g->journal), false);
+    assert_string_equal(recover(g, "store."), "");
+}
+
+static void who_cannot_take_them_finds_them_again(void **state)
+{
+    struct ground *g = *state;
+    in_a_killed_process(g, put_two);
+    g->answer = BERTH_E_UNAVAILABLE;
+    assert_string_equal(recover(g, "store."), "[one\ntwo\n]");
+    g->answer = BERTH_OK;
+    assert_string_equal(recover(g, "store."), "[one\ntwo\n]");
+    assert_string_equal(recover(g, "store."), "");
+}
+
+/* The limit of a file stands for a disk that is full. */
+static void put_beyond_a_limit(struct ground *g)
+{
+    struct rlimit small = {.rlim_cur = 10, .rlim_max = RLIM_INFINITY},
+                  large = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    put(g, "one\n");
+    (void)setrlimit(RLIMIT_FSIZE, &small);
+    int rc = berth_journal_put(g->journal, "too long\n", 9, &g->err);
+    (void)setrlimit(RLIMIT_FSIZE, &large);
+    if (rc == BERTH_E_UNAVAILABLE)
+        put(g, "three\n");
+}
+
+static void half_a_line_is_none(void **state)
+{
+    struct ground *g = *state;
+    in_a_killed_process(g, put_beyond_a_limit);
+    assert_string_equal(recover(g, "store."), "[one\nthree\n]");
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/store.dead.0", g->inner);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_ok(g, berth_fs_write_all(fd, "whole\nhal", 9, &g->err));
+    (void)close(fd);
+    assert_string_equal(recover(g, "store."), "[whole\n]");
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_directory_that_cannot_be_made(void **state)
+{
+    struct ground *g = *state;
+    int fd = open(g->inner, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    (void)close(fd);
+    assert_int_equal(berth_journal_open(g->inner, "store.node", &g->journal, &g->err),
+                     BERTH_E_UNAVAILABLE);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_kill_takes_nothing),
+        TEST(what_has_arrived_is_gone),
+        TEST(no_turn_onto_what_has_not_arrived),
+        TEST(who_lives_is_left_alone),
+        TEST(who_cannot_take_them_finds_them_again),
+        TEST(half_a_line_is_none),
+        TEST(a_directory_that_cannot_be_made),
+    };
+    return cmocka_run_group_tests_name("journal", tests, NULL, NULL);
+}
