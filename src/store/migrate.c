@@ -155,8 +155,15 @@ static const char *const migration_7[] = {
     NULL,
 };
 
+static const char *const migration_8[] = {
+    /* In the order that an environment's leases are listed in. */
+    "DROP INDEX leases_by_environment",
+    "CREATE INDEX leases_by_use ON leases (environment_id, last_used_at, created_at, id)",
+    NULL,
+};
+
 static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4,
-                                                migration_5, migration_6, migration_7};
+                                                migration_5, migration_6, migration_7, migration_8};
 
 int berth_store_version(void)
 {
