@@ -536,8 +536,11 @@ static void on_read(struct berth_post *post)
     bool end = broken || w->over || (w->idle && !w->options.follow);
     berth_buf_clear(&w->batch); /* nothing is kept while it waits */
     w->batch = (struct berth_buf)BERTH_BUF_INIT(EVENTS_BYTES_MAX);
-    if (broken)
+    if (broken) {
         w->s.code = BERTH_HTTP_CLOSE_TROUBLE;
+        berth_log_line(&w->api->b->log, BERTH_LOG_WARN, "stream dropped", "execId", w->exec_id,
+                       "error", w->trouble.code ? w->trouble.message : "Out of memory.", NULL);
+    }
     if (broken && !w->voice->event)
         berth_api_stream_abort(&w->s); /* half of it must not look like all */
     if (end)

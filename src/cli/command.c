@@ -72,6 +72,12 @@ int cli_say_timed_out(const struct cli *cli)
     return CLI_TIMED_OUT;
 }
 
+void cli_say_owed(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
+}
+
 int cli_say_lost(void)
 {
     (void)fputs("berth: how the command ended is not known\n", stderr);
@@ -274,8 +280,8 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
         return status;
     if (rc < 0 && result.run && result.run->error_code)
         return cli_not_started(cli, result.run->error_code);
-    if (result.owed && !cli->quiet)
-        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
+    if (result.owed)
+        cli_say_owed(cli);
     return rc < 0 ? cli_run_failed(cli) : exit_status(&s, &result.end);
 }
 

@@ -27,6 +27,7 @@ int cli_not_started(struct cli *cli, const char *why);
 void cli_say_held(const struct cli *cli);
 int cli_say_timed_out(const struct cli *cli); /* an exit status */
 int cli_say_lost(void);
+void cli_say_owed(const struct cli *cli); /* that the place may be there still */
 
 /* In a daemon (remote.c); an exit status. */
 int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool detach);

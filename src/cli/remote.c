@@ -198,12 +198,26 @@ static int print_json(struct remote *r)
     return cli_print(r->cli, &buf);
 }
 
+/* A daemon that cannot say goes on with it in any case. */
+static void say_whether_owed(struct remote *r)
+{
+    struct cli_answer leases;
+    if (r->cli->quiet || cli_get(r->cli, &leases, "/api/companies/%s/leases?runId=%s",
+                                 r->cli->company_id, r->run_id) < 0)
+        return;
+    for (size_t i = 0; i < berth_json_count(leases.json); i++)
+        if (cli_is(berth_json_at(leases.json, i), "cleanupStatus", "failed"))
+            cli_say_owed(r->cli);
+}
+
 /* A run that could not do what it should says why. */
 static int run_status(struct remote *r)
 {
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
-    if (r->result)
+    if (r->result) {
+        say_whether_owed(r);
         return exit_status(r);
+    }
     (void)berth_fail(&r->cli->err, BERTH_E_UNAVAILABLE, "%s",
                      error ? error : "The run has ended without its command.");
     return cli_not_started(r->cli, code ? code : "");

@@ -197,16 +197,19 @@ static int start(const struct berth_spawn *what, const char *file, struct berth_
 {
     _Alignas(16) char stack[CHILD_STACK_BYTES];
     struct birth birth = {.what = what, .file = file, .parent = getpid()};
+    struct berth_child child;
     sigset_t all, before;
     (void)sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours runs in the child */
-    out->pid = clone(child_main, stack + sizeof stack,
-                     CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &out->pidfd);
-    int number = out->pid < 0 ? errno : birth.number;
+    child.pid = clone(child_main, stack + sizeof stack,
+                      CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &child.pidfd);
+    int number = child.pid < 0 ? errno : birth.number;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (out->pid > 0 && number) {
-        (void)waitpid(out->pid, NULL, 0);
-        (void)close(out->pidfd);
+    if (number == 0) {
+        *out = child;
+    } else if (child.pid > 0) {
+        (void)waitpid(child.pid, NULL, 0);
+        (void)close(child.pidfd);
     }
     return number;
 }

@@ -168,6 +168,45 @@ static void leases(void **state)
     assert_int_equal(scripted_count(f->world), 0);
 }
 
+/* Filters narrow each other. */
+static void leases_of_a_run(void **state)
+{
+    struct fixture *f = *state;
+    const char *c = default_company(f), *environments[2], *runs[2], *ids[2][2];
+    for (int e = 0; e < 2; e++)
+        environments[e] = ask_environment(
+            f,
+            text_of(f, "{'name':'box %d','driver':'sandbox','config':{'provider':'scripted'}}", e));
+    for (int n = 0; n < 2; n++) {
+        runs[n] = berth_run_id(make_run(f));
+        for (int e = 0; e < 2; e++) {
+            struct reply r =
+                ask(f, "POST", text_of(f, "/api/environments/%s/leases", environments[e]),
+                    text_of(f, "{'heartbeatRunId':'%s'}", runs[n]));
+            ids[n][e] = reply_text(f, &r, "id");
+        }
+    }
+    for (int n = 0; n < 2; n++) {
+        struct reply all =
+            ask(f, "GET", text_of(f, "/api/companies/%s/leases?runId=%s", c, runs[n]), NULL);
+        assert_int_equal(reply_count(&all), 2);
+        for (int e = 0; e < 2; e++) {
+            const char *both = text_of(f, "/api/companies/%s/leases?runId=%s&environmentId=%s", c,
+                                       runs[n], environments[e]);
+            const char *below =
+                text_of(f, "/api/environments/%s/leases?runId=%s", environments[e], runs[n]);
+            struct reply r = ask(f, "GET", both, NULL);
+            assert_int_equal(reply_count(&r), 1);
+            assert_string_equal(reply_text(f, &r, "0.id"), ids[n][e]);
+            r = ask(f, "GET", below, NULL);
+            assert_int_equal(reply_count(&r), 1);
+            assert_string_equal(reply_text(f, &r, "0.id"), ids[n][e]);
+            r = ask(f, "GET", text_of(f, "%s&status=expired", both), NULL);
+            assert_int_equal(reply_count(&r), 0);
+        }
+    }
+}
+
 /* A page ends where the next begins, by the id of its last row. */
 static void lists_have_pages(void **state)
 {
@@ -484,6 +523,7 @@ int main(void)
         ASK_ON_BOTH(bodies_that_are_wrong),
         ASK_ON_BOTH(environments),
         ASK_ON_BOTH(leases),
+        ASK_ON_BOTH(leases_of_a_run),
         ASK_ON_BOTH(lists_have_pages),
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),

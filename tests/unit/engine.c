@@ -209,6 +209,37 @@ static void programs_that_are_not_there_or_may_not_run(void **state)
     }
 }
 
+static _Atomic bool bystander_stops;
+
+/* How often a descriptor of its own was gone. */
+static void *stand_by(void *ctx)
+{
+    uintptr_t *robbed = ctx;
+    while (!atomic_load(&bystander_stops)) {
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        *robbed += fd >= 0 && close(fd) < 0;
+    }
+    return NULL;
+}
+
+static void failed_starts_close_what_is_theirs(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    uintptr_t robbed = 0;
+    struct berth_error err;
+    assert_int_equal(pthread_create(&thread, NULL, stand_by, &robbed), 0);
+    for (int i = 0; i < 1000; i++) {
+        struct run r;
+        prepare(&r, (const char *const[]){"/etc/passwd", NULL});
+        assert_int_equal(berth_process_start(engine, &r.options, handlers_of(&r), &r.process, &err),
+                         BERTH_E_DENIED);
+    }
+    atomic_store(&bystander_stops, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(robbed, 0);
+}
+
 static void much_output_arrives_whole(void **state)
 {
     (void)state;
@@ -907,6 +938,7 @@ int main(void)
         cmocka_unit_test(child_sees_nothing_of_ours),
         cmocka_unit_test(working_directory),
         cmocka_unit_test(programs_that_are_not_there_or_may_not_run),
+        cmocka_unit_test(failed_starts_close_what_is_theirs),
         cmocka_unit_test(much_output_arrives_whole),
         cmocka_unit_test(paused_child_waits),
         cmocka_unit_test(paused_child_can_be_ended),
