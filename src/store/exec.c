@@ -53,7 +53,8 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *x, struc
         "INSERT INTO execs (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,"
         " $13, $14, $15, $16) ON CONFLICT (id) DO UPDATE SET cause = $8, exit_code = $9, signal = "
         "$10,"
-        " stdout_bytes = $11, stderr_bytes = $12, truncated = $13, finished_at = $15"
+        " stdout_bytes = $11, stderr_bytes = $12, truncated = $13, started_at = $14, finished_at = "
+        "$15"
         " WHERE excluded.cause IS NOT NULL",
         NULL, NULL, err, berth_text(x->id), berth_text(x->company_id),
         berth_text(x->environment_id), berth_text(x->lease_id), berth_text(x->run_id),
