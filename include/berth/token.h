@@ -46,10 +46,20 @@ BERTH_API int berth_token_create(struct berth *b, struct berth_arena *arena,
                                  const struct berth_token_request *request,
                                  struct berth_token **out, struct berth_locked *text,
                                  struct berth_error *err);
-/* A list of struct berth_token, newest first; company_id NULL: all. Those that are revoked or have
- * expired only with `all`. */
-BERTH_API int berth_token_list(struct berth *b, struct berth_arena *arena, const char *company_id,
-                               bool all, struct berth_list *out, struct berth_error *err);
+struct berth_token_filter {
+    const char *company_id; /* NULL: any, and those of the instance */
+    bool all;               /* also those that are revoked or have expired */
+    const char *before;     /* the id of a token, the cursor of a page; NULL: from the first */
+    int limit;
+};
+#define BERTH_TOKEN_FILTER_INIT                                                                    \
+    {                                                                                              \
+        .limit = 100                                                                               \
+    }
+/* A list of struct berth_token, newest first. */
+BERTH_API int berth_token_list(struct berth *b, struct berth_arena *arena,
+                               const struct berth_token_filter *filter, struct berth_list *out,
+                               struct berth_error *err);
 /* Of no use any more when this returns; twice is fine. */
 BERTH_API int berth_token_revoke(struct berth *b, struct berth_arena *arena, const char *id,
                                  const struct berth_actor *actor, struct berth_token **out,

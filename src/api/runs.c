@@ -399,9 +399,15 @@ static int execs(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_run *run;
     struct berth_list found;
+    const char *before;
+    int limit;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
     if (rc == BERTH_OK)
-        rc = berth_record_list(c->b, &c->arena, run->id, &found, err);
+        rc = berth_api_query_limit(c, &limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "before", &before, err);
+    if (rc == BERTH_OK)
+        rc = berth_record_list(c->b, &c->arena, run->id, before, limit, &found, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, exec_item);
     return rc;

@@ -16,11 +16,15 @@ static void item(struct berth_json_writer *w, const void *token)
 
 static int list(struct berth_api_call *c, struct berth_error *err)
 {
+    struct berth_token_filter filter = {.company_id = berth_api_query(c, "companyId")};
     struct berth_list found;
-    bool all;
-    int rc = berth_api_query_flag(c, "all", &all, err);
+    int rc = berth_api_query_flag(c, "all", &filter.all, err);
     if (rc == BERTH_OK)
-        rc = berth_token_list(c->b, &c->arena, berth_api_query(c, "companyId"), all, &found, err);
+        rc = berth_api_query_limit(c, &filter.limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "before", &filter.before, err);
+    if (rc == BERTH_OK)
+        rc = berth_token_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, item);
     return rc;

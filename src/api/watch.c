@@ -32,7 +32,7 @@ struct berth_api_watch {
     const struct voice *voice;
     struct berth_api_input input; /* of a WebSocket */
     char exec_id[BERTH_ID_SIZE], run_id[BERTH_ID_SIZE];
-    int commands;      /* of the run, before this one */
+    char last_id[BERTH_ID_SIZE]; /* of the run's command before this one, or "" */
     uint64_t position; /* bytes that were passed on, or are not wanted: the reader's offset */
     uint64_t before;   /* bytes of the commands before */
     uint64_t seen[2];  /* of this command: where its next byte is */
@@ -243,7 +243,7 @@ static void end_command(struct berth_api_watch *w, const struct berth_frame *fra
     w->before = position_at(w, w->seen);
     w->seen[0] = w->seen[1] = w->mark = 0;
     w->cut[0] = w->cut[1] = w->ended = false;
-    w->commands++;
+    memcpy(w->last_id, w->exec_id, sizeof w->last_id);
     w->exec_id[0] = '\0';
     w->over = !w->run_id[0];
 }
@@ -353,16 +353,15 @@ static bool is_performed(struct berth_api *api, const char *run_id)
 static int next_command(struct berth_api_watch *w, struct berth_arena *arena,
                         struct berth_error *err)
 {
-    struct berth_list execs;
+    struct berth_exec_record *next = NULL;
     struct berth_run *run;
     bool performed = is_performed(w->api, w->run_id); /* the last to change is asked for first */
     int rc = berth_run_get(w->api->b, arena, w->run_id, &run, err); /* before its last commands */
     if (rc == BERTH_OK)
-        rc = berth_record_list(w->api->b, arena, w->run_id, &execs, err);
+        rc = berth_record_next(w->api->b, arena, w->run_id, w->last_id, &next, err);
     if (rc < 0)
         return rc;
-    if (w->commands < execs.count) {
-        const struct berth_exec_record *next = execs.items[w->commands];
+    if (next) {
         (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", next->id);
         put_event(w, "exec", "execId", w->exec_id, NULL);
         return BERTH_OK;

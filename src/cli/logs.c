@@ -166,14 +166,18 @@ static int print_log(struct following *f, const char *exec_id)
 /* The commands of the run, one after the other, also those that are still to come. */
 static int print_logs(struct following *f)
 {
-    int done = 0;
+    char last_id[BERTH_ID_SIZE] = "";
     bool over = !f->follow;
     for (;;) {
         auto_arena arena = BERTH_ARENA_INIT;
-        struct berth_list execs;
-        int rc = berth_record_list(f->cli->b, &arena, f->run_id, &execs, &f->cli->err);
-        for (; rc == BERTH_OK && done < execs.count; done++)
-            rc = print_log(f, ((const struct berth_exec_record *)execs.items[done])->id);
+        struct berth_exec_record *next;
+        int rc = berth_record_next(f->cli->b, &arena, f->run_id, last_id, &next, &f->cli->err);
+        if (rc == BERTH_OK && next) {
+            (void)snprintf(last_id, sizeof last_id, "%s", next->id);
+            rc = print_log(f, last_id);
+            if (rc == BERTH_OK)
+                continue;
+        }
         if (rc < 0 || over)
             return rc;
         rc = run_has_ended(f, &over);
@@ -292,11 +296,11 @@ static int add_row(struct cli *cli, const struct berth_json *run, struct berth_j
     struct cli_answer execs;
     struct berth_json *row = berth_json_new_object();
     const char *id = cli_text(run, "id");
-    int rc = id ? cli_get(cli, &execs, "/api/runs/%s/execs", id) : cli_not_understood(cli);
+    int rc = id ? cli_get(cli, &execs, "/api/runs/%s/execs?limit=1", id) : cli_not_understood(cli);
     size_t count = rc == BERTH_OK ? berth_json_count(execs.json) : 0;
     bool made = berth_json_set(row, "run", berth_json_copy(run)) &&
                 berth_json_set(row, "exec",
-                               count ? berth_json_copy(berth_json_at(execs.json, count - 1))
+                               count ? berth_json_copy(berth_json_at(execs.json, 0))
                                      : berth_json_new_null());
     if (!made)
         berth_json_free(row);

@@ -181,16 +181,21 @@ static int create(struct cli *cli, int argc, char **argv)
 
 static int list(struct cli *cli, int argc, char **argv)
 {
+    const char *limit = NULL;
     bool all = false;
-    const struct cli_option options[] = {{"all", .flag = &all}, {0}};
+    int rows;
+    const struct cli_option options[] = {{"all", .flag = &all}, {"limit", &limit}, {0}};
     struct cli_answer found;
     int status = cli_start(cli, argc, argv, options, 0, 0);
+    if (status == CLI_OK)
+        status = cli_limit(cli, limit, &rows);
     if (status != CLI_OK)
         return status;
-    return cli_get(cli, &found, "/api/tokens?all=%s%s%s", all ? "true" : "false",
-                   cli->company ? "&companyId=" : "", cli->company ? cli->company_id : "") < 0
-               ? cli_fail(cli)
-               : cli_print_list(cli, &found, columns);
+    if (cli_get(cli, &found, "/api/tokens?limit=%d&all=%s%s%s", rows, all ? "true" : "false",
+                cli->company ? "&companyId=" : "", cli->company ? cli->company_id : "") < 0)
+        return cli_fail(cli);
+    cli_say_cut(cli, &found, rows);
+    return cli_print_list(cli, &found, columns);
 }
 
 static int revoke_one(struct cli *cli, int argc, char **argv)
@@ -211,7 +216,8 @@ const struct cli_command cli_token_commands[] = {
      "NAME [--allow PERMISSION]... [--instance | --agent ID | --run ID --lease ID] [--ttl 30d]"
      " [--out FILE]",
      "let somebody speak to the daemon; the token is shown once", create},
-    {"token", "list", "[--all]", "tokens that are of use; --all shows the others, too", list},
+    {"token", "list", "[--all] [--limit N]", "tokens that are of use; --all shows the others, too",
+     list},
     {"token", "revoke", "ID", "end a token, at once", revoke_one},
     {0},
 };

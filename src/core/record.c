@@ -300,7 +300,8 @@ void berth_record_recover(struct berth *b)
 
 struct listing {
     struct berth_arena *arena;
-    const char *run_id, *id;
+    const char *run_id, *id; /* id: of the one that is looked for, or beside which */
+    int limit;
     struct berth_list *out;
     struct berth_exec_record *record;
 };
@@ -331,15 +332,35 @@ int berth_record_get(struct berth *b, struct berth_arena *arena, const char *id,
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     const struct listing *listing = ctx;
-    return berth_exec_select(db, listing->arena, listing->run_id, listing->out, err);
+    return berth_exec_select(db, listing->arena, listing->run_id, listing->id, listing->limit,
+                             listing->out, err);
 }
 
 int berth_record_list(struct berth *b, struct berth_arena *arena, const char *run_id,
-                      struct berth_list *out, struct berth_error *err)
+                      const char *before, int limit, struct berth_list *out,
+                      struct berth_error *err)
 {
-    struct listing listing = {.arena = arena, .run_id = run_id, .out = out};
+    struct listing listing = {
+        .arena = arena, .run_id = run_id, .id = before, .limit = limit, .out = out};
     berth_record_flush(b);
     return berth_store_read(b->store, tx_list, &listing, err);
+}
+
+static int tx_next(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct listing *listing = ctx;
+    return berth_exec_load_next(db, listing->arena, listing->run_id, listing->id, &listing->record,
+                                err);
+}
+
+int berth_record_next(struct berth *b, struct berth_arena *arena, const char *run_id,
+                      const char *after, struct berth_exec_record **out, struct berth_error *err)
+{
+    struct listing listing = {.arena = arena, .run_id = run_id, .id = after};
+    berth_record_flush(b);
+    int rc = berth_store_read(b->store, tx_next, &listing, err);
+    *out = listing.record;
+    return rc;
 }
 
 void berth_record_json(struct berth_json_writer *w, const struct berth_exec_record *x)

@@ -24,10 +24,15 @@ void berth_record_recover(struct berth *b); /* what killed processes did not wri
 /* One command. NOT_FOUND: there is none of that id, or none yet. */
 int berth_record_get(struct berth *b, struct berth_arena *arena, const char *id,
                      struct berth_exec_record **out, struct berth_error *err);
-/* The commands of a run, a list of struct berth_exec_record. Those of this process are there at
- * once. */
+/* The commands of a run, a list of struct berth_exec_record, newest first, from behind the one of
+ * the id `before`, or NULL. Those of this process are there at once. */
 int berth_record_list(struct berth *b, struct berth_arena *arena, const char *run_id,
-                      struct berth_list *out, struct berth_error *err);
+                      const char *before, int limit, struct berth_list *out,
+                      struct berth_error *err);
+/* The one after that of this id; after "": the first. *out is NULL when there is none, or none yet.
+ */
+int berth_record_next(struct berth *b, struct berth_arena *arena, const char *run_id,
+                      const char *after, struct berth_exec_record **out, struct berth_error *err);
 /* Ends, on this machine, what commands of killed processes left, and writes that they are lost. */
 int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err);
 void berth_record_json(struct berth_json_writer *w, const struct berth_exec_record *record);

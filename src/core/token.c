@@ -40,7 +40,7 @@ struct work {
     struct berth_list *list;
     const struct berth_actor *actor;
     int64_t now_ms, count;
-    bool all;
+    const struct berth_token_filter *filter;
 };
 
 const char *berth_token_id(const struct berth_token *token)
@@ -258,20 +258,18 @@ int berth_token_create(struct berth *b, struct berth_arena *arena,
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work *work = ctx;
-    return berth_token_select(db, work->arena, work->company_id, work->now_ms, work->all,
-                              work->list, err);
+    return berth_token_select(db, work->arena, work->filter, work->now_ms, work->list, err);
 }
 
-int berth_token_list(struct berth *b, struct berth_arena *arena, const char *company_id, bool all,
-                     struct berth_list *out, struct berth_error *err)
+int berth_token_list(struct berth *b, struct berth_arena *arena,
+                     const struct berth_token_filter *filter, struct berth_list *out,
+                     struct berth_error *err)
 {
-    struct work work = {.arena = arena,
-                        .company_id = company_id,
-                        .all = all,
-                        .list = out,
-                        .now_ms = berth_time_wall_ms()};
+    struct work work = {
+        .arena = arena, .filter = filter, .list = out, .now_ms = berth_time_wall_ms()};
     *out = (struct berth_list){0};
-    return berth_id_names(company_id) ? berth_store_read(b->store, tx_list, &work, err) : BERTH_OK;
+    return berth_id_names(filter->company_id) ? berth_store_read(b->store, tx_list, &work, err)
+                                              : BERTH_OK;
 }
 
 static int tx_count(struct berth_db *db, void *ctx, struct berth_error *err)

@@ -77,12 +77,29 @@ int berth_exec_load(struct berth_db *db, struct berth_arena *arena, const char *
 }
 
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
-                      struct berth_list *out, struct berth_error *err)
+                      const char *before, int limit, struct berth_list *out,
+                      struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(db, "SELECT " COLUMNS " FROM execs WHERE run_id = $1 ORDER BY id", on_exec,
-                         &reader, err, berth_text(run_id));
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM execs WHERE run_id = $1"
+                         " AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+                         on_exec, &reader, err, berth_text(run_id), berth_text(before),
+                         berth_int(limit));
+}
+
+int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const char *run_id,
+                         const char *after, struct berth_exec_record **out, struct berth_error *err)
+{
+    struct berth_list list = {0};
+    struct reader reader = {.arena = arena, .out = &list};
+    int rc = berth_db_exec(db,
+                           "SELECT " COLUMNS " FROM execs WHERE run_id = $1 AND id > $2"
+                           " ORDER BY id LIMIT 1",
+                           on_exec, &reader, err, berth_text(run_id), berth_text(after));
+    *out = list.count ? list.items[0] : NULL;
+    return rc;
 }
 
 int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,

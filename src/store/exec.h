@@ -24,9 +24,16 @@ int berth_exec_put(struct berth_db *db, const struct berth_exec_record *record,
 /* *out is NULL when there is none. */
 int berth_exec_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                     struct berth_exec_record **out, struct berth_error *err);
-/* A list of struct berth_exec_record, in the order they were started. */
+/* A list of struct berth_exec_record, newest first, from behind the one of the id `before`, or
+ * NULL. */
 int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char *run_id,
-                      struct berth_list *out, struct berth_error *err);
+                      const char *before, int limit, struct berth_list *out,
+                      struct berth_error *err);
+/* The first that was started after the one of this id, or the first of all for "". *out is NULL
+ * when there is none. */
+int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const char *run_id,
+                         const char *after, struct berth_exec_record **out,
+                         struct berth_error *err);
 /* Those whose end is not written, of all companies. */
 int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
                            struct berth_error *err);

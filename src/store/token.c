@@ -71,19 +71,21 @@ int berth_token_load(struct berth_db *db, struct berth_arena *arena, const char 
     return rc;
 }
 
-int berth_token_select(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                       int64_t now_ms, bool all, struct berth_list *out, struct berth_error *err)
+#define PAGE                                                                                       \
+    " AND (CAST($2 AS TEXT) IS NULL OR company_id = $2)"                                           \
+    " AND (CAST($3 AS TEXT) IS NULL OR id < $3) ORDER BY id DESC LIMIT $4"
+
+int berth_token_select(struct berth_db *db, struct berth_arena *arena,
+                       const struct berth_token_filter *filter, int64_t now_ms,
+                       struct berth_list *out, struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    const char *sql = all ? SELECT " WHERE CAST($1 AS {bigint}) > 0"
-                                   " AND (CAST($2 AS TEXT) IS NULL OR company_id = $2)"
-                                   " ORDER BY id DESC"
-                          : SELECT " WHERE " OF_USE
-                                   " AND (CAST($2 AS TEXT) IS NULL OR company_id = $2)"
-                                   " ORDER BY id DESC";
+    const char *sql =
+        filter->all ? SELECT " WHERE CAST($1 AS {bigint}) > 0" PAGE : SELECT " WHERE " OF_USE PAGE;
     return berth_db_exec(db, sql, on_token, &reader, err, berth_int(now_ms),
-                         berth_text(company_id));
+                         berth_text(filter->company_id), berth_text(filter->before),
+                         berth_int(filter->limit));
 }
 
 int berth_token_set_revoked(struct berth_db *db, const char *id, int64_t now_ms,

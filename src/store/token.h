@@ -26,8 +26,9 @@ int berth_token_insert(struct berth_db *db, const struct berth_token *token,
 int berth_token_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_token **out, struct berth_error *err);
 /* A list of struct berth_token, newest first; those that are of use at `now_ms`, or all. */
-int berth_token_select(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                       int64_t now_ms, bool all, struct berth_list *out, struct berth_error *err);
+int berth_token_select(struct berth_db *db, struct berth_arena *arena,
+                       const struct berth_token_filter *filter, int64_t now_ms,
+                       struct berth_list *out, struct berth_error *err);
 /* The first time counts. */
 int berth_token_set_revoked(struct berth_db *db, const char *id, int64_t now_ms,
                             struct berth_error *err);

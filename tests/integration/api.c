@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "asking.h"
+#include "base/id.h"
 #include "base/time.h"
 #include "core/record.h"
 #include "plugins.h"
@@ -213,15 +214,32 @@ static void lists_have_pages(void **state)
     struct fixture *f = *state;
     const char *e =
         ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    struct berth_id ids[7];
+    const char *run = NULL;
     for (int i = 0; i < 7; i++) {
-        assert_int_equal(ask(f, "POST", text_of(f, "/api/environments/%s/leases", e), "{}").status,
-                         201);
-        (void)make_run(f);
+        struct reply lease = ask(f, "POST", text_of(f, "/api/environments/%s/leases", e), "{}");
+        assert_int_equal(lease.status, 201);
+        run = berth_run_id(make_run(f));
+        assert_int_equal(ask(f, "POST", "/api/tokens", "{'name':'one of many'}").status, 201);
+    }
+    for (int i = 0; i < 7; i++) {
+        ids[i] = berth_id_new();
+        struct berth_exec_record record = {.id = ids[i].text,
+                                           .company_id = default_company(f),
+                                           .environment_id = e,
+                                           .lease_id = e,
+                                           .run_id = run,
+                                           .command = "true",
+                                           .owner = e,
+                                           .ended = true};
+        assert_ok(f, berth_record_begin(f->b, &record, &f->err));
+        berth_record_end(f->b, &record);
     }
     const char *lists[] = {text_of(f, "/api/environments/%s/leases", e),
                            text_of(f, "/api/companies/%s/leases", default_company(f)),
-                           text_of(f, "/api/companies/%s/runs", default_company(f))};
-    for (int i = 0; i < 3; i++) {
+                           text_of(f, "/api/companies/%s/runs", default_company(f)),
+                           text_of(f, "/api/runs/%s/execs", run), "/api/tokens"};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         struct reply all = ask(f, "GET", lists[i], NULL);
         assert_int_equal(reply_count(&all), 7);
         const char *cursor = "";

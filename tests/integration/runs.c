@@ -155,7 +155,7 @@ static void provision_comes_first(void **state)
     assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(result.end.bytes[0], strlen("/bin/bash\n"));
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 2);
     r.provision_command = "echo first >&2; echo second >&2; exit 9";
     assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "workspace_realization_failed",
@@ -450,7 +450,7 @@ static void full_disk_cuts_the_log(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_true(result.end.bytes[0] == 20000000);
     assert_true(result.truncated);
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 1);
     const struct berth_exec_record *x = execs.items[0];
     assert_true(x->ended && x->truncated);
@@ -467,7 +467,7 @@ static void commands_are_recorded(void **state)
     struct berth_list execs;
     assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
     assert_run(f, &result, BERTH_RUN_FAILED, "adapter_failed");
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, &execs, &f->err));
+    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 1);
     const struct berth_exec_record *x = execs.items[0];
     assert_string_equal(x->run_id, result.run->id);
