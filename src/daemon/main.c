@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -17,6 +16,7 @@
 #include "base/failpoint.h"
 #include "crypto/locked.h"
 #include "daemon/daemon.h"
+#include "os/spawn.h"
 
 #define TICK_MS 1000
 #define DEFAULT_CONFIG "/etc/berth/berthd.yaml"
@@ -228,16 +228,6 @@ static bool arm_failpoint(void)
     return point != BERTH_FP_COUNT;
 }
 
-/* As many as we may have: a connection is one. */
-static void raise_file_limit(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {0};
@@ -258,7 +248,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     berth_builtins.tune_process();
     berth_deny_dumps();
-    raise_file_limit();
+    berth_spawn_raise_file_limit(); /* a connection is a descriptor */
     if (!arm_failpoint()) {
         (void)fputs("berthd: BERTH_FAILPOINT names no step\n", stderr);
         return 2;

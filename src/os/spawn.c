@@ -12,6 +12,7 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -77,6 +78,19 @@ static int check_cwd(const char *cwd, struct berth_error *err)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Working directory is not a directory: \"%s\"", cwd);
     return BERTH_OK;
+}
+
+static struct {
+    bool raised;
+    struct rlimit before;
+} files;
+
+void berth_spawn_raise_file_limit(void)
+{
+    if (getrlimit(RLIMIT_NOFILE, &files.before) < 0)
+        return;
+    struct rlimit all = {files.before.rlim_max, files.before.rlim_max};
+    files.raised = setrlimit(RLIMIT_NOFILE, &all) == 0;
 }
 
 /* --- the child --- */
@@ -178,6 +192,8 @@ UNSANITIZED static bool arrange_child(const struct birth *birth)
         (what->cwd && syscall(SYS_chdir, what->cwd) < 0) || (c && !give_up_rights(c)))
         return false;
     if (c && c->dies_first && is_orphan(birth)) /* a change of user would have taken it back */
+        return false;
+    if (files.raised && syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files.before, NULL) < 0)
         return false;
     return syscall(SYS_close_range, 3U, ~0U, 0) == 0 && arrange_signals();
 }

@@ -31,6 +31,10 @@ struct berth_child {
     int pidfd; /* readable when it has ended; the caller's */
 };
 
+/* As many descriptors as this process may have; for programs, before their first thread. What is
+ * started afterwards gets the limit from before. */
+void berth_spawn_raise_file_limit(void);
+
 /* Every other descriptor is closed in the child, signals are as a fresh program expects them.
  * NOT_FOUND: there is no such program (127 in a shell). DENIED: it may not be run (126).
  * UNPROCESSABLE: the directory is not there. UNAVAILABLE: no processes, descriptors or memory. */

@@ -209,6 +209,27 @@ static void programs_that_are_not_there_or_may_not_run(void **state)
     }
 }
 
+/* Programs that use select() have a hard time with more than they were given. */
+static void file_limit_is_raised_for_ourselves(void **state)
+{
+    (void)state;
+    struct run r;
+    struct rlimit before, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){500, before.rlim_max}), 0);
+    berth_spawn_raise_file_limit();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+    assert_int_equal(now.rlim_cur, before.rlim_max);
+    prepare(&r, SH("ulimit -Sn"));
+    start(&r);
+    await(&r);
+    assert_string_equal(berth_buf_str(&r.out), "500\n");
+    finish(&r);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    berth_spawn_raise_file_limit();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 static _Atomic bool bystander_stops;
 
 /* How often a descriptor of its own was gone. */
@@ -938,6 +959,7 @@ int main(void)
         cmocka_unit_test(child_sees_nothing_of_ours),
         cmocka_unit_test(working_directory),
         cmocka_unit_test(programs_that_are_not_there_or_may_not_run),
+        cmocka_unit_test(file_limit_is_raised_for_ourselves),
         cmocka_unit_test(failed_starts_close_what_is_theirs),
         cmocka_unit_test(much_output_arrives_whole),
         cmocka_unit_test(paused_child_waits),
