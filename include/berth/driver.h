@@ -69,6 +69,7 @@ struct berth_running_ops {
     void (*pause)(struct berth_running *r, bool paused);
     void (*resize)(struct berth_running *r, unsigned short rows, unsigned short columns);
     void (*free)(struct berth_running *r); /* after on_end */
+    bool quick_free; /* it waits for nobody, and may be called on the engine's thread */
 };
 
 /* Told of each place that carries a lease id of ours as its label. < 0 ends the search. */

@@ -240,6 +240,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
+        berth_record_flush(c->b); /* whoever is told of it finds it, also elsewhere */
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);

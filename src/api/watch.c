@@ -317,7 +317,9 @@ static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
     if (rc < 0 || !w->ended || !told)
         return rc;
     for (int i = BERTH_STDOUT; i <= BERTH_STDERR && w->logless; i++)
-        if (record->end.bytes[i]) /* it could not be made, or is removed */
+        if (record->end.bytes[i] && !w->voice->event) /* half of it must not look like all */
+            return berth_fail(err, BERTH_E_NOT_FOUND, "The log of command %s is gone.", w->exec_id);
+        else if (record->end.bytes[i])
             put_event(w, "cut", "stream", stream_names[i], NULL);
     auto_buf result = BERTH_BUF_INIT(4096);
     struct berth_json_writer j = {.buf = &result};

@@ -28,7 +28,6 @@ static int code_of_errno(int os_errno)
 {
     switch (os_errno) {
     case ENOENT:
-    case ENOTDIR:
         return BERTH_E_NOT_FOUND;
     case EACCES:
     case EPERM:

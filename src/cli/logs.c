@@ -128,6 +128,17 @@ static int command_has_ended(struct following *f, const char *exec_id, bool sile
     return rc < 0 || *ended ? rc : run_has_ended(f, ended);
 }
 
+/* One that has written must have a log. */
+static int expect_silence(struct following *f, const char *exec_id)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_exec_record *record;
+    int rc = berth_record_get(f->cli->b, &arena, exec_id, &record, &f->cli->err);
+    if (rc == BERTH_OK && (record->end.bytes[BERTH_STDOUT] || record->end.bytes[BERTH_STDERR]))
+        rc = berth_fail(&f->cli->err, BERTH_E_NOT_FOUND, "The log of command %s is gone.", exec_id);
+    return rc;
+}
+
 /* There is no log before the first output. */
 static int next_frame(const char *path, struct berth_framereader **reader,
                       struct berth_frame *frame, bool *more, struct berth_error *err)
@@ -158,6 +169,8 @@ static int print_log(struct following *f, const char *exec_id)
         rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then one more look */
         nap();
     }
+    if (rc == BERTH_OK && !reader)
+        rc = expect_silence(f, exec_id);
     berth_framereader_close(reader);
     return rc == BERTH_OK && (f->follow || frame.kind == BERTH_FRAME_END) ? print_halves(f, exec_id)
                                                                           : rc;

@@ -205,9 +205,11 @@ static void say_whether_owed(struct remote *r)
     if (r->cli->quiet || cli_get(r->cli, &leases, "/api/companies/%s/leases?runId=%s",
                                  r->cli->company_id, r->run_id) < 0)
         return;
+    bool owed = false;
     for (size_t i = 0; i < berth_json_count(leases.json); i++)
-        if (cli_is(berth_json_at(leases.json, i), "cleanupStatus", "failed"))
-            cli_say_owed(r->cli);
+        owed |= cli_is(berth_json_at(leases.json, i), "cleanupStatus", "failed");
+    if (owed)
+        cli_say_owed(r->cli);
 }
 
 /* A run that could not do what it should says why. */

@@ -766,7 +766,7 @@ const char *berth_exec_log(const struct berth_exec *x)
 bool berth_exec_free_now(struct berth_exec *x)
 {
     pthread_mutex_lock(&x->lock);
-    bool quick = x->done && strcmp(x->lease->driver, "local") == 0;
+    bool quick = x->done && x->running->ops->quick_free;
     pthread_mutex_unlock(&x->lock);
     if (quick)
         free_exec(x);

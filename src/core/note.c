@@ -133,9 +133,12 @@ static struct berth_note **remove_all(struct berth_note **at, const char *id)
     return at;
 }
 
-/* What is no line is counted. */
-static int read_line(const char *text, size_t len, struct berth_note **out,
-                     struct berth_note ***end, int *unread, struct berth_error *err)
+struct reading {
+    struct berth_note *first, **end;
+    int unread;
+};
+
+static int read_line(struct reading *r, const char *text, size_t len, struct berth_error *err)
 {
     struct berth_exec_record record;
     struct berth_error none;
@@ -143,37 +146,35 @@ static int read_line(const char *text, size_t len, struct berth_note **out,
     int rc = berth_json_parse(text, len, BERTH_JSON_OURS, &line, &none);
     const char *never = rc < 0 ? NULL : text_of(line, "void");
     if (never) {
-        *end = remove_all(out, never);
+        r->end = remove_all(&r->first, never);
         return BERTH_OK;
     }
     if (rc < 0 || !read_record(line, &record)) {
-        ++*unread;
+        r->unread++;
         return BERTH_OK;
     }
     struct berth_note *note = berth_note_new(&record);
     if (!note)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
-    **end = note;
-    *end = &note->next;
+    *r->end = note;
+    r->end = &note->next;
     return BERTH_OK;
 }
 
 int berth_notes_read(const char *text, size_t len, struct berth_note **out, int *unread,
                      struct berth_error *err)
 {
-    struct berth_note **end = out;
+    struct reading r = {.end = &r.first};
     int rc = BERTH_OK;
-    *out = NULL;
-    *unread = 0;
     for (const char *stop = text + len; text < stop && rc == BERTH_OK;) {
         const char *newline = memchr(text, '\n', (size_t)(stop - text));
         const char *till = newline ? newline : stop;
-        rc = read_line(text, (size_t)(till - text), out, &end, unread, err);
+        rc = read_line(&r, text, (size_t)(till - text), err);
         text = till + 1;
     }
-    if (rc < 0) {
-        berth_notes_free(*out);
-        *out = NULL;
-    }
+    *unread = r.unread;
+    *out = rc < 0 ? NULL : r.first;
+    if (rc < 0)
+        berth_notes_free(r.first);
     return rc;
 }

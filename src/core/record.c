@@ -39,23 +39,30 @@ static int tx_write(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc;
 }
 
-/* UNAVAILABLE: later, perhaps. One that cannot be written is in nobody's way. */
+/* The store will not have this row, now or later. */
+static bool is_refusal(int rc)
+{
+    return rc == BERTH_E_CONFLICT || rc == BERTH_E_INVALID;
+}
+
+/* A failure: some are not written, and may be later. One that is refused is in nobody's way. */
 static int write_notes(struct berth *b, struct berth_note *notes, struct berth_error *err)
 {
     int rc = notes ? berth_store_tx(b->store, tx_write, notes, err) : BERTH_OK;
-    if (rc == BERTH_OK || rc == BERTH_E_UNAVAILABLE)
+    if (!is_refusal(rc))
         return rc;
     rc = BERTH_OK;
-    for (const struct berth_note *note = notes; note && rc != BERTH_E_UNAVAILABLE;
-         note = note->next) {
+    for (const struct berth_note *note = notes; note && rc == BERTH_OK; note = note->next) {
         struct berth_note one = *note;
         one.next = NULL;
         rc = berth_store_tx(b->store, tx_write, &one, err);
-        if (rc < 0 && rc != BERTH_E_UNAVAILABLE)
-            berth_log_line(&b->log, BERTH_LOG_WARN, "command not recorded", "execId",
-                           note->record.id, "error", err->message, NULL);
+        if (!is_refusal(rc))
+            continue;
+        berth_log_line(&b->log, BERTH_LOG_WARN, "command not recorded", "execId", note->record.id,
+                       "error", err->message, NULL);
+        rc = BERTH_OK;
     }
-    return rc == BERTH_E_UNAVAILABLE ? rc : BERTH_OK;
+    return rc;
 }
 
 /* --- the queue, and the journal beside it: strays_lock is held --- */
@@ -75,25 +82,27 @@ static int open_journal(struct berth *b, struct berth_error *err)
     return berth_journal_open(directory, name, &b->journal, err);
 }
 
-/* Either a record, or the id of one that was never started. */
-static int put_line(struct berth *b, const struct berth_exec_record *record, const char *id,
+static int put_line(struct berth *b, const struct berth_exec_record *record,
                     struct berth_error *err)
 {
     auto_buf line = BERTH_BUF_INIT(LINE_BYTES_MAX);
-    if (record)
-        berth_note_write(&line, record);
-    else
-        berth_note_write_void(&line, id);
+    berth_note_write(&line, record);
     int rc = berth_buf_check(&line, "The record of a command", err);
     return rc < 0 ? rc : berth_journal_put(b->journal, line.data, line.len, err);
 }
 
-static void put_line_or_log(struct berth *b, const struct berth_exec_record *record, const char *id)
+static int put_void(struct berth *b, const char *id, struct berth_error *err)
 {
-    struct berth_error err;
-    if (put_line(b, record, id, &err) < 0)
-        berth_log_line(&b->log, BERTH_LOG_WARN, "journal not written", "execId",
-                       record ? record->id : id, "error", err.message, NULL);
+    auto_buf line = BERTH_BUF_INIT(LINE_BYTES_MAX);
+    berth_note_write_void(&line, id);
+    int rc = berth_buf_check(&line, "The record of a command", err);
+    return rc < 0 ? rc : berth_journal_put_to_both(b->journal, line.data, line.len, err);
+}
+
+static void log_unwritten(struct berth *b, const char *id, const struct berth_error *err)
+{
+    berth_log_line(&b->log, BERTH_LOG_WARN, "journal not written", "execId", id, "error",
+                   err->message, NULL);
 }
 
 static void append(struct berth *b, struct berth_note *note)
@@ -133,7 +142,7 @@ static void set_timer(struct berth *b, int64_t wait_ms)
         b->notes_set = berth_pool_after(b->pool, wait_ms, flush_job, b, &ignored) == BERTH_OK;
 }
 
-/* Those that get a row. What stays goes with the journal to its next file. */
+/* Those that get a row. What is put from now on goes to the journal's other file. */
 static struct berth_note *take(struct berth *b)
 {
     struct berth_note *taken = NULL, **end = &taken, *note = b->notes;
@@ -149,10 +158,21 @@ static struct berth_note *take(struct berth *b)
             end = &note->next;
         }
     }
-    if (taken && berth_journal_turn(b->journal))
-        for (note = b->notes; note; note = note->next)
-            put_line_or_log(b, &note->record, NULL);
+    if (b->journal && (taken || berth_journal_is_long(b->journal)))
+        (void)berth_journal_turn(b->journal);
     return taken;
+}
+
+/* What was taken is written. The lines of what stays are put again first. */
+static void clear_journal(struct berth *b)
+{
+    struct berth_error err;
+    for (const struct berth_note *note = b->notes; note; note = note->next)
+        if (put_line(b, &note->record, &err) < 0) {
+            log_unwritten(b, note->record.id, &err);
+            return;
+        }
+    berth_journal_clear(b->journal);
 }
 
 static void put_back(struct berth *b, struct berth_note *notes)
@@ -175,17 +195,18 @@ void berth_record_flush(struct berth *b)
     pthread_mutex_lock(&b->strays_lock);
     struct berth_note *notes = take(b);
     pthread_mutex_unlock(&b->strays_lock);
-    if (write_notes(b, notes, &err) == BERTH_OK) {
-        if (notes)
-            berth_journal_clear(b->journal);
-        berth_notes_free(notes);
-    } else {
+    int rc = write_notes(b, notes, &err);
+    if (rc < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "commands not recorded yet", "error", err.message,
                        NULL);
-        pthread_mutex_lock(&b->strays_lock);
+    pthread_mutex_lock(&b->strays_lock);
+    if (rc < 0)
         put_back(b, notes);
-        pthread_mutex_unlock(&b->strays_lock);
-    }
+    else if (b->journal && berth_journal_owes(b->journal))
+        clear_journal(b);
+    pthread_mutex_unlock(&b->strays_lock);
+    if (rc == BERTH_OK)
+        berth_notes_free(notes);
     pthread_mutex_unlock(&b->notes_lock);
 }
 
@@ -215,7 +236,7 @@ int berth_record_begin(struct berth *b, const struct berth_exec_record *record,
     pthread_mutex_lock(&b->strays_lock);
     int rc = open_journal(b, err);
     if (rc == BERTH_OK)
-        rc = put_line(b, record, NULL, err);
+        rc = put_line(b, record, err);
     if (rc == BERTH_OK)
         append(b, note);
     pthread_mutex_unlock(&b->strays_lock);
@@ -237,17 +258,23 @@ void berth_record_started(struct berth *b, const char *id)
 
 void berth_record_void(struct berth *b, const char *id)
 {
+    struct berth_error err;
     pthread_mutex_lock(&b->strays_lock);
     drop(b, id);
-    put_line_or_log(b, NULL, id);
+    if (put_void(b, id, &err) < 0)
+        log_unwritten(b, id, &err);
+    if (berth_journal_is_long(b->journal))
+        set_timer(b, WAIT_MS);
     pthread_mutex_unlock(&b->strays_lock);
 }
 
 void berth_record_end(struct berth *b, const struct berth_exec_record *record)
 {
     struct berth_note *note = berth_note_new(record);
+    struct berth_error err;
     pthread_mutex_lock(&b->strays_lock);
-    put_line_or_log(b, record, NULL);
+    if (put_line(b, record, &err) < 0)
+        log_unwritten(b, record->id, &err);
     if (note) {
         drop(b, record->id);
         append(b, note);

@@ -129,7 +129,8 @@ static const struct berth_running_ops running_ops = {.cancel = running_cancel,
                                                      .close_stdin = running_close_stdin,
                                                      .pause = running_pause,
                                                      .resize = running_resize,
-                                                     .free = running_free};
+                                                     .free = running_free,
+                                                     .quick_free = true};
 
 /* What was named, with our own PATH and HOME where it names none. NULL: no memory. */
 static const char *const *whole_env(struct berth_arena *arena, const struct berth_command *command)

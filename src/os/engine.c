@@ -62,8 +62,7 @@ struct berth_process {
     int64_t grace_ms, linger_ms;
     struct berth_child child; /* pid 0: it runs elsewhere, behind the socket in pidfd */
     struct berth_adoption elsewhere;
-    int fds[3];  /* ours, until the loop has them: stdin, stdout, stderr */
-    int held[2]; /* the ends that it writes to: one wake-up tells of its end, not three */
+    int fds[3]; /* ours, until the loop has them: stdin, stdout, stderr */
     bool terminal;
 
     uv_poll_t exit;
@@ -146,13 +145,15 @@ void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer)
 
 static void stop_loop(struct berth_engine *engine);
 
-/* All that is posted so far. False: there was nothing. */
-static bool run_posts(struct berth_engine *engine)
+/* All that is posted so far. False: there was nothing. *stopping: and what is posted later is not
+ * waited for. */
+static bool run_posts(struct berth_engine *engine, bool *stopping)
 {
     pthread_mutex_lock(&engine->lock);
     struct berth_post *all = engine->head;
     engine->head = NULL;
     engine->tail = &engine->head;
+    *stopping = engine->stopping;
     pthread_mutex_unlock(&engine->lock);
     bool some = all != NULL;
     while (all) {
@@ -166,11 +167,9 @@ static bool run_posts(struct berth_engine *engine)
 static void on_wake(uv_async_t *wake)
 {
     struct berth_engine *engine = wake->data;
-    (void)run_posts(engine);
+    bool stopping;
+    (void)run_posts(engine, &stopping);
     set_timer(engine); /* the clock may have been moved */
-    pthread_mutex_lock(&engine->lock);
-    bool stopping = engine->stopping;
-    pthread_mutex_unlock(&engine->lock);
     if (stopping)
         stop_loop(engine);
 }
@@ -179,8 +178,9 @@ static void on_wake(uv_async_t *wake)
 static void on_before(uv_prepare_t *before)
 {
     struct berth_engine *engine = before->data;
+    bool stopping; /* then we are woken, too */
     for (int turn = 0; turn < POST_TURNS_MAX; turn++)
-        if (!run_posts(engine))
+        if (!run_posts(engine, &stopping))
             return;
     (void)uv_async_send(&engine->wake);
 }
@@ -385,18 +385,8 @@ static void on_process_timer(struct berth_timer *timer)
 
 /* --- the end --- */
 
-static void let_go_of_held(struct berth_process *p)
-{
-    for (int i = 0; i < 2; i++) {
-        if (p->held[i] >= 0)
-            (void)close(p->held[i]);
-        p->held[i] = -1;
-    }
-}
-
 static void free_process(struct berth_process *p)
 {
-    let_go_of_held(p);
     for (int i = 0; i < 3; i++)
         if (p->fds[i] >= 0)
             (void)close(p->fds[i]);
@@ -523,7 +513,6 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
         return;
     (void)uv_poll_stop(poll);
     p->exited = true;
-    let_go_of_held(p);
     if (p->phase != RUNNING)
         signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
     else
@@ -960,9 +949,9 @@ static int start(struct berth_process *p, const struct berth_process_options *op
     memcpy(what.fds, theirs, sizeof theirs);
     if (rc == BERTH_OK)
         rc = berth_spawn(&what, &p->child, err);
-    if (theirs[0] >= 0)
-        (void)close(theirs[0]);
-    memcpy(p->held, theirs + 1, sizeof p->held);
+    for (int i = 0; i < 3; i++)
+        if (theirs[i] >= 0)
+            (void)close(theirs[i]);
     return rc;
 }
 
@@ -979,7 +968,6 @@ static struct berth_process *new_process(struct berth_engine *engine,
                                 .linger_ms = options->linger_ms,
                                 .child = {.pidfd = -1},
                                 .fds = {-1, -1, -1},
-                                .held = {-1, -1},
                                 .terminal = options->terminal};
     p->timer.run = on_process_timer;
     p->cancel_post.run = run_cancel;

@@ -208,6 +208,8 @@ int berth_framereader_open(const char *path, struct berth_framereader **out,
                            struct berth_error *err)
 {
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && errno == ENOTDIR)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "There is no log %s.", path);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open the log %s", path);
     char magic[MAGIC_LEN];

@@ -14,13 +14,15 @@
 #include "os/fs.h"
 #include "os/lockfile.h"
 
+#define LONG_BYTES (1024 * 1024)
 #define FILE_BYTES_MAX ((size_t)256 * 1024 * 1024)
 
 struct berth_journal {
     char *paths[2];
     int fds[2]; /* -1: not made yet */
     off_t sizes[2];
-    int at; /* the one that is written to */
+    int at;      /* the one that is written to */
+    bool broken; /* half a line is in it */
 };
 
 static int make_file(struct berth_journal *j, int which, struct berth_error *err)
@@ -59,17 +61,37 @@ int berth_journal_open(const char *directory, const char *name, struct berth_jou
     return rc;
 }
 
+static int put(struct berth_journal *j, int which, const char *line, size_t len,
+               struct berth_error *err)
+{
+    if (j->broken)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal cannot be written any more.");
+    if (berth_fs_write_all(j->fds[which], line, len, err) == BERTH_OK) {
+        j->sizes[which] += (off_t)len;
+        return BERTH_OK;
+    }
+    /* Else the next line would go on behind half of this. */
+    j->broken = ftruncate(j->fds[which], j->sizes[which]) < 0;
+    err->code = BERTH_E_UNAVAILABLE;
+    return err->code;
+}
+
 int berth_journal_put(struct berth_journal *j, const char *line, size_t len,
                       struct berth_error *err)
 {
-    int fd = j->fds[j->at];
-    if (berth_fs_write_all(fd, line, len, err) == BERTH_OK) {
-        j->sizes[j->at] += (off_t)len;
-        return BERTH_OK;
-    }
-    (void)ftruncate(fd, j->sizes[j->at]); /* else the next line would go on behind half of this */
-    err->code = BERTH_E_UNAVAILABLE;
-    return err->code;
+    return put(j, j->at, line, len, err);
+}
+
+int berth_journal_put_to_both(struct berth_journal *j, const char *line, size_t len,
+                              struct berth_error *err)
+{
+    int rc = j->sizes[!j->at] ? put(j, !j->at, line, len, err) : BERTH_OK;
+    return rc < 0 ? rc : put(j, j->at, line, len, err);
+}
+
+bool berth_journal_is_long(const struct berth_journal *j)
+{
+    return j->sizes[j->at] > LONG_BYTES;
 }
 
 bool berth_journal_turn(struct berth_journal *j)
@@ -80,6 +102,11 @@ bool berth_journal_turn(struct berth_journal *j)
         return false;
     j->at = other;
     return true;
+}
+
+bool berth_journal_owes(const struct berth_journal *j)
+{
+    return j->sizes[!j->at] > 0;
 }
 
 void berth_journal_clear(struct berth_journal *j)

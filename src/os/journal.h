@@ -20,9 +20,14 @@ int berth_journal_open(const char *directory, const char *name, struct berth_jou
  * full, or broken. */
 int berth_journal_put(struct berth_journal *journal, const char *line, size_t len,
                       struct berth_error *err);
+/* The same to both files, where the other has lines still: it is about one of them. */
+int berth_journal_put_to_both(struct berth_journal *journal, const char *line, size_t len,
+                              struct berth_error *err);
+bool berth_journal_is_long(const struct berth_journal *journal); /* the file that is written to */
 /* What follows goes to the other file. False: that has lines still, so it goes on in this one. */
 bool berth_journal_turn(struct berth_journal *journal);
-/* The lines from before the last turn have arrived. */
+bool berth_journal_owes(const struct berth_journal *journal); /* lines from before the last turn */
+/* They have arrived. */
 void berth_journal_clear(struct berth_journal *journal);
 /* `keep`: some have not; the files stay, and are those of a dead process. NULL is fine. */
 void berth_journal_close(struct berth_journal *journal, bool keep);

@@ -100,7 +100,6 @@ int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
 #define clone __clone
 #endif
 #define CHILD_STACK_BYTES (16 * 1024)
-#define STANDARD_SIGNALS 31
 #define UNSANITIZED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 /* The child shares our memory until it runs its program, and only makes system calls. */
@@ -170,13 +169,12 @@ struct kernel_action {
     unsigned long mask;
 };
 
-/* What is handled comes back by itself with the program; what is ignored does not. The real-time
- * ones are left: who ignores one of those means it. */
+/* What is ignored would stay so in the program; what is handled would be so in our memory. */
 UNSANITIZED static bool arrange_signals(void)
 {
     const struct kernel_action fresh = {0};
     const unsigned long none = 0;
-    for (int i = 1; i <= STANDARD_SIGNALS; i++)
+    for (int i = 1; i < NSIG; i++)
         (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
 }
@@ -220,13 +218,13 @@ static int start(const struct berth_spawn *what, const char *file, struct berth_
     child.pid = clone(child_main, stack + sizeof stack,
                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &child.pidfd);
     int number = child.pid < 0 ? errno : birth.number;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (number == 0) {
         *out = child;
     } else if (child.pid > 0) {
         (void)waitpid(child.pid, NULL, 0);
         (void)close(child.pidfd);
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return number;
 }
 

@@ -180,7 +180,8 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
 int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struct berth_error *err)
 {
     return berth_db_exec(db,
-                         "UPDATE leases SET last_used_at = $2 WHERE id = $1 AND status = 'active'",
+                         "UPDATE leases SET last_used_at = $2 WHERE id = $1 AND status = 'active'"
+                         " AND last_used_at < $2",
                          NULL, NULL, err, berth_text(id), berth_int(now_ms));
 }
 

@@ -4,6 +4,7 @@
 #include "fixture.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -14,12 +15,14 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "core/exec.h"
+#include "core/node.h"
 #include "core/note.h"
 #include "core/record.h"
 #include "core/secret.h"
 #include "os/engine.h"
 #include "os/framelog.h"
 #include "os/fs.h"
+#include "os/journal.h"
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
@@ -405,6 +408,50 @@ static void what_was_told_outlives_a_kill(void **state)
     assert_int_equal(found->end.cause, BERTH_END_LOST);
 }
 
+/* Killed between two turns of its journal: the void of one file is about a line of the other. */
+static void what_never_began_has_no_row(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_id id = berth_id_new();
+    struct berth_exec_record record = {.id = id.text,
+                                       .company_id = l->company_id,
+                                       .environment_id = l->environment_id,
+                                       .lease_id = l->id,
+                                       .command = "true",
+                                       .owner = berth_node_id(f->b->node)};
+    struct berth_exec_record *found;
+    struct berth_exec_request r = request_of(l, SH("true"));
+    struct live live;
+    assert_ok(f, berth_record_begin(f->b, &record, &f->err));
+    berth_exec_free(start(f, &r, &live));
+    assert_true(berth_journal_turn(f->b->journal)); /* as a flush does that is under way */
+    berth_record_void(f->b, record.id);
+    assert_true(berth_journal_owes(f->b->journal));
+    auto_free char *directory = NULL;
+    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
+    char path[2][PATH_MAX], copy[2][PATH_MAX];
+    struct berth_id dead = berth_id_new();
+    for (int i = 0; i < 2; i++) { /* as they are at this moment */
+        auto_buf text = BERTH_BUF_INIT(1 << 20);
+        (void)snprintf(path[i], sizeof path[i], "%s/%s.%s.%d", directory, f->b->store_id,
+                       berth_node_id(f->b->node), i);
+        (void)snprintf(copy[i], sizeof copy[i], "%s/%s.%s.%d", directory, f->b->store_id, dead.text,
+                       i);
+        auto_close int from = open(path[i], O_RDONLY | O_CLOEXEC),
+                       to = open(copy[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_ok(f, berth_fs_read_all(from, &text, &f->err));
+        assert_ok(f, berth_fs_write_all(to, text.data, text.len, &f->err));
+    }
+    berth_record_recover(f->b);
+    assert_int_equal(access(copy[0], F_OK), -1);
+    assert_int_equal(access(copy[1], F_OK), -1);
+    assert_int_equal(berth_record_get(f->b, &f->arena, record.id, &found, &f->err),
+                     BERTH_E_NOT_FOUND);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
+    clear(&live);
+}
+
 /* A file where a directory should be. */
 static void block(struct fixture *f, const char *name)
 {
@@ -412,6 +459,20 @@ static void block(struct fixture *f, const char *name)
     assert_true(asprintf(&path, "%s/%s", f->directory, name) > 0);
     auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
+}
+
+static void refused_commands_leave_a_short_journal(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, (const char *const[]){"/etc/passwd", NULL});
+    struct berth_exec *x;
+    for (int i = 0; i < 5000; i++) /* 374 bytes each */
+        assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
+    berth_record_flush(f->b);
+    assert_false(berth_journal_is_long(f->b->journal));
+    assert_false(berth_journal_owes(f->b->journal));
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
 }
 
 static void what_cannot_be_recorded_is_not_started(void **state)
@@ -486,6 +547,8 @@ int main(void)
         TEST_ON_SQLITE(closing_ends_what_runs),
         TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
         TEST_ON_BOTH(what_was_told_outlives_a_kill),
+        TEST_ON_SQLITE(what_never_began_has_no_row),
+        TEST_ON_SQLITE(refused_commands_leave_a_short_journal),
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
         TEST_ON_SQLITE(silence_needs_no_log),
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),

@@ -638,6 +638,39 @@ static void terminal_that_is_closed_early(void **state)
     finish(&r);
 }
 
+static void nap_a_while(struct berth_post *post)
+{
+    (void)post;
+    pause_ms(100);
+}
+
+/* The loop is busy when both come: the start of a process, and the end of all. */
+static void closing_the_engine_sees_what_has_just_begun(void **state)
+{
+    (void)state;
+    struct berth_engine *own;
+    struct berth_error err;
+    struct run r;
+    struct berth_post first = {.run = nap_a_while}, second = {.run = nap_a_while};
+    assert_int_equal(berth_engine_new(&own, &err), BERTH_OK);
+    assert_int_equal(berth_engine_post(own, &first, &err), BERTH_OK);
+    pause_ms(250);
+    assert_int_equal(berth_engine_post(own, &second, &err), BERTH_OK);
+    pause_ms(20);
+    prepare(&r, (const char *const[]){"sleep", "30", NULL});
+    r.options.grace_ms = 100;
+    assert_int_equal(berth_process_start(own, &r.options, handlers_of(&r), &r.process, &err),
+                     BERTH_OK);
+    pid_t pid = berth_process_pid(r.process);
+    berth_process_free(r.process);
+    r.process = NULL;
+    berth_engine_free(own);
+    assert_false(is_alive(pid));
+    await(&r);
+    assert_int_equal(r.end.cause, BERTH_END_CANCELLED);
+    finish(&r);
+}
+
 /* A program that embeds us may have SIGCHLD ignored: the kernel then keeps no status, and what is
  * not known is never called success. */
 static void status_that_somebody_else_took(void **state)
@@ -979,6 +1012,7 @@ int main(void)
         cmocka_unit_test(many_at_once_leave_nothing),
         cmocka_unit_test(without_descriptors_it_fails_cleanly),
         cmocka_unit_test(closing_the_engine_ends_what_runs),
+        cmocka_unit_test(closing_the_engine_sees_what_has_just_begun),
         cmocka_unit_test(status_that_somebody_else_took),
         cmocka_unit_test(terminal_that_is_closed_early),
         cmocka_unit_test(posts_run_in_order),
