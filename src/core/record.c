@@ -450,6 +450,20 @@ static int end_one(struct berth *b, struct berth_arena *arena, const char *id,
     return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
 }
 
+/* Its journal may know more of it, and is not read yet: somebody else is at it, or could not. */
+static int is_untold(struct berth *b, const struct berth_exec_record *x, bool *out,
+                     struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    char name[2 * BERTH_ID_SIZE];
+    int rc = berth_directory(b, "journal", &directory, err);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(name, sizeof name, "%s.%s", b->store_id, x->owner);
+    *out = berth_journal_is_left(directory, name);
+    return BERTH_OK;
+}
+
 int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err)
 {
     struct berth_list open = {0};
@@ -458,9 +472,11 @@ int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct ber
     int rc = berth_store_read(b->store, tx_open, &listing, err);
     for (int i = 0; rc == BERTH_OK && i < open.count; i++) {
         const struct berth_exec_record *x = open.items[i];
-        bool at_work;
+        bool at_work, untold = false;
         rc = berth_node_at_work(b->node, x->owner, x->id, 0, &at_work, err);
-        if (rc == BERTH_OK && !at_work)
+        if (rc == BERTH_OK && !at_work && x->owner && strcmp(x->owner, berth_node_id(b->node)) != 0)
+            rc = is_untold(b, x, &untold, err);
+        if (rc == BERTH_OK && !at_work && !untold)
             rc = end_one(b, arena, x->id, err);
     }
     return rc;

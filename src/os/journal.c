@@ -150,6 +150,17 @@ static int recover_file(const char *path, berth_journal_fn *fn, void *ctx, struc
     return rc;
 }
 
+bool berth_journal_is_left(const char *directory, const char *name)
+{
+    bool left = false;
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX];
+        (void)snprintf(path, sizeof path, "%s/%s.%d", directory, name, i);
+        left |= access(path, F_OK) == 0;
+    }
+    return left;
+}
+
 int berth_journal_recover(const char *directory, const char *prefix, berth_journal_fn *fn,
                           void *ctx, struct berth_error *err)
 {

@@ -32,6 +32,8 @@ void berth_journal_clear(struct berth_journal *journal);
 /* `keep`: some have not; the files stay, and are those of a dead process. NULL is fine. */
 void berth_journal_close(struct berth_journal *journal, bool keep);
 
+/* Whether there is a journal of that name: with lines, perhaps, that somebody recovers just now. */
+bool berth_journal_is_left(const char *directory, const char *name);
 /* The journals of dead processes whose names begin with the prefix: each file is handed over whole,
  * and removed when `fn` is content. A line without a newline at its end was never put. */
 typedef int berth_journal_fn(void *ctx, const char *text, size_t len, struct berth_error *err);

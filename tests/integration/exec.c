@@ -23,6 +23,7 @@
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/journal.h"
+#include "os/lockfile.h"
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
@@ -408,6 +409,42 @@ static void what_was_told_outlives_a_kill(void **state)
     assert_int_equal(found->end.cause, BERTH_END_LOST);
 }
 
+/* Two sweeps at once: who cannot read the journal leaves its commands to who does. */
+static void what_somebody_recovers_is_not_lost(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_id id = berth_id_new(), node = berth_id_new();
+    struct berth_exec_record record = {.id = id.text,
+                                       .company_id = l->company_id,
+                                       .environment_id = l->environment_id,
+                                       .lease_id = l->id,
+                                       .command = "true",
+                                       .owner = node.text,
+                                       .end = {.started_at_ms = 1000}};
+    struct berth_exec_record *found;
+    auto_buf text = BERTH_BUF_INIT(1 << 20);
+    assert_ok(f, berth_record_begin(f->b, &record, &f->err));
+    berth_record_started(f->b, record.id);
+    record.ended = true;
+    record.end.finished_at_ms = 2000;
+    berth_note_write(&text, &record);
+    auto_free char *directory = NULL;
+    char path[PATH_MAX];
+    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
+    (void)snprintf(path, sizeof path, "%s/%s.%s.1", directory, f->b->store_id, node.text);
+    int fd = berth_lockfile_make(path, &f->err);
+    assert_ok(f, berth_fs_write_all(fd, text.data, text.len, &f->err));
+    (void)sweep(f);
+    assert_ok(f, berth_record_get(f->b, &f->arena, record.id, &found, &f->err));
+    assert_false(found->ended);
+    (void)close(fd);
+    (void)sweep(f);
+    assert_ok(f, berth_record_get(f->b, &f->arena, record.id, &found, &f->err));
+    assert_true(found->ended);
+    assert_int_equal(found->end.cause, BERTH_END_EXITED);
+}
+
 /* Killed between two turns of its journal: the void of one file is about a line of the other. */
 static void what_never_began_has_no_row(void **state)
 {
@@ -547,6 +584,7 @@ int main(void)
         TEST_ON_SQLITE(closing_ends_what_runs),
         TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
         TEST_ON_BOTH(what_was_told_outlives_a_kill),
+        TEST_ON_SQLITE(what_somebody_recovers_is_not_lost),
         TEST_ON_SQLITE(what_never_began_has_no_row),
         TEST_ON_SQLITE(refused_commands_leave_a_short_journal),
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
