@@ -38,7 +38,7 @@ struct berth {
     struct berth_node *node;
     struct berth_vault *vault;
     struct berth_engine *engine; /* runs commands; its thread comes with the first */
-    pthread_mutex_t strays_lock; /* and of the notes */
+    pthread_mutex_t strays_lock; /* and of the notes and their journal */
     char **strays; /* labels of execs that are over: what carries one is to be ended */
     int stray_count, stray_cap;
     bool strays_set;                       /* it is going to be, soon */

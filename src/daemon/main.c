@@ -246,6 +246,7 @@ int main(int argc, char **argv)
     (void)sigaddset(&blocked, SIGCHLD);           /* its default, too, would wake this thread */
     (void)sigprocmask(SIG_BLOCK, &blocked, NULL); /* before there is another thread */
     (void)signal(SIGPIPE, SIG_IGN);
+    berth_spawn_note_signals();
     berth_builtins.tune_process();
     berth_deny_dumps();
     berth_spawn_raise_file_limit(); /* a connection is a descriptor */

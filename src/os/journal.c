@@ -70,10 +70,11 @@ static int put(struct berth_journal *j, int which, const char *line, size_t len,
         j->sizes[which] += (off_t)len;
         return BERTH_OK;
     }
+    int number = err->os_errno;
     /* Else the next line would go on behind half of this. */
     j->broken = ftruncate(j->fds[which], j->sizes[which]) < 0;
-    err->code = BERTH_E_UNAVAILABLE;
-    return err->code;
+    return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal %s cannot be written: %s.",
+                      j->paths[which], strerror(number));
 }
 
 int berth_journal_put(struct berth_journal *j, const char *line, size_t len,

@@ -93,6 +93,18 @@ void berth_spawn_raise_file_limit(void)
     files.raised = setrlimit(RLIMIT_NOFILE, &all) == 0;
 }
 
+/* Those that a program would inherit; all, as long as nobody has said that it is these. */
+static uint64_t ignored = UINT64_MAX;
+
+void berth_spawn_note_signals(void)
+{
+    struct sigaction now;
+    ignored = 0;
+    for (int i = 1; i < NSIG; i++)
+        if (sigaction(i, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+            ignored |= UINT64_C(1) << (i - 1);
+}
+
 /* --- the child --- */
 
 #ifdef __SANITIZE_THREAD__ /* it takes clone for a fork, although nothing is copied */
@@ -169,13 +181,14 @@ struct kernel_action {
     unsigned long mask;
 };
 
-/* What is ignored would stay so in the program; what is handled would be so in our memory. */
+/* What is ignored would stay so in the program; what may be handled would be so in our memory. */
 UNSANITIZED static bool arrange_signals(void)
 {
     const struct kernel_action fresh = {0};
     const unsigned long none = 0;
     for (int i = 1; i < NSIG; i++)
-        (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
+        if (ignored & UINT64_C(1) << (i - 1))
+            (void)syscall(SYS_rt_sigaction, i, &fresh, NULL, sizeof none);
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
 }
 

@@ -35,6 +35,10 @@ struct berth_child {
  * started afterwards gets the limit from before. */
 void berth_spawn_raise_file_limit(void);
 
+/* For programs that handle no signals, and ignore from now on those that they ignore now: children
+ * are spared to set back all of them. */
+void berth_spawn_note_signals(void);
+
 /* Every other descriptor is closed in the child, signals are as a fresh program expects them.
  * NOT_FOUND: there is no such program (127 in a shell). DENIED: it may not be run (126).
  * UNPROCESSABLE: the directory is not there. UNAVAILABLE: no processes, descriptors or memory. */

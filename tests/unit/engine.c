@@ -209,6 +209,23 @@ static void programs_that_are_not_there_or_may_not_run(void **state)
     }
 }
 
+/* The last one: the process keeps it. */
+static void ignored_signals_that_were_noted(void **state)
+{
+    (void)state;
+    struct run r;
+    (void)signal(SIGUSR1, SIG_IGN);
+    (void)signal(SIGRTMAX, SIG_IGN);
+    berth_spawn_note_signals();
+    prepare(&r, SH("grep SigIgn /proc/self/status"));
+    start(&r);
+    await(&r);
+    assert_string_equal(berth_buf_str(&r.out), "SigIgn:\t0000000000000000\n");
+    finish(&r);
+    (void)signal(SIGUSR1, SIG_DFL);
+    (void)signal(SIGRTMAX, SIG_DFL);
+}
+
 /* Programs that use select() have a hard time with more than they were given. */
 static void file_limit_is_raised_for_ourselves(void **state)
 {
@@ -1023,6 +1040,7 @@ int main(void)
         cmocka_unit_test(timers_are_moved_and_cleared),
         cmocka_unit_test(timers_set_themselves_again),
         cmocka_unit_test(closing_the_engine_forgets_timers),
+        cmocka_unit_test(ignored_signals_that_were_noted),
     };
     (void)signal(SIGPIPE, SIG_IGN); /* as programs that embed us may not */
     return cmocka_run_group_tests(tests, open_engine, close_engine);
