@@ -93,15 +93,24 @@ void berth_spawn_raise_file_limit(void)
     files.raised = setrlimit(RLIMIT_NOFILE, &all) == 0;
 }
 
+/* As the kernel has it. */
+struct kernel_action {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    unsigned long mask;
+};
+
 /* Those that a program would inherit; all, as long as nobody has said that it is these. */
 static uint64_t ignored = UINT64_MAX;
 
 void berth_spawn_note_signals(void)
 {
-    struct sigaction now;
+    struct kernel_action now;
     ignored = 0;
-    for (int i = 1; i < NSIG; i++)
-        if (sigaction(i, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+    for (int i = 1; i < NSIG; i++) /* the library hides two that posix_spawn() leaves ignored */
+        if (syscall(SYS_rt_sigaction, i, NULL, &now, sizeof now.mask) == 0 &&
+            now.handler == SIG_IGN)
             ignored |= UINT64_C(1) << (i - 1);
 }
 
@@ -172,14 +181,6 @@ UNSANITIZED static bool arrange_terminal(const char *terminal)
             return false;
     return true;
 }
-
-/* As the kernel has it. */
-struct kernel_action {
-    void (*handler)(int);
-    unsigned long flags;
-    void (*restorer)(void);
-    unsigned long mask;
-};
 
 /* What is ignored would stay so in the program; what may be handled would be so in our memory. */
 UNSANITIZED static bool arrange_signals(void)

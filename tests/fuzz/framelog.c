@@ -98,7 +98,8 @@ static bool open_reader(struct walk *w)
 {
     struct berth_error err;
     int rc = berth_framereader_open(path, &w->reader, &err);
-    CHECK(rc == BERTH_OK || (rc == BERTH_E_INVALID && err.message[0]));
+    CHECK(rc == BERTH_OK || err.message[0]);
+    CHECK(rc == BERTH_OK || rc == (w->size ? BERTH_E_INVALID : BERTH_E_NOT_FOUND));
     CHECK((rc == BERTH_OK) ==
           (w->size >= MAGIC_LEN && memcmp(w->data, "berth-log-1\n", MAGIC_LEN) == 0));
     w->at = MAGIC_LEN;
