@@ -316,6 +316,14 @@ static void closing_ends_what_runs(void **state)
     fixture_open(f);
 }
 
+/* As if one were set: nobody writes rows by himself. */
+static void set_no_timer(struct fixture *f)
+{
+    pthread_mutex_lock(&f->b->strays_lock);
+    f->b->notes_set = true;
+    pthread_mutex_unlock(&f->b->strays_lock);
+}
+
 /* A sweep that comes between a command's end and its row does not take it for a dead process's. */
 static void an_end_that_is_queued_is_no_loss(void **state)
 {
@@ -328,9 +336,7 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     struct berth_exec_end end;
     berth_record_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
-    pthread_mutex_lock(&f->b->strays_lock);
-    f->b->notes_set = true; /* as if a timer were set: nobody writes it by himself */
-    pthread_mutex_unlock(&f->b->strays_lock);
+    set_no_timer(f);
     berth_exec_close_stdin(x);
     berth_exec_wait(x, &end);
     (void)unlink(berth_exec_log(x));
@@ -460,6 +466,7 @@ static void what_never_began_has_no_row(void **state)
     struct berth_exec_record *found;
     struct berth_exec_request r = request_of(l, SH("true"));
     struct live live;
+    set_no_timer(f);
     assert_ok(f, berth_record_begin(f->b, &record, &f->err));
     berth_exec_free(start(f, &r, &live));
     assert_true(berth_journal_turn(f->b->journal)); /* as a flush does that is under way */
@@ -504,8 +511,10 @@ static void refused_commands_leave_a_short_journal(void **state)
     struct berth_lease *l = lease_here(f);
     struct berth_exec_request r = request_of(l, (const char *const[]){"/etc/passwd", NULL});
     struct berth_exec *x;
+    set_no_timer(f);
     for (int i = 0; i < 5000; i++) /* 374 bytes each */
         assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
+    assert_true(berth_journal_is_long(f->b->journal));
     berth_record_flush(f->b);
     assert_false(berth_journal_is_long(f->b->journal));
     assert_false(berth_journal_owes(f->b->journal));
