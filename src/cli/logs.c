@@ -128,14 +128,17 @@ static int command_has_ended(struct following *f, const char *exec_id, bool sile
     return rc < 0 || *ended ? rc : run_has_ended(f, ended);
 }
 
-/* One that has written must have a log. */
-static int expect_silence(struct following *f, const char *exec_id)
+/* There is no log. What was written all the same is missing, as a daemon says it, too. */
+static int say_missing(struct following *f, const char *exec_id)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_exec_record *record;
     int rc = berth_record_get(f->cli->b, &arena, exec_id, &record, &f->cli->err);
-    if (rc == BERTH_OK && (record->end.bytes[BERTH_STDOUT] || record->end.bytes[BERTH_STDERR]))
-        rc = berth_fail(&f->cli->err, BERTH_E_NOT_FOUND, "The log of command %s is gone.", exec_id);
+    for (int i = BERTH_STDOUT; rc == BERTH_OK && i <= BERTH_STDERR; i++) {
+        struct berth_frame cut = {.kind = BERTH_FRAME_CUT, .bytes = i ? "1" : "0", .len = 1};
+        if (record->end.bytes[i])
+            rc = print_frame(f, exec_id, &cut);
+    }
     return rc;
 }
 
@@ -170,7 +173,7 @@ static int print_log(struct following *f, const char *exec_id)
         nap();
     }
     if (rc == BERTH_OK && !reader)
-        rc = expect_silence(f, exec_id);
+        rc = say_missing(f, exec_id);
     berth_framereader_close(reader);
     return rc == BERTH_OK && (f->follow || frame.kind == BERTH_FRAME_END) ? print_halves(f, exec_id)
                                                                           : rc;

@@ -141,9 +141,10 @@ struct reading {
 static int read_line(struct reading *r, const char *text, size_t len, struct berth_error *err)
 {
     struct berth_exec_record record;
-    struct berth_error none;
     auto_json *line = NULL;
-    int rc = berth_json_parse(text, len, BERTH_JSON_OURS, &line, &none);
+    int rc = berth_json_parse(text, len, BERTH_JSON_OURS, &line, err);
+    if (rc == BERTH_E_NO_MEMORY) /* it will be readable another time */
+        return rc;
     const char *never = rc < 0 ? NULL : text_of(line, "void");
     if (never) {
         r->end = remove_all(&r->first, never);

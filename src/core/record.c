@@ -23,6 +23,16 @@
 #define RETRY_MS 1000 /* while the store cannot be reached */
 #define LINE_BYTES_MAX ((size_t)1024 * 1024)
 
+#define NAME_SIZE (2 * BERTH_ID_SIZE)
+
+/* Of that node. The directory is the caller's. */
+static int find_journal(const struct berth *b, const char *node_id, char **directory,
+                        char name[NAME_SIZE], struct berth_error *err)
+{
+    (void)snprintf(name, NAME_SIZE, "%s.%s", b->store_id, node_id);
+    return berth_directory(b, "journal", directory, err);
+}
+
 /* --- rows --- */
 
 /* A command is a use of its lease. */
@@ -69,17 +79,12 @@ static int write_notes(struct berth *b, struct berth_note *notes, struct berth_e
 
 static int open_journal(struct berth *b, struct berth_error *err)
 {
-    auto_free char *directory = NULL, *name = NULL;
+    auto_free char *directory = NULL;
+    char name[NAME_SIZE];
     if (b->journal)
         return BERTH_OK;
-    int rc = berth_directory(b, "journal", &directory, err);
-    if (rc < 0)
-        return rc;
-    if (asprintf(&name, "%s.%s", b->store_id, berth_node_id(b->node)) < 0) {
-        name = NULL;
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
-    }
-    return berth_journal_open(directory, name, &b->journal, err);
+    int rc = find_journal(b, berth_node_id(b->node), &directory, name, err);
+    return rc < 0 ? rc : berth_journal_open(directory, name, &b->journal, err);
 }
 
 static int put_line(struct berth *b, const struct berth_exec_record *record,
@@ -302,8 +307,11 @@ static int on_journal(void *ctx, const char *text, size_t len, struct berth_erro
     int rc = berth_notes_read(text, len, &notes, &unread, err);
     if (rc < 0)
         return rc;
+    char count[16];
+    (void)snprintf(count, sizeof count, "%d", unread);
     if (unread)
-        berth_log_line(&b->log, BERTH_LOG_WARN, "lines of a journal cannot be read", NULL);
+        berth_log_line(&b->log, BERTH_LOG_WARN, "lines of a journal cannot be read", "count", count,
+                       NULL);
     rc = write_notes(b, notes, err);
     berth_notes_free(notes);
     return rc;
@@ -455,13 +463,10 @@ static int is_untold(struct berth *b, const struct berth_exec_record *x, bool *o
                      struct berth_error *err)
 {
     auto_free char *directory = NULL;
-    char name[2 * BERTH_ID_SIZE];
-    int rc = berth_directory(b, "journal", &directory, err);
-    if (rc < 0)
-        return rc;
-    (void)snprintf(name, sizeof name, "%s.%s", b->store_id, x->owner);
-    *out = berth_journal_is_left(directory, name);
-    return BERTH_OK;
+    char name[NAME_SIZE];
+    int rc = find_journal(b, x->owner, &directory, name, err);
+    *out = rc == BERTH_OK && berth_journal_is_left(directory, name);
+    return rc;
 }
 
 int berth_record_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err)

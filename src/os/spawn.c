@@ -147,10 +147,11 @@ UNSANITIZED static bool give_up_rights(const struct berth_confinement *c)
     return c->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) == 0;
 }
 
-UNSANITIZED static bool is_orphan(const struct birth *birth)
+/* It is killed with its parent. False: that cannot be, or the parent is gone already. */
+UNSANITIZED static bool tie_to_parent(const struct birth *birth)
 {
-    return syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-           syscall(SYS_getppid) != birth->parent;
+    return syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 &&
+           syscall(SYS_getppid) == birth->parent;
 }
 
 /* What becomes 0, 1 and 2; of those that are among them copies first. */
@@ -203,7 +204,7 @@ UNSANITIZED static bool arrange_child(const struct birth *birth)
         !(what->terminal ? arrange_terminal(what->terminal) : arrange_fds(what->fds)) ||
         (what->cwd && syscall(SYS_chdir, what->cwd) < 0) || (c && !give_up_rights(c)))
         return false;
-    if (c && c->dies_first && is_orphan(birth)) /* a change of user would have taken it back */
+    if (c && c->dies_first && !tie_to_parent(birth)) /* a change of user would take it back */
         return false;
     if (files.raised && syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files.before, NULL) < 0)
         return false;
