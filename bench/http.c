@@ -23,6 +23,7 @@
 
 #define CONNECTIONS_MAX 16
 #define ROUNDS 4000
+#define TURNS 4
 #define LISTED 100
 #define ID_SIZE 37
 
@@ -216,30 +217,61 @@ static void *caller_main(void *ctx)
     return NULL;
 }
 
-/* One row: that many callers at once; answers the median. */
-static double run(const char *name, const struct caller *like, int connections, double beside_us)
+struct row {
+    const char *name;
+    struct caller like;
+    int connections;
+    struct samples samples;
+    double seconds;
+};
+
+/* That many callers at once. */
+static void call(struct row *row)
 {
     struct caller callers[CONNECTIONS_MAX] = {0};
     struct berth_error err;
-    auto_samples all = {0};
     int64_t from = now_ns();
-    for (int i = 0; i < connections; i++) {
-        callers[i] = *like;
+    for (int i = 0; i < row->connections; i++) {
+        callers[i] = row->like;
         if (pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]) != 0)
             fail("no thread");
     }
-    for (int i = 0; i < connections; i++) {
+    for (int i = 0; i < row->connections; i++) {
         (void)pthread_join(callers[i].thread, NULL);
-        if (samples_add_all(&all, &callers[i].samples, &err) < 0)
+        if (samples_add_all(&row->samples, &callers[i].samples, &err) < 0)
             fail(err.message);
         samples_clear(&callers[i].samples);
     }
-    double seconds = (double)(now_ns() - from) / 1e9, us = samples_us(&all, 50);
-    (void)printf("%-22s %3d %10.1f %10.1f %12.0f", name, connections, us, samples_us(&all, 99),
-                 connections * like->rounds * 1.1 / seconds);
+    row->seconds += (double)(now_ns() - from) / 1e9;
+}
+
+/* Answers the median. */
+static double print_row(struct row *row, double beside_us)
+{
+    double us = samples_us(&row->samples, 50), counted = (double)row->samples.count;
+    (void)printf("%-22s %3d %10.1f %10.1f %12.0f", row->name, row->connections, us,
+                 samples_us(&row->samples, 99), counted * 1.1 / row->seconds);
     (void)printf(beside_us > 0 ? " %9.2fx\n" : "\n", us / (beside_us > 0 ? beside_us : 1));
     (void)fflush(stdout);
+    samples_clear(&row->samples);
     return us;
+}
+
+static double run(const char *name, const struct caller *like, int connections, double beside_us)
+{
+    struct row row = {.name = name, .like = *like, .connections = connections};
+    call(&row);
+    return print_row(&row, beside_us);
+}
+
+/* Two rows by turns: a machine that becomes slower meanwhile does so for both. */
+static void run_both(struct row *bare, struct row *ours)
+{
+    for (int i = 0; i < TURNS; i++) {
+        call(bare);
+        call(ours);
+    }
+    (void)print_row(ours, print_row(bare, 0));
 }
 
 /* --- the daemon --- */
@@ -359,11 +391,14 @@ static void measure(const struct address *to, const struct address *echo, int co
     c.pair = true;
     (void)run("acquire and release", &c, connections, 0);
     c.pair = false;
-    struct caller spawn = {.bare = true, .rounds = ROUNDS / 10};
-    bare = run("a bare posix_spawn", &spawn, connections, 0);
+    struct row spawn = {.name = "a bare posix_spawn",
+                        .like = {.bare = true, .rounds = ROUNDS / 5 / TURNS},
+                        .connections = connections};
     (void)snprintf(path, sizeof path, "/api/environment-leases/%s/exec", stage.lease);
     request(to, "POST", path, "{\"command\":\"/bin/true\"}", text);
-    (void)run("exec of /bin/true", &c, connections, bare);
+    c.rounds = spawn.like.rounds;
+    struct row exec = {.name = "exec of /bin/true", .like = c, .connections = connections};
+    run_both(&spawn, &exec);
 }
 
 int main(int argc, char **argv)

@@ -90,7 +90,7 @@ void berth_spawn_raise_file_limit(void)
     if (getrlimit(RLIMIT_NOFILE, &files.before) < 0)
         return;
     struct rlimit all = {files.before.rlim_max, files.before.rlim_max};
-    files.raised = setrlimit(RLIMIT_NOFILE, &all) == 0;
+    files.raised = files.before.rlim_cur < all.rlim_cur && setrlimit(RLIMIT_NOFILE, &all) == 0;
 }
 
 /* As the kernel has it. */
