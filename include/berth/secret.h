@@ -61,13 +61,15 @@ BERTH_API int berth_secret_list(struct berth *b, struct berth_arena *arena, cons
                                 struct berth_list *out, struct berth_error *err);
 
 /* Which configs name it: a list of struct berth_binding. Who asked for its value, newest first,
- * also when it is no more: a list of struct berth_secret_event. */
+ * also when it is no more: a list of struct berth_secret_event, from behind the one of the id
+ * `before`, or 0. */
 struct berth_binding;
 struct berth_secret_event;
 BERTH_API int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *id,
                                  struct berth_list *out, struct berth_error *err);
 BERTH_API int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id,
-                                  int64_t limit, struct berth_list *out, struct berth_error *err);
+                                  int64_t before, int64_t limit, struct berth_list *out,
+                                  struct berth_error *err);
 BERTH_API const char *berth_binding_to_json(struct berth_arena *arena,
                                             const struct berth_binding *binding);
 BERTH_API const char *berth_secret_event_to_json(struct berth_arena *arena,

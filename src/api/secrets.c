@@ -201,10 +201,13 @@ static int usage(struct berth_api_call *c, struct berth_error *err)
 static int events(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_list found, own = {0};
+    int64_t before;
     int limit;
     int rc = berth_api_query_limit(c, &limit, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_events(c->b, &c->arena, c->params[0], limit, &found, err);
+        rc = berth_api_query_number(c, "before", 1, INT64_MAX, 0, &before, err);
+    if (rc == BERTH_OK)
+        rc = berth_secret_events(c->b, &c->arena, c->params[0], before, limit, &found, err);
     for (int i = 0; rc == BERTH_OK && i < found.count; i++) { /* the secret itself may be gone */
         const struct berth_secret_event *e = found.items[i];
         if (!c->caller.company_id || strcmp(e->company_id, c->caller.company_id) == 0)

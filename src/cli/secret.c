@@ -213,11 +213,14 @@ static int events(struct cli *cli, int argc, char **argv)
                                               {"AT", "configPath"},
                                               {"WHY", "errorCode"},
                                               {0}};
-    const char *limit = NULL;
+    const char *limit = NULL, *before = NULL;
+    int64_t ignored;
     int rows;
-    const struct cli_option options[] = {{"limit", &limit}, {0}};
+    const struct cli_option options[] = {{"limit", &limit}, {"before", &before}, {0}};
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0 || cli_limit(cli, limit, &rows) != CLI_OK)
         return CLI_USAGE;
+    if (before && !cli_number(before, 1, INT64_MAX, &ignored))
+        return cli_usage(cli, "--before is the id of an event");
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
@@ -227,7 +230,8 @@ static int events(struct cli *cli, int argc, char **argv)
     int rc = cli_find_secret(cli, argv[0], &secret);
     const char *id = rc == BERTH_OK ? cli_text(secret, "id") : argv[0];
     if ((rc < 0 && !berth_id_valid(argv[0])) ||
-        cli_get(cli, &found, "/api/secrets/%s/access-events?limit=%d", id, rows) < 0)
+        cli_get(cli, &found, "/api/secrets/%s/access-events?limit=%d%s%s", id, rows,
+                before ? "&before=" : "", before ? before : "") < 0)
         return cli_fail(cli);
     cli_say_cut(cli, &found, rows);
     return cli_print_list(cli, &found, columns);
@@ -266,8 +270,8 @@ const struct cli_command cli_secret_commands[] = {
     {"secret", "delete", "NAME|ID", "delete it; refused while a config or a lease needs it",
      delete},
     {"secret", "usage", "NAME|ID", "which configs name it", usage},
-    {"secret", "events", "NAME|ID [--limit N]", "who asked for its value, and what they got",
-     events},
+    {"secret", "events", "NAME|ID [--limit N] [--before ID]",
+     "who asked for its value, and what they got", events},
     {"secret", "rotate-key", "", "seal all secrets with a new key; goes on where it was stopped",
      rotate_key},
     {0},

@@ -29,7 +29,7 @@ static int not_found(struct berth_error *err)
 struct look {
     struct berth_arena *arena;
     const char *id;
-    int64_t limit;
+    int64_t before, limit;
     struct berth_secret *secret;
     struct berth_list *list;
 };
@@ -58,7 +58,8 @@ static int tx_usage(struct berth_db *db, void *ctx, struct berth_error *err)
 static int tx_events(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    return berth_secret_event_select(db, look->arena, look->id, look->limit, look->list, err);
+    return berth_secret_event_select(db, look->arena, look->id, look->before, look->limit,
+                                     look->list, err);
 }
 
 int berth_secret_get(struct berth *b, struct berth_arena *arena, const char *id,
@@ -99,10 +100,10 @@ int berth_secret_usage(struct berth *b, struct berth_arena *arena, const char *i
     return list_by(b, tx_usage, &look, err);
 }
 
-int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id, int64_t limit,
-                        struct berth_list *out, struct berth_error *err)
+int berth_secret_events(struct berth *b, struct berth_arena *arena, const char *id, int64_t before,
+                        int64_t limit, struct berth_list *out, struct berth_error *err)
 {
-    struct look look = {.arena = arena, .id = id, .limit = limit, .list = out};
+    struct look look = {.arena = arena, .id = id, .before = before, .limit = limit, .list = out};
     return list_by(b, tx_events, &look, err);
 }
 

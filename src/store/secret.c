@@ -428,7 +428,8 @@ static int on_event(void *ctx, const struct berth_value *row, struct berth_error
 }
 
 int berth_secret_event_select(struct berth_db *db, struct berth_arena *arena, const char *secret_id,
-                              int64_t limit, struct berth_list *out, struct berth_error *err)
+                              int64_t before, int64_t limit, struct berth_list *out,
+                              struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
@@ -436,6 +437,7 @@ int berth_secret_event_select(struct berth_db *db, struct berth_arena *arena, co
                          "SELECT id, company_id, secret_id, version, actor_type, actor_id,"
                          " consumer_type, consumer_id, config_path, issue_id, heartbeat_run_id,"
                          " outcome, error_code, created_at FROM secret_events"
-                         " WHERE secret_id = $1 ORDER BY id DESC LIMIT $2",
-                         on_event, &reader, err, berth_text(secret_id), berth_int(limit));
+                         " WHERE secret_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+                         on_event, &reader, err, berth_text(secret_id),
+                         berth_int(before ? before : INT64_MAX), berth_int(limit));
 }

@@ -131,7 +131,8 @@ int berth_secret_count_captures(struct berth_db *db, const char *company_id, con
 
 int berth_secret_event_insert(struct berth_db *db, const struct berth_secret_event *event,
                               struct berth_error *err);
-/* Newest first. */
+/* Newest first, from behind the one of the id `before`, or 0. */
 int berth_secret_event_select(struct berth_db *db, struct berth_arena *arena, const char *secret_id,
-                              int64_t limit, struct berth_list *out, struct berth_error *err);
+                              int64_t before, int64_t limit, struct berth_list *out,
+                              struct berth_error *err);
 #endif

@@ -736,10 +736,17 @@ static void events_outlive_the_secret(void **state)
     assert_ok(f, berth_secret_delete(f->b, &f->arena, s->id, NULL, &out, &f->err));
     assert_fails(f, BERTH_E_NOT_FOUND, "Secret not found", resolve(f, f->b, s->id, 0, &got));
     struct berth_list events;
-    assert_ok(f, berth_secret_events(f->b, &f->arena, s->id, 10, &events, &f->err));
-    assert_true(events.count >= 2);
-    assert_true(((struct berth_secret_event *)events.items[events.count - 1])->success);
-    assert_false(((struct berth_secret_event *)events.items[0])->success);
+    assert_ok(f, berth_secret_events(f->b, &f->arena, s->id, 0, 10, &events, &f->err));
+    int all = events.count;
+    assert_true(all >= 2);
+    const struct berth_secret_event *newest = events.items[0], *oldest = events.items[all - 1];
+    assert_true(oldest->success);
+    assert_false(newest->success);
+    assert_ok(f, berth_secret_events(f->b, &f->arena, s->id, newest->id, 10, &events, &f->err));
+    assert_int_equal(events.count, all - 1);
+    assert_int_equal(((const struct berth_secret_event *)events.items[all - 2])->id, oldest->id);
+    assert_ok(f, berth_secret_events(f->b, &f->arena, s->id, oldest->id, 10, &events, &f->err));
+    assert_int_equal(events.count, 0);
 }
 
 /* A lease whose secret cannot be had ends without a call, and is told why. */

@@ -126,7 +126,7 @@ void assert_value_in(struct fixture *f, struct berth *b, const char *secret_id, 
 const struct berth_secret_event *last_event(struct fixture *f, const char *secret_id)
 {
     struct berth_list events;
-    assert_ok(f, berth_secret_events(f->b, &f->arena, secret_id, 1, &events, &f->err));
+    assert_ok(f, berth_secret_events(f->b, &f->arena, secret_id, 0, 1, &events, &f->err));
     assert_int_equal(events.count, 1);
     return events.items[0];
 }
