@@ -29,6 +29,7 @@
 #include "os/fs.h"
 #include "os/pool.h"
 #include "os/spawn.h"
+#include "os/strays.h"
 #include "store/store.h"
 
 #define RESULT_BYTES_MAX 4096

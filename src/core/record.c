@@ -13,9 +13,9 @@
 #include "core/exec.h"
 #include "core/node.h"
 #include "core/note.h"
-#include "os/engine.h"
 #include "os/journal.h"
 #include "os/pool.h"
+#include "os/strays.h"
 #include "store/lease.h"
 #include "store/store.h"
 

@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
-#include "os/engine.h"
+#include "os/process.h"
 #include "os/spawn.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"

@@ -4,7 +4,7 @@
 #ifndef BERTH_DRIVER_SSH_MUX_H
 #define BERTH_DRIVER_SSH_MUX_H
 
-#include "os/engine.h"
+#include "os/process.h"
 
 /* Without a terminal: for that the client itself is needed. `options` says time-outs and whether
  * there is an input. Blocks until there is a session; UNAVAILABLE: there is none, and nothing ran.

@@ -6,7 +6,7 @@
 #define BERTH_NET_RPC_H
 
 #include "net/message.h"
-#include "os/engine.h"
+#include "os/process.h"
 
 struct berth_pool;
 struct berth_rpc;

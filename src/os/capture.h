@@ -4,7 +4,7 @@
 #define BERTH_OS_CAPTURE_H
 
 #include "base/buf.h"
-#include "os/engine.h"
+#include "os/process.h"
 
 struct berth_capture {
     struct berth_process_options options; /* argv, env, cwd */

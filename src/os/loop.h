@@ -7,7 +7,22 @@
 
 #include "os/engine.h"
 
+/* Its loop and its thread; twice is fine. */
+int berth_engine_start(struct berth_engine *engine, struct berth_error *err);
+/* From here on. */
 uv_loop_t *berth_engine_loop(struct berth_engine *engine);
+void berth_engine_put(struct berth_engine *engine, struct berth_post *what); /* cannot fail */
+
+/* What the engine waits for when it stops. All on its thread. */
+struct berth_guest {
+    /* It is to end, and leaves later; more than once is fine. */
+    void (*end)(struct berth_guest *guest);
+    struct berth_guest *next, **link;
+};
+/* False: the engine stops already. */
+bool berth_engine_enter(struct berth_engine *engine, struct berth_guest *guest);
+void berth_engine_leave(struct berth_engine *engine, struct berth_guest *guest);
+
 /* Room for what is read next; used up before the next read. */
 uv_buf_t berth_engine_chunk(struct berth_engine *engine);
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/strays.c - processes by a variable in their environment: what left its process group is
- * still found by it. */
+ * src/os/strays.c - see strays.h. */
+#include "os/strays.h"
+
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "os/engine.h"
 #include "os/fs.h"
 
 #define ROUNDS 20 /* a tree that forks as fast as we kill does not get away for long */

@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "net/worker.h"
 #include "os/confine.h"
-#include "os/engine.h"
+#include "os/process.h"
 
 struct berth_launch {
     struct berth_arena arena;

@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "net/lines.h"
 #include "os/pool.h"
+#include "os/strays.h"
 #include "plugin/verdict.h"
 
 #define VALIDATE "environmentValidateConfig"

@@ -18,6 +18,7 @@
 #include "fixture.h"
 #include "os/engine.h"
 #include "os/fs.h"
+#include "os/strays.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
 #define LIVES_MAX 32

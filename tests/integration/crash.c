@@ -25,7 +25,7 @@
 #include "core/secret.h"
 #include "core/vault.h"
 #include "inventory.h"
-#include "os/engine.h"
+#include "os/strays.h"
 #include "store/db.h"
 #include "store/store.h"
 

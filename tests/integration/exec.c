@@ -19,11 +19,11 @@
 #include "core/note.h"
 #include "core/record.h"
 #include "core/secret.h"
-#include "os/engine.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/journal.h"
 #include "os/lockfile.h"
+#include "os/strays.h"
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
