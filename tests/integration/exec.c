@@ -521,6 +521,39 @@ static void refused_commands_leave_a_short_journal(void **state)
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
 }
 
+static void run_command(struct fixture *f, const struct berth_lease *l)
+{
+    struct berth_exec_request r = request_of(l, SH("exit 3"));
+    struct berth_exec_end end;
+    struct live live;
+    struct berth_exec *x = start(f, &r, &live);
+    berth_exec_wait(x, &end);
+    assert_int_equal(end.exit_code, 3);
+    berth_exec_free(x);
+    clear(&live);
+}
+
+/* Commands go on, the journal keeps what became of them, and their rows come by themselves. */
+static void rows_wait_for_a_store_that_is_away(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    run_sql(f, "ALTER TABLE execs RENAME TO execs_elsewhere", NULL);
+    for (int i = 0; i < 3; i++) {
+        run_command(f, l);
+        berth_record_flush(f->b);
+    }
+    assert_true(berth_journal_owes(f->b->journal));
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM execs_elsewhere"), 0);
+    run_sql(f, "ALTER TABLE execs_elsewhere RENAME TO execs", NULL);
+    const char *of_all = "SELECT count(*) FROM execs WHERE exit_code = 3";
+    for (int i = 0; i < 100 && count_rows(f, of_all) < 3; i++)
+        pause_ms(100);
+    assert_int_equal(count_rows(f, of_all), 3);
+    berth_record_flush(f->b); /* behind the one that wrote them */
+    assert_false(berth_journal_owes(f->b->journal));
+}
+
 static void what_cannot_be_recorded_is_not_started(void **state)
 {
     struct fixture *f = *state;
@@ -596,6 +629,7 @@ int main(void)
         TEST_ON_SQLITE(what_somebody_recovers_is_not_lost),
         TEST_ON_SQLITE(what_never_began_has_no_row),
         TEST_ON_SQLITE(refused_commands_leave_a_short_journal),
+        TEST_ON_BOTH(rows_wait_for_a_store_that_is_away),
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
         TEST_ON_SQLITE(silence_needs_no_log),
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
