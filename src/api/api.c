@@ -255,6 +255,24 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
     return rc;
 }
 
+/* A browser asks whether the page may ask (CORS). */
+static bool is_preflight(const struct berth_http_head *head)
+{
+    return head->method == BERTH_HTTP_OPTIONS && berth_http_header(head, "origin") &&
+           berth_http_header(head, "access-control-request-method");
+}
+
+static void answer_preflight(struct berth_http_exchange *x)
+{
+    struct berth_http_answer answer = {
+        .status = 204,
+        .more = {{"Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE"},
+                 {"Access-Control-Allow-Headers",
+                  "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"},
+                 {"Access-Control-Max-Age", "600"}}};
+    berth_http_answer(x, &answer);
+}
+
 static void on_request(void *ctx, struct berth_http_exchange *x)
 {
     struct berth_api *api = ctx;
@@ -264,6 +282,10 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     berth_api_route_find(head->method, head->path, &found);
     bool open = is_open(found.route, head);
     int rc = berth_api_gate_address(api->gate, x, &err);
+    if (rc == BERTH_OK && is_preflight(head)) { /* it never shows a token */
+        answer_preflight(x);
+        return;
+    }
     if (rc == BERTH_OK && !open)
         rc = berth_api_gate_look(api->gate, x, &err);
     if (rc == BERTH_OK)

@@ -113,17 +113,22 @@ static bool is_host(const struct berth_api_gate *gate, const char *text)
     return known;
 }
 
-/* One that was named, or the one that we are asked by. */
-static bool is_origin(const struct berth_api_gate *gate, const char *origin, const char *host)
+static bool is_named(const struct berth_api_gate *gate, const char *origin)
 {
-    const char *rest = strstr(origin, "://");
-    bool known = rest && strcasecmp(rest + 3, host) == 0;
-    for (int i = 0; !known && i < gate->origins.count; i++)
-        known = strcasecmp(origin, gate->origins.items[i]) == 0;
-    return known;
+    bool named = false;
+    for (int i = 0; !named && i < gate->origins.count; i++)
+        named = strcasecmp(origin, gate->origins.items[i]) == 0;
+    return named;
 }
 
-int berth_api_gate_address(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+/* Is it the one that we are asked by? */
+static bool is_ours(const char *origin, const char *host)
+{
+    const char *rest = strstr(origin, "://");
+    return rest && strcasecmp(rest + 3, host) == 0;
+}
+
+int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchange *x,
                            struct berth_error *err)
 {
     const struct berth_http_head *head = berth_http_exchange_head(x);
@@ -132,8 +137,11 @@ int berth_api_gate_address(struct berth_api_gate *gate, const struct berth_http_
         return BERTH_OK;
     pthread_mutex_lock(&gate->lock);
     bool known = host && is_host(gate, host);
-    bool fine = !origin || (known && is_origin(gate, origin, host));
+    bool named = origin && known && is_named(gate, origin);
+    bool fine = !origin || named || (known && is_ours(origin, host));
     pthread_mutex_unlock(&gate->lock);
+    if (named)
+        berth_http_exchange_share(x);
     if (!known)
         return berth_fail(err, BERTH_E_DENIED,
                           "Host not allowed: %.100s; allowedHosts names those that are",

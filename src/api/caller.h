@@ -13,8 +13,9 @@ void berth_api_gate_free(struct berth_api_gate *gate); /* NULL is fine */
 int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
                          const char *const *origins, struct berth_error *err);
 /* Was it for us, and from a page that may? DENIED otherwise. A page of somebody else's can make a
- * browser ask us by a name that it made up; numbers, and names that we know, it cannot. */
-int berth_api_gate_address(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+ * browser ask us by a name that it made up; numbers, and names that we know, it cannot. One that is
+ * named may read the answer. */
+int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchange *x,
                            struct berth_error *err);
 /* What can be said without the store, on the loop's thread. UNAUTHORIZED: nobody that we know, or
  * what was shown can be no token. RATE_LIMITED: too many have failed from there. */

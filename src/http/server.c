@@ -79,7 +79,7 @@ struct berth_http_exchange {
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
     struct berth_http_stream_handlers stream; /* once it is one */
-    bool streams, chunked;
+    bool streams, chunked, shared;
     _Atomic int left_fd;
     _Atomic bool left;
 };
@@ -128,8 +128,9 @@ const char *berth_http_reason(int status)
 }
 
 /* All but the last line of a head, which says whether the connection goes on. */
+/* `x`: what was asked, or NULL. */
 static void write_head(struct berth_buf *out, const struct berth_http_answer *answer,
-                       const char *request_id, bool endless)
+                       const struct berth_http_exchange *x, bool endless)
 {
     berth_buf_printf(out, "HTTP/1.1 %d %s\r\n", answer->status, berth_http_reason(answer->status));
     if (answer->type)
@@ -137,8 +138,14 @@ static void write_head(struct berth_buf *out, const struct berth_http_answer *an
     if (!endless && answer->status != 204 && answer->status != 304)
         berth_buf_printf(out, "Content-Length: %zu\r\n", answer->body.len);
     berth_buf_puts(out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-    if (request_id)
-        berth_buf_printf(out, "X-Request-Id: %s\r\n", request_id);
+    if (x)
+        berth_buf_printf(out, "X-Request-Id: %s\r\n", x->id.text);
+    if (x && x->shared)
+        berth_buf_printf(out,
+                         "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                         "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
+                         "Idempotency-Replayed\r\n",
+                         berth_http_header(&x->head, "origin"));
     for (int i = 0; i < BERTH_HTTP_MORE_MAX && answer->more[i].name; i++)
         berth_buf_printf(out, "%s: %s\r\n", answer->more[i].name, answer->more[i].value);
 }
@@ -451,7 +458,7 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
 {
     struct berth_error ignored;
     x->answer_head = (struct berth_buf)BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    write_head(&x->answer_head, answer, x->id.text, false);
+    write_head(&x->answer_head, answer, x, false);
     if (x->head.method == BERTH_HTTP_HEAD) /* it has the head of its answer, and nothing else */
         berth_buf_clear(&answer->body);
     x->answer_body = answer->body;
@@ -481,7 +488,7 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     /* Else the end of the connection is the end of it. */
     x->chunked = x->head.keep_alive && !upgraded;
     c->phase = STREAMING;
-    write_head(&out, head, x->id.text, true);
+    write_head(&out, head, x, true);
     berth_buf_puts(&out, upgraded     ? "Connection: Upgrade\r\n\r\n"
                          : x->chunked ? "Transfer-Encoding: chunked\r\n\r\n"
                                       : "Connection: close\r\n\r\n");
@@ -580,6 +587,11 @@ const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchan
 const char *berth_http_exchange_id(const struct berth_http_exchange *x)
 {
     return x->id.text;
+}
+
+void berth_http_exchange_share(struct berth_http_exchange *x)
+{
+    x->shared = true;
 }
 
 int berth_http_exchange_left_fd(struct berth_http_exchange *x)

@@ -85,6 +85,10 @@ int berth_http_exchange_left_fd(struct berth_http_exchange *x);
 void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
                                  void *ctx);
 
+/* The page that asked may read the answer, although it is of another origin (CORS). Before it is
+ * answered, on the loop's thread. */
+void berth_http_exchange_share(struct berth_http_exchange *x);
+
 #define BERTH_HTTP_MORE_MAX 4
 struct berth_http_answer {
     int status;
