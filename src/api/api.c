@@ -20,11 +20,8 @@
 
 #define QUICK_THREADS_MAX 16
 #define SLOW_THREADS_MAX 64 /* each may wait for a provider */
-#define BODY_BYTES_MAX (2 * 1024 * 1024)
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
-#define KEY_BYTES_MAX 255
-#define UNKNOWN_BODY_BYTES_MAX 4096
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
 const struct berth_api_route *const berth_api_tables[] = {berth_api_instance_routes,
@@ -159,11 +156,11 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
     const char *key = berth_http_header(c->head, "idempotency-key");
     if (!key || !c->route->once)
         return BERTH_OK;
-    if (!*key || strlen(key) > KEY_BYTES_MAX || !berth_utf8_valid(key))
+    if (!*key || strlen(key) > BERTH_IDEMPOTENCY_KEY_BYTES_MAX || !berth_utf8_valid(key))
         return berth_fail(err, BERTH_E_INVALID, "An Idempotency-Key is a text of 1 to %d bytes.",
-                          KEY_BYTES_MAX);
+                          BERTH_IDEMPOTENCY_KEY_BYTES_MAX);
     char digest[BERTH_SHA256_HEX_SIZE];
-    auto_buf all = BERTH_BUF_INIT(BODY_BYTES_MAX + HEAD_BYTES_MAX);
+    auto_buf all = BERTH_BUF_INIT(BERTH_HTTP_BODY_BYTES_MAX + HEAD_BYTES_MAX);
     all.secret = true;
     berth_buf_printf(&all, "%s %s?%s\n", c->route->method, c->head->path,
                      c->head->query ? c->head->query : "");
@@ -225,7 +222,8 @@ static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
                               const struct berth_peer *peer)
 {
     (void)ctx;
-    return peer->local || berth_api_shows_token(head) ? BODY_BYTES_MAX : UNKNOWN_BODY_BYTES_MAX;
+    return peer->local || berth_api_shows_token(head) ? BERTH_HTTP_BODY_BYTES_MAX
+                                                      : BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX;
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x,

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-#define WISH_BYTES_MAX ((size_t)4096)
 #define ERROR_BYTES_MAX ((size_t)64 * 1024)
 /* While it is held, a message and what the WebSocket has read ahead still come. */
 #define BYTES_MAX (2 * BERTH_WEBSOCKET_MESSAGE_BYTES_MAX)
@@ -142,9 +141,9 @@ static int hear_wish(struct berth_api_input *in, const char *bytes, size_t len,
                      struct berth_error *err)
 {
     auto_json *wish = NULL;
-    if (len > WISH_BYTES_MAX)
+    if (len > BERTH_WEBSOCKET_WISH_BYTES_MAX)
         return berth_fail(err, BERTH_E_TOO_LARGE, "A text message has at most %zu bytes.",
-                          WISH_BYTES_MAX);
+                          BERTH_WEBSOCKET_WISH_BYTES_MAX);
     int rc = berth_json_parse(bytes, len, BERTH_JSON_OURS, &wish, err);
     if (rc < 0)
         return rc;

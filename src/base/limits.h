@@ -46,7 +46,14 @@
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100
+#define BERTH_HTTP_BODY_BYTES_MAX (2 * 1024 * 1024)
+#define BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX 4096   /* of who shows nothing that could be a token */
+#define BERTH_HTTP_WAITING_BYTES_MAX (64 * 1024) /* behind the request that is being answered */
+#define BERTH_IDEMPOTENCY_KEY_BYTES_MAX 255
 #define BERTH_WEBSOCKET_MESSAGE_BYTES_MAX ((size_t)1024 * 1024) /* joined from its fragments */
+#define BERTH_WEBSOCKET_WISH_BYTES_MAX ((size_t)4096)           /* what is no input, but about it */
+#define BERTH_EVENT_BYTES_MAX                                                                      \
+    (4 * BERTH_JSON_BYTES_MAX) /* one of a daemon's, as the CLI reads it */
 
 #define BERTH_TLS_FILE_BYTES_MAX (256 * 1024)      /* a chain of certificates, or a key */
 #define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* from one client */

@@ -13,7 +13,6 @@
 #include "base/time.h"
 #include "cli/daemon.h"
 
-#define EVENT_BYTES_MAX (4 * BERTH_JSON_BYTES_MAX)
 #define TRIES_MAX 8    /* that bring nothing */
 #define TRY_MS 100     /* between them, and longer each time */
 #define GOOD_MS 5000   /* a line that held for so long was one */
@@ -198,7 +197,7 @@ static int read_all(struct cli *cli, struct reading *r)
 
 int cli_follow(struct cli *cli, struct cli_follow *follow)
 {
-    struct reading r = {.follow = follow, .line = BERTH_BUF_INIT(EVENT_BYTES_MAX)};
+    struct reading r = {.follow = follow, .line = BERTH_BUF_INIT(BERTH_EVENT_BYTES_MAX)};
     if (follow->body && cli->not_text)
         return berth_fail(&cli->err, BERTH_E_INVALID, "The %s is not UTF-8.", cli->not_text);
     int rc = read_all(cli, &r);

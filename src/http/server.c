@@ -14,11 +14,11 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "os/engine.h"
 
 #define ADDRESSES_MAX 40
-#define WAITING_BYTES_MAX (64 * 1024) /* of requests behind the one that is being answered */
-#define LINGER_MS 2000                /* for the last words to be read before the line is cut */
+#define LINGER_MS 2000 /* for the last words to be read before the line is cut */
 #define HEAD_BYTES_MAX (64 * 1024)
 #define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
 
@@ -328,7 +328,7 @@ static void keep(struct conn *c, const char *bytes, size_t len)
     berth_buf_append(&c->waiting, bytes, len);
     if (c->waiting.failed)
         berth_socket_close(c->socket);
-    else if (c->waiting.len >= WAITING_BYTES_MAX)
+    else if (c->waiting.len >= BERTH_HTTP_WAITING_BYTES_MAX)
         berth_socket_pause(c->socket, true);
 }
 
@@ -410,7 +410,7 @@ static void on_wire(void *ctx, const char *bytes, size_t len)
 static struct berth_buf take_waiting(struct conn *c)
 {
     struct berth_buf waiting = c->waiting;
-    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    c->waiting = (struct berth_buf){.max = 4 * BERTH_HTTP_WAITING_BYTES_MAX, .secret = true};
     return waiting;
 }
 
@@ -422,7 +422,7 @@ static void go_on(struct conn *c)
     set_deadline(c);
     if (waiting.len)
         read_on(c, waiting.data, waiting.len);
-    if (c->waiting.len < WAITING_BYTES_MAX)
+    if (c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX)
         berth_socket_pause(c->socket, false);
 }
 
@@ -709,7 +709,7 @@ static void on_socket(void *ctx, struct berth_socket *socket)
     c->server = server;
     c->greeted = !c->secure;
     c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
-    c->waiting = (struct berth_buf){.max = 4 * WAITING_BYTES_MAX, .secret = true};
+    c->waiting = (struct berth_buf){.max = 4 * BERTH_HTTP_WAITING_BYTES_MAX, .secret = true};
     c->timer.run = on_timer;
     berth_http_reader_init(&c->reader);
     c->next = server->first;
