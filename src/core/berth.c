@@ -223,6 +223,8 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     pthread_mutex_init(&b->sweeping_lock, NULL);
     pthread_mutex_init(&b->strays_lock, NULL);
     pthread_mutex_init(&b->notes_lock, NULL);
+    pthread_mutex_init(&b->roster_lock, NULL);
+    berth_time_cond_init(&b->roster_changed);
     pthread_mutex_init(&b->runs_lock, NULL);
     pthread_cond_init(&b->runs_changed, NULL);
     int rc = start(b, options, err);
@@ -260,6 +262,8 @@ void berth_close(struct berth *b)
     pthread_mutex_destroy(&b->sweeping_lock);
     pthread_mutex_destroy(&b->strays_lock);
     pthread_mutex_destroy(&b->notes_lock);
+    pthread_cond_destroy(&b->roster_changed);
+    pthread_mutex_destroy(&b->roster_lock);
     pthread_cond_destroy(&b->runs_changed);
     pthread_mutex_destroy(&b->runs_lock);
     berth_map_clear(&b->sweeping);

@@ -24,6 +24,7 @@ struct berth_late;
 struct berth_note;
 struct berth_journal;
 struct berth_performance;
+struct berth_roster_entry;
 struct berth_plugins;
 struct berth_manager_ops;
 struct berth_package_ops;
@@ -46,6 +47,11 @@ struct berth {
     bool notes_set;
     struct berth_journal *journal; /* that has them meanwhile */
     pthread_mutex_t notes_lock;    /* one writes them at a time, and whoever reads waits for that */
+    pthread_mutex_t roster_lock;
+    pthread_cond_t roster_changed;
+    struct berth_roster_entry *roster; /* execs that run; core/roster.c */
+    int roster_waiters;
+    bool roster_set; /* their leases are going to be looked at */
     struct berth_plugins *plugins;
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */

@@ -23,6 +23,7 @@
 #include "core/lease.h"
 #include "core/node.h"
 #include "core/record.h"
+#include "core/roster.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
 #include "os/framelog.h"
@@ -54,9 +55,10 @@ struct berth_exec {
     char *log_path;
     struct berth_lease *lease;
     const struct berth_route *route;
-    char *words;                         /* of the command, as they may be shown */
-    struct berth_exec_record record;     /* its row */
-    bool begun;                          /* the node knows of it */
+    char *words;                     /* of the command, as they may be shown */
+    struct berth_exec_record record; /* its row */
+    bool begun;                      /* the node knows of it */
+    struct berth_roster_entry entry;
     struct berth_exec_handlers handlers; /* the caller's */
     struct berth_mask *masks[2];         /* the engine's thread alone */
 
@@ -71,6 +73,7 @@ struct berth_exec {
     size_t queued;
     bool behind;                /* the log cannot follow */
     bool held;                  /* the caller wants no more for now */
+    bool unwanted;              /* its lease is over */
     bool writing;               /* a job is at work on the queue */
     bool ended;                 /* the command is; `end` says how */
     bool lost[2];               /* output that there was no memory for */
@@ -269,6 +272,7 @@ static void finish(struct berth_exec *x)
     berth_record_end(x->b, &x->record);
     if (x->log)
         end_log(x);
+    berth_roster_leave(x->b, &x->entry);
     if (x->handlers.on_end)
         x->handlers.on_end(x->handlers.ctx, &x->end);
     pthread_mutex_lock(&x->lock);
@@ -653,12 +657,28 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     pthread_mutex_lock(&x->lock);
     x->running = running;
     set_pause(x);
+    if (x->unwanted)
+        running->ops->cancel(running);
     pthread_mutex_unlock(&x->lock);
     return BERTH_OK;
 }
 
+/* With the roster's lock: it is not freed meanwhile. */
+static void end_unwanted(struct berth_roster_entry *entry)
+{
+    struct berth_exec *x =
+        (struct berth_exec *)((char *)entry - offsetof(struct berth_exec, entry));
+    pthread_mutex_lock(&x->lock);
+    bool now = x->running && !x->unwanted;
+    x->unwanted = true;
+    if (now)
+        x->running->ops->cancel(x->running);
+    pthread_mutex_unlock(&x->lock);
+}
+
 static void free_exec(struct berth_exec *x)
 {
+    berth_roster_leave(x->b, &x->entry);
     if (x->begun)
         berth_node_end(x->b->node, x->id.text);
     if (x->running)
@@ -694,6 +714,9 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
         x->handlers = *handlers;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
+    x->entry.end = end_unwanted;
+    if (berth_id_parse(request->lease_id, "Lease", &x->entry.lease_id, err) == BERTH_OK)
+        berth_roster_enter(b, &x->entry);
     int rc = start(x, request, err);
     if (rc < 0)
         free_exec(x);

@@ -12,6 +12,7 @@
 #include "core/ledger.h"
 #include "core/node.h"
 #include "core/plugin.h"
+#include "core/roster.h"
 #include "core/sweep.h"
 #include "store/store.h"
 
@@ -311,6 +312,8 @@ static int give_back(struct giving *g, berth_tx_fn *intent, struct berth_error *
         BERTH_FAILPOINT(release_after_intent);
     else
         BERTH_FAILPOINT(destroy_after_intent);
+    if (g->lease->status != BERTH_LEASE_ACTIVE)
+        berth_roster_end(g->b, g->lease->id); /* before its place is somebody else's */
     if (!g->settle)
         return BERTH_OK;
     return berth_ledger_settle(g->b, g->arena, &g->lease, g->op, g->request->actor, err);

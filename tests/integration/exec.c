@@ -27,6 +27,7 @@
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
+#define DAY_MS INT64_C(86400000)
 #define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
 
 struct live {
@@ -314,6 +315,66 @@ static void closing_ends_what_runs(void **state)
     clear(&live);
     fixture_close(f);
     fixture_open(f);
+}
+
+enum way { RELEASED, DESTROYED, EXPIRED, RELEASED_BY_ANOTHER, EXPIRED_UNSEEN, WAYS };
+
+static void end_lease(struct fixture *f, struct berth *other, const char *id, enum way way)
+{
+    struct berth_release_request release = BERTH_RELEASE_REQUEST_INIT;
+    struct berth_lease *out;
+    release.lease_id = id;
+    switch (way) {
+    case RELEASED:
+        assert_ok(f, berth_lease_release(f->b, &f->arena, &release, &out, &f->err));
+        break;
+    case DESTROYED:
+        assert_ok(f, berth_lease_destroy(f->b, &f->arena, id, NULL, &out, &f->err));
+        break;
+    case EXPIRED:
+        berth_time_shift(8 * DAY_MS, 0);
+        (void)sweep(f);
+        break;
+    case RELEASED_BY_ANOTHER:
+        assert_ok(f, berth_lease_release(other, &f->arena, &release, &out, &f->err));
+        berth_time_shift(0, 6000); /* it looks now and then */
+        break;
+    default:
+        berth_time_shift(8 * DAY_MS, 6000);
+        break;
+    }
+}
+
+/* However a lease ends: nothing runs in a place that may be somebody else's. */
+static void no_command_outlives_its_lease(void **state)
+{
+    struct fixture *f = *state;
+    for (int way = 0; way < WAYS; way++) {
+        struct berth_lease *l = lease_here(f);
+        struct berth_exec_request r =
+            request_of(l, SH("trap 'echo told; exit 0' TERM; echo here; sleep 300 & wait"));
+        struct berth *own = f->b, *other;
+        struct berth_exec_end end;
+        struct live live;
+        fixture_open(f);
+        other = f->b;
+        f->b = own;
+        struct berth_exec *x = start(f, &r, &live);
+        while (!atomic_load(&live.seen))
+            pause_ms(5);
+        end_lease(f, other, l->id, (enum way)way);
+        if (way <= EXPIRED) /* it has ended by now */
+            assert_int_equal(berth_buf_str(&live.out)[5], 't');
+        berth_exec_wait(x, &end);
+        assert_int_equal(end.cause, BERTH_END_CANCELLED);
+        assert_string_equal(berth_buf_str(&live.out), "here\ntold\n");
+        assert_int_equal(berth_exec_start(f->b, &r, NULL, &(struct berth_exec *){NULL}, &f->err),
+                         BERTH_E_CONFLICT);
+        berth_time_shift(0, 0);
+        berth_exec_free(x);
+        clear(&live);
+        berth_close(other);
+    }
 }
 
 /* As if one were set: nobody writes rows by himself. */
@@ -624,6 +685,7 @@ int main(void)
         TEST_ON_SQLITE(secrets_are_masked_byte_for_byte),
         TEST_ON_SQLITE(log_has_a_limit),
         TEST_ON_SQLITE(closing_ends_what_runs),
+        TEST_ON_BOTH(no_command_outlives_its_lease),
         TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
         TEST_ON_BOTH(what_was_told_outlives_a_kill),
         TEST_ON_SQLITE(what_somebody_recovers_is_not_lost),

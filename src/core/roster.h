@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/roster.h - the commands that this process runs, by their leases: none outlives its
+ * lease. One whose lease another process has ended is found a few seconds later. */
+#ifndef BERTH_CORE_ROSTER_H
+#define BERTH_CORE_ROSTER_H
+
+#include "base/id.h"
+#include "core/berth.h"
+
+/* Belongs to whoever embeds it, and is zero before it enters. */
+struct berth_roster_entry {
+    struct berth_id lease_id;
+    /* It is to end, and leaves by itself. Must not block; more than once is fine. */
+    void (*end)(struct berth_roster_entry *entry);
+    struct berth_roster_entry *next, **link;
+};
+
+/* Before it looks whether its lease is active: then nobody can end the lease unseen. */
+void berth_roster_enter(struct berth *b, struct berth_roster_entry *entry);
+void berth_roster_leave(struct berth *b, struct berth_roster_entry *entry); /* twice: fine */
+/* Ends those of a lease that is not active any more, and waits for them, for a while. */
+void berth_roster_end(struct berth *b, const char *lease_id);
+#endif
