@@ -55,6 +55,7 @@ struct berth_environment_input {
     /* Objects as JSON text, or NULL. A value where the provider wants a secret is made one. */
     const char *config_json, *metadata_json;
     enum berth_config_use use; /* PERSIST for what comes from outside */
+    bool own_keys; /* DENIED: a config that would reach its places with keys of this process */
     const struct berth_actor *actor;
 };
 #define BERTH_ENVIRONMENT_INPUT_INIT                                                               \

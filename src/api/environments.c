@@ -82,6 +82,7 @@ static int read_input(struct berth_api_call *c, bool with_name, bool with_driver
     input->config_json = body.config;
     input->metadata_json = body.metadata;
     input->actor = &c->actor;
+    input->own_keys = c->caller.company_id != NULL;
     return rc;
 }
 
@@ -114,7 +115,10 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
         rc = read_input(c, false, false, &input, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(
-            c, input.fields & BERTH_FIELD_DRIVER && input.driver == BERTH_DRIVER_LOCAL, err);
+            c,
+            e->driver == BERTH_DRIVER_LOCAL ||
+                (input.fields & BERTH_FIELD_DRIVER && input.driver == BERTH_DRIVER_LOCAL),
+            err);
     if (rc == BERTH_OK)
         rc = berth_environment_update(c->b, &c->arena, e->id, &input, &c->issues, &e, err);
     if (rc == BERTH_OK)
@@ -127,7 +131,11 @@ static int delete_one(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment *e;
     bool drain;
-    int rc = berth_api_query_flag(c, "drain", &drain, err);
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, e->driver == BERTH_DRIVER_LOCAL, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_flag(c, "drain", &drain, err);
     if (rc == BERTH_OK)
         rc = berth_environment_delete(c->b, &c->arena, c->params[0], drain, &c->actor, &e, err);
     if (rc == BERTH_OK)

@@ -457,6 +457,13 @@ int berth_config_driver(const char *name, enum berth_environment_driver *out,
     return BERTH_OK;
 }
 
+bool berth_config_has_keys(enum berth_environment_driver driver,
+                           const struct berth_json *normalised)
+{
+    return driver != BERTH_DRIVER_SSH ||
+           berth_json_is(berth_json_get(normalised, "privateKeySecretRef"), BERTH_JSON_OBJECT);
+}
+
 int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_driver driver,
                              const char *canonical_config, const char **out,
                              struct berth_error *err)

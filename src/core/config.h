@@ -20,6 +20,10 @@ int berth_config_normalise(const struct berth_registry *registry,
 int berth_config_driver(const char *name, enum berth_environment_driver *out,
                         struct berth_error *err);
 
+/* Has it what its places are reached with? One without uses what this process has. */
+bool berth_config_has_keys(enum berth_environment_driver driver,
+                           const struct berth_json *normalised);
+
 /* SHA-256 over driver and config with sorted keys: parked places are matched by it. */
 int berth_config_fingerprint(struct berth_arena *arena, enum berth_environment_driver driver,
                              const char *canonical_config, const char **out,

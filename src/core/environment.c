@@ -246,6 +246,10 @@ static int set_config(struct change *c, const struct berth_json *config,
         rc = berth_references_of(c->b->registry, c->arena, driver, normalised, &c->references, err);
     if (rc < 0)
         return rc;
+    if (c->input->own_keys && !berth_config_has_keys(e->driver, normalised))
+        return berth_fail(err, BERTH_E_DENIED,
+                          "An SSH environment without a privateKeySecretRef uses the keys of the "
+                          "daemon's user: that is for operators of the instance");
     c->configured = true;
     e->config_json = berth_json_canonical_in(c->arena, normalised);
     if (!e->config_json)

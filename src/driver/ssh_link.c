@@ -271,7 +271,10 @@ static void write_arguments(const struct berth_ssh_link *link, const struct bert
         add_option(out, out->hosts);
         add_option(out, "GlobalKnownHostsFile=/dev/null");
     }
-    if (c->private_key) {
+    if (c->private_key) { /* and nothing that this user's files or agent would add to it */
+        out->argv[out->count++] = "-F";
+        out->argv[out->count++] = "none";
+        add_option(out, "IdentityAgent=none");
         add_option(out, "IdentitiesOnly=yes");
         out->argv[out->count++] = "-i";
         out->argv[out->count++] = link->key_file;

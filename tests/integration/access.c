@@ -545,6 +545,63 @@ static void this_machine_is_for_the_instance(void **state)
                         text_of(f, "/api/environments/%s", s.environment),
                         "{\"driver\":\"local\"}"),
                  403, "denied", text);
+    const char *one = text_of(f, "/api/environments/%s", local);
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"name\":\"mine\"}"), 403,
+                 "denied", text);
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "DELETE", one, NULL), 403, "denied", text);
+    /* Of another company's nothing is told, not even that. */
+    r = ask_by(f, s.tokens[OTHER], "GET", "/api/companies", NULL);
+    runs = text_of(f, "/api/companies/%s/runs", reply_text(f, &r, "0.id"));
+    const char *command = "{\"command\":\"true\",\"environmentId\":\"%s\"}";
+    int of_none = ask_by(f, s.tokens[OTHER], "POST", runs,
+                         text_of(f, command, "00000000-0000-7000-8000-000000000000"))
+                      .status;
+    assert_int_equal(ask_by(f, s.tokens[OTHER], "POST", runs, text_of(f, command, local)).status,
+                     of_none);
+}
+
+/* So are the keys of the daemon's user, at whatever server. */
+static void the_daemons_keys_are_for_the_instance(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    static const char text[] =
+        "An SSH environment without a privateKeySecretRef uses the keys of the "
+        "daemon's user: that is for operators of the instance";
+    const char *environments = text_of(f, "/api/companies/%s/environments", s.company);
+    const char *probe = text_of(f, "%s/probe-config", environments);
+    const char *config = "{\"host\":\"127.0.0.1\",\"port\":1,\"username\":\"root\","
+                         "\"remoteWorkspacePath\":\"/w\"%s}";
+    const char *bare = text_of(f, config, "");
+    const char *keyed =
+        text_of(f, config,
+                text_of(f, ",\"privateKeySecretRef\":{\"type\":\"secret_ref\",\"secretId\":\"%s\"}",
+                        s.secret));
+    const char *body = "{\"name\":\"%s\",\"driver\":\"ssh\",\"config\":%s}";
+    for (int i = 0; i < 2; i++) {
+        const char *token = s.tokens[i ? WORKER : MANAGER];
+        expect_error(f, ask_by(f, token, "POST", environments, text_of(f, body, "x", bare)), 403,
+                     "denied", text);
+        expect_error(
+            f,
+            ask_by(f, token, "POST", probe, text_of(f, "{\"driver\":\"ssh\",\"config\":%s}", bare)),
+            403, "denied", text);
+    }
+    struct reply r =
+        ask_by(f, s.tokens[MANAGER], "POST", environments, text_of(f, body, "k", keyed));
+    assert_int_equal(r.status, 201);
+    const char *one = text_of(f, "/api/environments/%s", reply_text(f, &r, "id"));
+    expect_error(
+        f,
+        ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"config\":{\"privateKeySecretRef\":null}}"),
+        403, "denied", text);
+    r = ask_by(f, s.tokens[ADMIN], "POST", environments, text_of(f, body, "o", bare));
+    assert_int_equal(r.status, 201); /* he may, and so the company may use it */
+    one = text_of(f, "/api/environments/%s", reply_text(f, &r, "id"));
+    assert_int_equal(ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"name\":\"n\"}").status, 200);
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"config\":{\"host\":\"other\"}}"),
+                 403, "denied", text);
 }
 
 /* Who may not have a secret gets it by no run, either. */
@@ -576,6 +633,7 @@ int main(void)
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
         ASK_ON_BOTH(restricted_readers_see_no_config),
         ASK_ON_BOTH(this_machine_is_for_the_instance),
+        ASK_ON_BOTH(the_daemons_keys_are_for_the_instance),
         ASK_ON_BOTH(runs_hand_out_no_secrets),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);
