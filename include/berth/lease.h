@@ -33,6 +33,7 @@ BERTH_API const char *berth_lease_to_json(struct berth_arena *arena,
                                           const struct berth_lease *lease);
 
 struct berth_lease_request {
+    const char *id;                                /* a new UUID of the caller's; NULL: ours */
     const char *company_id;                        /* NULL: whichever the environment belongs to */
     const char *environment_id;                    /* required */
     const char *run_id;                            /* NULL: ad hoc, never reused */

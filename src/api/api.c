@@ -173,7 +173,7 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
                                      c->caller.company_id ? c->caller.company_id : "", c->actor.id),
         .key = key,
         .digest = digest,
-        .repeatable = c->route->once == BERTH_API_REPEATABLE};
+        .makes_lease = c->route->once == BERTH_API_MAKES_LEASE};
     if (rc == BERTH_OK)
         rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)

@@ -34,9 +34,9 @@ enum berth_api_access {
 
 /* With an Idempotency-Key it is done once, however often it comes. */
 enum berth_api_once {
-    BERTH_API_ANY = 0,    /* the key is not looked at */
-    BERTH_API_ONCE,       /* what a killed daemon did is not known */
-    BERTH_API_REPEATABLE, /* is taken back */
+    BERTH_API_ANY = 0,     /* the key is not looked at */
+    BERTH_API_ONCE,        /* what a killed daemon did is not known */
+    BERTH_API_MAKES_LEASE, /* it is, and what it did not do is taken back */
 };
 
 struct berth_api_route {

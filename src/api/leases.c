@@ -99,6 +99,7 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_body(c, fields, &request, NULL, err);
     if (rc < 0)
         return rc;
+    request.id = c->once.at_work ? c->once.id.text : NULL;
     request.environment_id = e->id;
     request.cancel_fd = berth_api_left_fd(c);
     request.actor = &c->actor;
@@ -182,7 +183,7 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
 const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
     {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true,
-     .once = BERTH_API_REPEATABLE},
+     .once = BERTH_API_MAKES_LEASE},
     {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
     {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE, .run = true},
     {"POST", "/api/environment-leases/:leaseId/release", release, BERTH_API_MANAGE, .slow = true},

@@ -620,6 +620,8 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     struct acquisition a = {.b = b, .arena = arena, .request = &checked, .id = berth_id_new()};
     struct berth_id environment_id, run_id;
     int rc = berth_id_parse(request->environment_id, "Environment", &environment_id, err);
+    if (rc == BERTH_OK && request->id)
+        rc = berth_id_parse(request->id, "Lease", &a.id, err);
     if (rc == BERTH_OK && request->run_id) {
         rc = berth_id_parse(request->run_id, "Run", &run_id, err);
         checked.run_id = run_id.text;

@@ -6,11 +6,13 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "core/lease.h"
 #include "core/node.h"
 #include "store/request.h"
 #include "store/store.h"
 
 #define KEPT_MS INT64_C(86400000)
+#define CREATED 201 /* the answer to who asked for a lease */
 
 struct work {
     struct berth *b;
@@ -19,7 +21,7 @@ struct work {
     const char *id, *answer;
     int64_t now_ms;
     int status;
-    bool take_over;
+    bool taken_over;
     struct berth_request_row *row;
 };
 
@@ -38,19 +40,36 @@ static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : berth_request_load(db, work->arena, row.caller, row.key, &work->row, err);
 }
 
-/* Of one whose process is gone; somebody else may have been faster. */
+/* Was it made, whatever has become of it since? A failure is forgotten. */
+static bool was_made(const struct berth_lease *l)
+{
+    enum berth_lease_status status = l ? l->status : BERTH_LEASE_FAILED;
+    if (status == BERTH_LEASE_RELEASING)
+        status = l->final_status;
+    return status != BERTH_LEASE_ACQUIRING && status != BERTH_LEASE_FAILED;
+}
+
+/* Of one whose process is gone: its lease is the answer, or the request is ours, by another id, and
+ * so nobody else's. */
 static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work *work = ctx;
-    const char *lost = work->row->owner;
     struct berth_request_row *now;
+    struct berth_lease *l;
     int rc =
         berth_request_load(db, work->arena, work->request->caller, work->request->key, &now, err);
+    if (rc < 0 || !now || now->status || strcmp(now->id, work->row->id) != 0)
+        return rc; /* somebody else was faster */
+    rc = berth_lease_load(db, work->arena, now->id, &l, err);
     if (rc < 0)
         return rc;
-    work->take_over = now && !now->status && strcmp(now->owner, lost) == 0;
-    return work->take_over ? berth_request_take_over(db, now->id, berth_node_id(work->b->node), err)
-                           : BERTH_OK;
+    work->taken_over = true;
+    if (!was_made(l))
+        return berth_request_take_over(db, now->id, work->id, berth_node_id(work->b->node), err);
+    work->status = CREATED;
+    work->answer = berth_lease_to_json(work->arena, l);
+    return work->answer ? berth_request_finish(db, now->id, work->status, work->answer, err)
+                        : berth_arena_check(work->arena, err);
 }
 
 static int is_at_work(struct berth_error *err)
@@ -75,16 +94,16 @@ static int look_at(struct work *work, struct berth_once *out, struct berth_error
         return rc;
     if (at_work)
         return is_at_work(err);
-    if (!work->request->repeatable)
+    if (!work->request->makes_lease)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "The process that did this is gone, and what became of it is not known: "
                           "look, and use another Idempotency-Key.");
     rc = berth_store_tx(b->store, tx_take_over, work, err);
-    if (rc == BERTH_OK && !work->take_over)
+    if (rc == BERTH_OK && !work->taken_over)
         rc = is_at_work(err);
-    out->at_work = rc == BERTH_OK;
-    if (out->at_work)
-        (void)berth_id_parse(row->id, "Request", &out->id, err);
+    out->status = work->status;
+    out->answer = work->answer;
+    out->at_work = rc == BERTH_OK && !work->answer;
     return rc;
 }
 
@@ -104,16 +123,12 @@ int berth_once_begin(struct berth *b, struct berth_arena *arena,
     rc = berth_store_tx(b->store, tx_begin, &work, err);
     if (rc == BERTH_OK && !work.row)
         rc = berth_fail(err, BERTH_E_INTERNAL, "A request that was written is not there.");
-    if (rc == BERTH_OK && strcmp(work.row->id, out->id.text) == 0) {
+    if (rc == BERTH_OK && strcmp(work.row->id, out->id.text) == 0)
         out->at_work = true;
-        return BERTH_OK;
-    }
-    berth_node_end(b->node, out->id.text);
-    if (rc == BERTH_OK)
+    else if (rc == BERTH_OK)
         rc = look_at(&work, out, err);
-    if (rc == BERTH_OK && out->at_work)
-        rc = berth_node_begin(b->node, out->id.text, err);
-    out->at_work &= rc == BERTH_OK;
+    if (!out->at_work)
+        berth_node_end(b->node, out->id.text);
     return rc;
 }
 

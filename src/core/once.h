@@ -10,7 +10,7 @@
 struct berth_once_request {
     const char *caller, *key; /* his name for it */
     const char *digest;       /* of all that was asked */
-    bool repeatable;          /* what a killed process began is taken back: it may be done again */
+    bool makes_lease;         /* of the id in struct berth_once: so it is known what became of it */
 };
 
 struct berth_once {
@@ -21,7 +21,8 @@ struct berth_once {
 };
 
 /* UNPROCESSABLE: the key was used for something else. CONFLICT: somebody is at it, or nobody knows
- * what became of it. */
+ * what became of it. The lease that a killed process had made is the answer; one that it had not is
+ * taken back by the sweep, and another may be made. */
 int berth_once_begin(struct berth *b, struct berth_arena *arena,
                      const struct berth_once_request *request, struct berth_once *out,
                      struct berth_error *err);

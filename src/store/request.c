@@ -59,11 +59,11 @@ int berth_request_finish(struct berth_db *db, const char *id, int64_t status, co
                          NULL, err, berth_text(id), berth_int(status), berth_text(answer));
 }
 
-int berth_request_take_over(struct berth_db *db, const char *id, const char *owner,
-                            struct berth_error *err)
+int berth_request_take_over(struct berth_db *db, const char *id, const char *new_id,
+                            const char *owner, struct berth_error *err)
 {
-    return berth_db_exec(db, "UPDATE requests SET owner = $2 WHERE id = $1", NULL, NULL, err,
-                         berth_text(id), berth_text(owner));
+    return berth_db_exec(db, "UPDATE requests SET id = $2, owner = $3 WHERE id = $1", NULL, NULL,
+                         err, berth_text(id), berth_text(new_id), berth_text(owner));
 }
 
 int berth_request_delete(struct berth_db *db, const char *id, struct berth_error *err)

@@ -22,8 +22,9 @@ int berth_request_load(struct berth_db *db, struct berth_arena *arena, const cha
                        const char *key, struct berth_request_row **out, struct berth_error *err);
 int berth_request_finish(struct berth_db *db, const char *id, int64_t status, const char *answer,
                          struct berth_error *err);
-int berth_request_take_over(struct berth_db *db, const char *id, const char *owner,
-                            struct berth_error *err);
+/* It goes by another id from now on. */
+int berth_request_take_over(struct berth_db *db, const char *id, const char *new_id,
+                            const char *owner, struct berth_error *err);
 int berth_request_delete(struct berth_db *db, const char *id, struct berth_error *err);
 /* Of those that are answered. */
 int berth_request_delete_before(struct berth_db *db, int64_t created_at_ms,

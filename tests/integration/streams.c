@@ -11,6 +11,7 @@
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
+#include "core/once.h"
 #include "plugins.h"
 #include "core/record.h"
 #include "core/token.h"
@@ -815,6 +816,55 @@ static void leases_are_taken_once(void **state)
     assert_false(is_replay(&again));
 }
 
+/* As another process, which ends without having ended it. */
+static void begin_elsewhere(struct fixture *f, const struct berth_once_request *request,
+                            const char *environment_id, struct berth_id *lease_id)
+{
+    struct berth *own = f->b;
+    struct berth_lease_request lease = BERTH_LEASE_REQUEST_INIT;
+    struct berth_lease *l;
+    struct berth_once once;
+    fixture_open(f);
+    assert_ok(f, berth_once_begin(f->b, &f->arena, request, &once, &f->err));
+    assert_true(once.at_work);
+    *lease_id = once.id;
+    lease.id = once.id.text;
+    lease.environment_id = environment_id;
+    if (environment_id)
+        assert_ok(f, berth_lease_acquire(f->b, &f->arena, &lease, &l, &f->err));
+    berth_close(f->b);
+    f->b = own;
+}
+
+static void leases_of_killed_daemons_are_taken_once(void **state)
+{
+    struct fixture *f = *state;
+    const char *e = ask_environment(f, "{'name':'here','driver':'local'}");
+    struct berth_once_request request = {
+        .caller = "c", .key = "made", .digest = "d", .makes_lease = true};
+    struct berth_id id;
+    struct berth_once once, second;
+    begin_elsewhere(f, &request, e, &id);
+    for (int i = 0; i < 2; i++) { /* the first finds it, the next its answer */
+        assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &once, &f->err));
+        assert_false(once.at_work);
+        assert_int_equal(once.status, 201);
+        assert_non_null(strstr(once.answer, id.text));
+        assert_non_null(strstr(once.answer, "\"status\":\"active\""));
+    }
+    assert_int_equal(open_leases(f), 1);
+    request.key = "not made";
+    begin_elsewhere(f, &request, NULL, &id);
+    assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &once, &f->err));
+    assert_true(once.at_work);
+    assert_string_not_equal(once.id.text, id.text);
+    assert_fails(f, BERTH_E_CONFLICT, "A request with this Idempotency-Key is at work.",
+                 berth_once_begin(f->b, &f->arena, &request, &second, &f->err));
+    berth_once_end(f->b, &once, 201, "{}");
+    assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &second, &f->err));
+    assert_string_equal(second.answer, "{}");
+}
+
 static void commands_run_once(void **state)
 {
     struct fixture *f = *state;
@@ -886,6 +936,7 @@ int main(void)
         ASK_ON_BOTH(no_event_is_left_out),
         ASK_ON_BOTH(numbers_for_those_who_watch),
         ASK_ON_BOTH(leases_are_taken_once),
+        ASK_ON_BOTH(leases_of_killed_daemons_are_taken_once),
         ASK_ON_BOTH(commands_run_once),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
