@@ -20,6 +20,7 @@
 #define ADDRESSES_MAX 40
 #define LINGER_MS 2000 /* for the last words to be read before the line is cut */
 #define HEAD_BYTES_MAX (64 * 1024)
+#define RESERVED_MAX 64              /* connections that only Unix sockets may have */
 #define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
 
 struct berth_http_server {
@@ -35,6 +36,7 @@ struct berth_http_server {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int connections; /* under the lock; the loop alone changes it */
+    int remote;      /* of them, by TCP; the same */
     int exchanges;   /* not answered yet: they still know us */
     int streams;
     int64_t requests; /* so far */
@@ -59,6 +61,7 @@ struct conn {
     struct berth_socket *socket;
     const struct berth_http_secure *secure; /* or NULL */
     void *tls;                              /* its link */
+    bool local;                             /* by a Unix socket */
     bool greeted;                           /* something came through it */
     struct berth_http_reader reader;
     enum phase phase;
@@ -657,6 +660,7 @@ static void on_closed(void *ctx)
 {
     struct conn *c = ctx;
     struct berth_http_server *server = c->server;
+    bool local = c->local;
     tell_left(c);
     berth_timer_clear(server->engine, &c->timer);
     *c->link = c->next;
@@ -670,6 +674,7 @@ static void on_closed(void *ctx)
     free(c);
     pthread_mutex_lock(&server->lock);
     server->connections--;
+    server->remote -= !local;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->lock);
 }
@@ -682,6 +687,14 @@ static bool open_link(struct conn *c)
     return !c->secure || c->secure->open(c->secure->ctx, &handlers, &c->tls, &none) == BERTH_OK;
 }
 
+/* Lock held. However many come by TCP, those who are here get in. */
+static bool is_full(const struct berth_http_server *server, bool local)
+{
+    int max = server->settings.connections_max;
+    int kept = max / 4 < RESERVED_MAX ? max / 4 : RESERVED_MAX;
+    return server->connections >= max || (!local && server->remote >= max - kept);
+}
+
 static void on_socket(void *ctx, struct berth_socket *socket)
 {
     const struct address *address = ctx;
@@ -690,16 +703,18 @@ static void on_socket(void *ctx, struct berth_socket *socket)
     if (c) {
         c->socket = socket;
         c->secure = address->secure;
+        c->local = berth_socket_peer(socket)->local;
     }
     if (c && !open_link(c)) {
         free(c);
         c = NULL;
     }
     pthread_mutex_lock(&server->lock);
-    bool full = server->connections >= server->settings.connections_max || server->draining;
-    server->connections += c && !full;
+    bool full = !c || server->draining || is_full(server, c->local);
+    server->connections += !full;
+    server->remote += !full && !c->local;
     pthread_mutex_unlock(&server->lock);
-    if (!c || full) {
+    if (full) {
         if (c && c->tls)
             c->secure->close(c->tls);
         free(c);
@@ -707,7 +722,7 @@ static void on_socket(void *ctx, struct berth_socket *socket)
         return;
     }
     c->server = server;
-    c->greeted = !c->secure;
+    c->greeted = c->local;
     c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
     c->waiting = (struct berth_buf){.max = 4 * BERTH_HTTP_WAITING_BYTES_MAX, .secret = true};
     c->timer.run = on_timer;

@@ -574,6 +574,34 @@ static void too_many_are_turned_away(void **state)
     (void)b;
 }
 
+/* However many come by TCP, and say nothing: who is here gets in. */
+static void tcp_does_not_take_all(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.connections_max = 8;
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    int fds[8];
+    for (int i = 0; i < 8; i++)
+        fds[i] = dial_tcp(s);
+    assert_true(has_ended(fds[6]) && has_ended(fds[7]));
+    assert_true(is_silent(fds[5]));
+    auto_close int here = dial_unix(s);
+    auto_buf heard = HEARD, late = HEARD;
+    say(here, GET("/x"));
+    (void)hear(here, "/x\r\n\r\n", &heard);
+    /* They do not stay as long as who has said something. */
+    say(fds[0], GET("/x"));
+    (void)hear(fds[0], "/x\r\n\r\n", &late);
+    berth_time_shift(0, settings.head_ms + 1000);
+    for (int i = 1; i < 6; i++)
+        assert_true(has_ended(fds[i]));
+    assert_true(is_silent(fds[0]) && is_silent(here));
+    for (int i = 0; i < 8; i++)
+        (void)close(fds[i]);
+}
+
 /* --- the end --- */
 
 static void *drain_main(void *ctx)
@@ -680,6 +708,7 @@ int main(void)
         ON_STAGE(client_that_leaves_is_noticed),
         ON_STAGE(client_that_leaves_unnoticed),
         ON_STAGE(too_many_are_turned_away),
+        ON_STAGE(tcp_does_not_take_all),
         ON_STAGE(drain_lets_requests_finish),
         ON_STAGE(close_waits_for_whoever_is_to_answer),
         ON_STAGE(addresses),
