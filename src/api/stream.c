@@ -68,10 +68,20 @@ static void on_gone(void *ctx)
     berth_timer_set(s->engine, &s->beat, 0); /* whoever writes just now goes on first */
 }
 
+static void on_drain(void *ctx)
+{
+    struct berth_api_stream *s = ctx;
+    if (s->on_drain)
+        s->on_drain(s);
+}
+
 static void begin_messages(struct berth_api_stream *s)
 {
-    struct berth_http_websocket_handlers handlers = {
-        .on_message = on_message, .on_room = on_room, .on_gone = on_gone, .ctx = s};
+    struct berth_http_websocket_handlers handlers = {.on_message = on_message,
+                                                     .on_room = on_room,
+                                                     .on_gone = on_gone,
+                                                     .on_drain = on_drain,
+                                                     .ctx = s};
     berth_http_websocket_begin(s->ws, s->x, &handlers);
 }
 
@@ -86,7 +96,8 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 {
     struct berth_http_answer head = {
         .status = 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
-    struct berth_http_stream_handlers handlers = {.on_room = on_room, .on_gone = on_gone, .ctx = s};
+    struct berth_http_stream_handlers handlers = {
+        .on_room = on_room, .on_gone = on_gone, .on_drain = on_drain, .ctx = s};
     s->beat.run = on_beat;
     if (s->token_id[0])
         berth_api_guard_add(s->guard, s);

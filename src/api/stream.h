@@ -25,6 +25,9 @@ struct berth_api_stream {
     void (*on_message)(struct berth_api_stream *s, bool text, const char *bytes, size_t len);
     void (*on_room)(struct berth_api_stream *s);    /* all that was written has gone */
     void (*on_stalled)(struct berth_api_stream *s); /* to say the last words; it ends then */
+    /* The daemon is about to end, and waits for what ends by itself. A WebSocket is over then. Must
+     * not end it at once. */
+    void (*on_drain)(struct berth_api_stream *s);
     /* It is over: the reader left, or was let go. Never from within a put. */
     void (*on_gone)(struct berth_api_stream *s);
 };

@@ -39,6 +39,7 @@ struct berth_api_watch {
     uint64_t mark;     /* in the log: the first frame that has something new; 0: at its beginning */
 
     bool gone;    /* its reader is */
+    bool hurried; /* the daemon is about to end: nothing is waited for that others do */
     bool reading; /* a job is at work, and the rest is its */
     struct berth_buf batch;
     bool idle, over;  /* there is no more for now; or ever */
@@ -487,6 +488,17 @@ static void on_stalled(struct berth_api_stream *s)
         berth_api_stream_abort(s);
 }
 
+/* That we hang up on a WebSocket does not end its command, which has the grace that all have. */
+static void on_drain(struct berth_api_stream *s)
+{
+    struct berth_api_watch *w = of_stream(s);
+    w->hurried = true;
+    if (s->ws)
+        w->options.cancel = false;
+    else if (!berth_api_stream_full(s))
+        read_on(w);
+}
+
 static void end_watch(struct berth_api_watch *w)
 {
     leave(w);
@@ -508,6 +520,13 @@ static void wait_for_more(struct berth_api_watch *w)
                position_at(w, w->seen) >= w->options.offset;
     if (all) {
         join(w, live);
+        return;
+    }
+    if (w->hurried && !live && !is_performed(w->api, w->run_id)) {
+        say_dropped(w, "The daemon ends: come back with this offset.");
+        if (!w->voice->event)
+            berth_api_stream_abort(&w->s); /* half of it must not look like all */
+        end_watch(w);
         return;
     }
     int64_t least = live ? 1 : LOOK_MS;
@@ -647,6 +666,7 @@ int berth_api_watch_start(const struct berth_api_call *c,
                                      .on_message = on_message,
                                      .on_room = on_room,
                                      .on_stalled = on_stalled,
+                                     .on_drain = on_drain,
                                      .on_gone = on_gone};
     berth_api_stream_let_in(&w->s, c);
     (void)snprintf(w->exec_id, sizeof w->exec_id, "%s", options->exec_id ? options->exec_id : "");

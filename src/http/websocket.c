@@ -273,6 +273,8 @@ static void on_drain(void *ctx)
 {
     struct berth_http_websocket *ws = ctx;
     ws->depth++;
+    if (ws->handlers.on_drain)
+        ws->handlers.on_drain(ws->handlers.ctx);
     hang_up(ws, BERTH_HTTP_CLOSE_GOING);
     on_gone(ws);
     leave(ws);

@@ -32,8 +32,9 @@ enum berth_http_close {
 struct berth_http_websocket_handlers {
     /* A whole one; of text it is known that it is UTF-8. A NUL is behind it. */
     void (*on_message)(void *ctx, bool text, const char *bytes, size_t len);
-    void (*on_room)(void *ctx); /* all that was written has gone */
-    void (*on_gone)(void *ctx); /* nobody is there any more, or we hung up: end it */
+    void (*on_room)(void *ctx);  /* all that was written has gone */
+    void (*on_gone)(void *ctx);  /* nobody is there any more, or we hung up: end it */
+    void (*on_drain)(void *ctx); /* before we hang up, since the server is about to end; or NULL */
     void *ctx;
 };
 /* From any thread. `accept` is what the challenge became; `protocol` is a constant, or NULL. */

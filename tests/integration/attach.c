@@ -9,6 +9,7 @@
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
+#include "core/record.h"
 #include "http/server.h"
 #include "wsclient.h"
 
@@ -465,6 +466,25 @@ static void many_at_once(void **state)
     }
 }
 
+/* That the server ends is no wish of his: the command has its grace. */
+static void ending_is_not_leaving(void **state)
+{
+    struct fixture *f = *state;
+    struct ws ws;
+    struct berth_exec_record *record;
+    const char *id =
+        start(f, "{'command':'sh','args':['-c','echo here; sleep 1; exit 5'],'detach':true}");
+    assert_int_equal(try_attach(f, &ws, id, "?cancel=true"), 101);
+    await_text(&ws, "here");
+    berth_api_close(asked_api, 20000);
+    asked_api = NULL;
+    assert_int_equal(ws_await_close(&ws), 1001);
+    ws_close(&ws);
+    assert_ok(f, berth_record_get(f->b, &f->arena, id, &record, &f->err));
+    assert_int_equal(record->end.cause, BERTH_END_EXITED);
+    assert_int_equal(record->end.exit_code, 5);
+}
+
 /* --- those who are not let in --- */
 
 static void refusals(void **state)
@@ -533,6 +553,7 @@ int main(void)
         ASK_ON_BOTH(who_does_not_read_is_let_go),
         ASK_ON_BOTH(who_does_not_answer_is_let_go),
         ASK_ON_BOTH(leaving_is_noticed),
+        ASK_ON_BOTH(ending_is_not_leaving),
         ASK_ON_BOTH(many_at_once),
         ASK_ON_BOTH(refusals),
         ASK_ON_BOTH(commands_of_others),
