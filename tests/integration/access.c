@@ -2,6 +2,7 @@
  * tests/integration/access.c - who may what: every route times every kind of caller, from one
  * table, and the life of a token. */
 #include <grp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -22,6 +23,7 @@
 enum caller {
     LOCAL,     /* at the socket, as its owner */
     STRANGER,  /* at the socket, with another uid */
+    NONE,      /* by TCP, without a token */
     BAD,       /* a token that nobody has */
     REVOKED,   /* one that was good */
     OTHER,     /* an operator of another company, who may everything there */
@@ -41,83 +43,83 @@ enum caller {
 static const struct row {
     const char *who, *method, *pattern;
 } table[] = {
-    /* LSBROVMKAWROIA */
-    {"++44++++++++++", "GET", "/api/health"},
-    {"++44++++++++++", "GET", "/api/openapi.json"},
-    {"+444++++++--++", "GET", "/api/runtime-urls"},
-    {"+444++++++--++", "GET", "/api/find"},
-    {"+444---------+", "POST", "/api/sweep"},
-    {"+444++++++--++", "GET", "/api/companies"},
-    {"+444---------+", "POST", "/api/companies"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId/environments"},
-    {"+444--+--+---+", "POST", "/api/companies/:companyId/environments"},
-    {"+444--+--+---+", "POST", "/api/companies/:companyId/environments/probe-config"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId/environments/capabilities"},
-    {"+444-+++----++", "GET", "/api/companies/:companyId/secret-providers"},
-    {"+444-+++----++", "GET", "/api/companies/:companyId/secret-providers/health"},
-    {"+444-+++----++", "GET", "/api/companies/:companyId/secret-provider-configs"},
-    {"+444---+-----+", "POST", "/api/companies/:companyId/secret-provider-configs"},
-    {"+444++++----++", "GET", "/api/secret-provider-configs/:id"},
-    {"+444+--+-----+", "PATCH", "/api/secret-provider-configs/:id"},
-    {"+444+--+-----+", "DELETE", "/api/secret-provider-configs/:id"},
-    {"+444+--+-----+", "POST", "/api/secret-provider-configs/:id/default"},
-    {"+444+--+-----+", "POST", "/api/secret-provider-configs/:id/health"},
-    {"+444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import/preview"},
-    {"+444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import"},
-    {"+444-+++++--++", "GET", "/api/environments/:id"},
-    {"+444--+--+---+", "PATCH", "/api/environments/:id"},
-    {"+444--+--+---+", "DELETE", "/api/environments/:id"},
-    {"+444--+--+---+", "POST", "/api/environments/:id/probe"},
-    {"+444--+--+---+", "GET", "/api/environments/:id/leases"},
-    {"+444--+--+---+", "POST", "/api/environments/:id/leases"},
-    {"+444--+--+---+", "GET", "/api/companies/:companyId/leases"},
-    {"+444--+--++--+", "GET", "/api/environment-leases/:leaseId"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/release"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
-    {"+444---------+", "POST", "/api/secret-key/rotate"},
-    {"+444-+++----++", "GET", "/api/companies/:companyId/secrets"},
-    {"+444---+-----+", "POST", "/api/companies/:companyId/secrets"},
-    {"+444---+-----+", "POST", "/api/secrets/:id/rotate"},
-    {"+444---+-----+", "PATCH", "/api/secrets/:id"},
-    {"+444---+-----+", "DELETE", "/api/secrets/:id"},
-    {"+444-+++----++", "GET", "/api/secrets/:id/usage"},
-    {"+444-+++----++", "GET", "/api/secrets/:id/access-events"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId/runs"},
-    {"+444-++++++-++", "GET", "/api/runs/:id"},
-    {"+444--+--+---+", "POST", "/api/environment-leases/:leaseId/exec"},
-    {"+444--+--++--+", "GET", "/api/execs/:id"},
-    {"+444--+--++--+", "GET", "/api/execs/:id/result"},
-    {"+444--+--++--+", "GET", "/api/execs/:id/log"},
-    {"+444--+--+---+", "GET", "/api/execs/:id/attach"},
-    {"+444--+--+---+", "POST", "/api/execs/:id/cancel"},
-    {"+444--+--+---+", "POST", "/api/execs/:id/stdin"},
-    {"+444--+--+---+", "POST", "/api/execs/:id/resize"},
-    {"+444--+--+---+", "POST", "/api/companies/:companyId/runs"},
-    {"+444--+--++--+", "GET", "/api/runs/:id/execs"},
-    {"+444--+--++--+", "GET", "/api/runs/:id/log"},
-    {"+444--+--+---+", "POST", "/api/runs/:id/cancel"},
-    {"+444--+--+---+", "POST", "/api/runs/:id/finish"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId/activity"},
-    {"+444-+++++--++", "GET", "/api/companies/:companyId/events"},
-    {"+444--------++", "GET", "/api/plugins"},
-    {"+444---------+", "POST", "/api/plugins/install"},
-    {"+444--------++", "GET", "/api/plugins/:id"},
-    {"+444---------+", "DELETE", "/api/plugins/:id"},
-    {"+444---------+", "POST", "/api/plugins/:id/enable"},
-    {"+444---------+", "POST", "/api/plugins/:id/disable"},
-    {"+444---------+", "POST", "/api/plugins/:id/upgrade"},
-    {"+444---------+", "POST", "/api/plugins/:id/config"},
-    {"+444--------++", "GET", "/api/plugins/:id/logs"},
-    {"+444--------++", "GET", "/api/plugins/:id/worker"},
-    {"+444---------+", "POST", "/api/plugins/:id/restart"},
-    {"+444--------++", "GET", "/metrics"},
-    {"+444--------++", "GET", "/api/tokens"},
-    {"+444---------+", "POST", "/api/tokens"},
-    {"+444---------+", "DELETE", "/api/tokens/:id"},
+    /* LSNBROVMKAWROIA */
+    {"+++44++++++++++", "GET", "/api/health"},
+    {"+++44++++++++++", "GET", "/api/openapi.json"},
+    {"+4444++++++--++", "GET", "/api/runtime-urls"},
+    {"+4444++++++--++", "GET", "/api/find"},
+    {"+4444---------+", "POST", "/api/sweep"},
+    {"+4444++++++--++", "GET", "/api/companies"},
+    {"+4444---------+", "POST", "/api/companies"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId/environments"},
+    {"+4444--+--+---+", "POST", "/api/companies/:companyId/environments"},
+    {"+4444--+--+---+", "POST", "/api/companies/:companyId/environments/probe-config"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId/environments/capabilities"},
+    {"+4444-+++----++", "GET", "/api/companies/:companyId/secret-providers"},
+    {"+4444-+++----++", "GET", "/api/companies/:companyId/secret-providers/health"},
+    {"+4444-+++----++", "GET", "/api/companies/:companyId/secret-provider-configs"},
+    {"+4444---+-----+", "POST", "/api/companies/:companyId/secret-provider-configs"},
+    {"+4444++++----++", "GET", "/api/secret-provider-configs/:id"},
+    {"+4444+--+-----+", "PATCH", "/api/secret-provider-configs/:id"},
+    {"+4444+--+-----+", "DELETE", "/api/secret-provider-configs/:id"},
+    {"+4444+--+-----+", "POST", "/api/secret-provider-configs/:id/default"},
+    {"+4444+--+-----+", "POST", "/api/secret-provider-configs/:id/health"},
+    {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import/preview"},
+    {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import"},
+    {"+4444-+++++--++", "GET", "/api/environments/:id"},
+    {"+4444--+--+---+", "PATCH", "/api/environments/:id"},
+    {"+4444--+--+---+", "DELETE", "/api/environments/:id"},
+    {"+4444--+--+---+", "POST", "/api/environments/:id/probe"},
+    {"+4444--+--+---+", "GET", "/api/environments/:id/leases"},
+    {"+4444--+--+---+", "POST", "/api/environments/:id/leases"},
+    {"+4444--+--+---+", "GET", "/api/companies/:companyId/leases"},
+    {"+4444--+--++--+", "GET", "/api/environment-leases/:leaseId"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/release"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
+    {"+4444---------+", "POST", "/api/secret-key/rotate"},
+    {"+4444-+++----++", "GET", "/api/companies/:companyId/secrets"},
+    {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets"},
+    {"+4444---+-----+", "POST", "/api/secrets/:id/rotate"},
+    {"+4444---+-----+", "PATCH", "/api/secrets/:id"},
+    {"+4444---+-----+", "DELETE", "/api/secrets/:id"},
+    {"+4444-+++----++", "GET", "/api/secrets/:id/usage"},
+    {"+4444-+++----++", "GET", "/api/secrets/:id/access-events"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId/runs"},
+    {"+4444-++++++-++", "GET", "/api/runs/:id"},
+    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/exec"},
+    {"+4444--+--++--+", "GET", "/api/execs/:id"},
+    {"+4444--+--++--+", "GET", "/api/execs/:id/result"},
+    {"+4444--+--++--+", "GET", "/api/execs/:id/log"},
+    {"+4444--+--+---+", "GET", "/api/execs/:id/attach"},
+    {"+4444--+--+---+", "POST", "/api/execs/:id/cancel"},
+    {"+4444--+--+---+", "POST", "/api/execs/:id/stdin"},
+    {"+4444--+--+---+", "POST", "/api/execs/:id/resize"},
+    {"+4444--+--+---+", "POST", "/api/companies/:companyId/runs"},
+    {"+4444--+--++--+", "GET", "/api/runs/:id/execs"},
+    {"+4444--+--++--+", "GET", "/api/runs/:id/log"},
+    {"+4444--+--+---+", "POST", "/api/runs/:id/cancel"},
+    {"+4444--+--+---+", "POST", "/api/runs/:id/finish"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId/activity"},
+    {"+4444-+++++--++", "GET", "/api/companies/:companyId/events"},
+    {"+4444--------++", "GET", "/api/plugins"},
+    {"+4444---------+", "POST", "/api/plugins/install"},
+    {"+4444--------++", "GET", "/api/plugins/:id"},
+    {"+4444---------+", "DELETE", "/api/plugins/:id"},
+    {"+4444---------+", "POST", "/api/plugins/:id/enable"},
+    {"+4444---------+", "POST", "/api/plugins/:id/disable"},
+    {"+4444---------+", "POST", "/api/plugins/:id/upgrade"},
+    {"+4444---------+", "POST", "/api/plugins/:id/config"},
+    {"+4444--------++", "GET", "/api/plugins/:id/logs"},
+    {"+4444--------++", "GET", "/api/plugins/:id/worker"},
+    {"+4444---------+", "POST", "/api/plugins/:id/restart"},
+    {"+4444--------++", "GET", "/metrics"},
+    {"+4444--------++", "GET", "/api/tokens"},
+    {"+4444---------+", "POST", "/api/tokens"},
+    {"+4444---------+", "DELETE", "/api/tokens/:id"},
 };
 
 static const struct row *row_of(const struct berth_api_route *route)
@@ -136,6 +138,7 @@ struct stage {
     struct fixture *f;
     const char *company, *environment, *lease, *run, *secret, *exec;
     const char *tokens[CALLERS]; /* NULL: by the socket */
+    int port;
 };
 
 static const char *make_token(struct stage *s, const char *body)
@@ -220,6 +223,9 @@ static void make_stage(struct stage *s, struct fixture *f)
     assert_ok(f, berth_record_begin(f->b, &record, &f->err));
     berth_record_end(f->b, &record);
     make_tokens(s);
+    struct berth_http_address tcp = {.host = "127.0.0.1"};
+    s->port = berth_api_listen(asked_api, &tcp, &f->err);
+    assert_true(s->port > 0);
 }
 
 /* The path with what it names; nobody's for those who are let in and would change something. */
@@ -273,6 +279,20 @@ static int ask_as_stranger(struct fixture *f, const char *method, const char *pa
     return code / 10 * 100 + code % 10;
 }
 
+static int ask_by_tcp(const struct stage *s, const char *method, const char *path)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)s->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char answer[64] = "";
+    auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    const char *line = text_of(s->f, "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n", method, path);
+    assert_int_equal(write(fd, line, strlen(line)), strlen(line));
+    assert_true(read(fd, answer, sizeof answer - 1) > 12);
+    return atoi(answer + 9); /* NOLINT */
+}
+
 static int status_for(struct stage *s, enum caller who, const struct berth_api_route *route,
                       char expected)
 {
@@ -280,6 +300,8 @@ static int status_for(struct stage *s, enum caller who, const struct berth_api_r
     const char *path = path_for(s, route, looks || expected != '+');
     if (who == STRANGER)
         return ask_as_stranger(s->f, route->method, path);
+    if (who == NONE)
+        return ask_by_tcp(s, route->method, path);
     const char *headers = s->tokens[who] ? text_of(s->f,
                                                    "Authorization: Bearer %s\r\nContent-Type: "
                                                    "application/json\r\n",
