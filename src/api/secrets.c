@@ -82,6 +82,18 @@ static int read_value(struct berth_api_call *c, const struct body *body, const c
                : berth_fail(err, BERTH_E_INVALID, "Either value, or valueBase64 that is base64.");
 }
 
+/* Only of a name is one made. */
+static int check_key(struct berth_api_call *c, const char *key, struct berth_error *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    if (!key || (*key && !key[strspn(key, allowed)]))
+        return BERTH_OK;
+    static const char rule[] = "A key has letters, digits, _, . and - only.";
+    berth_issues_add(&c->issues, "key", rule);
+    return berth_fail(err, BERTH_E_INVALID, "%s", rule);
+}
+
 static int create(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
@@ -107,6 +119,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc == BERTH_OK)
         rc = refuse_vaults(&body, err);
+    if (rc == BERTH_OK)
+        rc = check_key(c, body.key, err);
     if (rc == BERTH_OK)
         rc = read_value(c, &body, &value, &len, err);
     if (rc < 0)

@@ -131,26 +131,32 @@ const char *berth_http_reason(int status)
 }
 
 /* All but the last line of a head, which says whether the connection goes on. */
-/* `x`: what was asked, or NULL. */
 static void write_head(struct berth_buf *out, const struct berth_http_answer *answer,
-                       const struct berth_http_exchange *x, bool endless)
+                       const char *request_id, bool endless)
 {
     berth_buf_printf(out, "HTTP/1.1 %d %s\r\n", answer->status, berth_http_reason(answer->status));
     if (answer->type)
         berth_buf_printf(out, "Content-Type: %s\r\n", answer->type);
     if (!endless && answer->status != 204 && answer->status != 304)
         berth_buf_printf(out, "Content-Length: %zu\r\n", answer->body.len);
-    berth_buf_puts(out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-    if (x)
-        berth_buf_printf(out, "X-Request-Id: %s\r\n", x->id.text);
-    if (x && x->shared)
+    berth_buf_printf(out,
+                     "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                     "X-Request-Id: %s\r\n",
+                     request_id);
+    for (int i = 0; i < BERTH_HTTP_MORE_MAX && answer->more[i].name; i++)
+        berth_buf_printf(out, "%s: %s\r\n", answer->more[i].name, answer->more[i].value);
+}
+
+static void write_head_of(struct berth_buf *out, const struct berth_http_exchange *x,
+                          const struct berth_http_answer *answer, bool endless)
+{
+    write_head(out, answer, x->id.text, endless);
+    if (x->shared)
         berth_buf_printf(out,
                          "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
                          "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
                          "Idempotency-Replayed\r\n",
                          berth_http_header(&x->head, "origin"));
-    for (int i = 0; i < BERTH_HTTP_MORE_MAX && answer->more[i].name; i++)
-        berth_buf_printf(out, "%s: %s\r\n", answer->more[i].name, answer->more[i].value);
 }
 
 static void set_deadline(struct conn *c);
@@ -213,13 +219,14 @@ static void refuse(struct conn *c, int status, const char *why)
     struct berth_http_answer answer = {
         .status = status, .type = "application/json", .body = BERTH_BUF_INIT(4096)};
     struct berth_json_writer w = {.buf = &answer.body};
+    struct berth_id id = berth_id_new();
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "error", why);
     berth_json_put_str(&w, "code", code_of(status));
     berth_json_close(&w, '}');
     c->phase = REFUSING;
     auto_buf head = BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    write_head(&head, &answer, NULL, false);
+    write_head(&head, &answer, id.text, false);
     send_answer(c, &head, &answer.body, false);
     berth_buf_clear(&answer.body);
     finish(c);
@@ -461,7 +468,7 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
 {
     struct berth_error ignored;
     x->answer_head = (struct berth_buf)BERTH_BUF_INIT(HEAD_BYTES_MAX);
-    write_head(&x->answer_head, answer, x, false);
+    write_head_of(&x->answer_head, x, answer, false);
     if (x->head.method == BERTH_HTTP_HEAD) /* it has the head of its answer, and nothing else */
         berth_buf_clear(&answer->body);
     x->answer_body = answer->body;
@@ -491,7 +498,7 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     /* Else the end of the connection is the end of it. */
     x->chunked = x->head.keep_alive && !upgraded;
     c->phase = STREAMING;
-    write_head(&out, head, x, true);
+    write_head_of(&out, x, head, true);
     berth_buf_puts(&out, upgraded     ? "Connection: Upgrade\r\n\r\n"
                          : x->chunked ? "Transfer-Encoding: chunked\r\n\r\n"
                                       : "Connection: close\r\n\r\n");

@@ -269,6 +269,12 @@ static void secrets(void **state)
     assert_int_equal(ask(f, "POST", to, "{'name':'cloud key','value':'x'}").status, 409);
     expect_error(f, ask(f, "POST", to, "{'name':'x'}"), 400, "invalid",
                  "Managed secrets require value");
+    const char *const keys[] = {"a b", "", "caf\u00e9", "a/b"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        expect_error(f,
+                     ask(f, "POST", to,
+                         text_of(f, "{\"name\":\"x\",\"value\":\"v\",\"key\":\"%s\"}", keys[i])),
+                     400, "invalid", "A key has letters, digits, _, . and - only.");
     expect_error(f, ask(f, "POST", to, "{'name':'x','externalRef':'arn:x'}"), 422, "unprocessable",
                  "Provider vaults and external references are not supported.");
     r = ask(f, "GET", to, NULL);
