@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "core/lease.h"
 #include "core/plugin.h"
+#include "core/roster.h"
 #include "core/reference.h"
 #include "core/secret.h"
 #include "store/company.h"
@@ -810,6 +811,8 @@ int berth_environment_finish_delete(struct berth *b, const char *id,
 /* What one lease says is logged; the count that stays decides. */
 static void drain(struct deletion *d)
 {
+    for (int i = 0; i < d->standing.count; i++) /* their commands end beside each other */
+        berth_roster_tell(d->b, ((const struct berth_lease *)d->standing.items[i])->id);
     for (int i = 0; i < d->standing.count; i++) {
         const struct berth_lease *l = d->standing.items[i];
         struct berth_error trouble;

@@ -162,6 +162,14 @@ int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, co
     return rc;
 }
 
+bool berth_exec_outlasted(struct berth_exec *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool unwanted = x->unwanted;
+    pthread_mutex_unlock(&x->lock);
+    return unwanted;
+}
+
 bool berth_exec_truncated(const struct berth_exec *x)
 {
     return x->record.truncated;
@@ -715,6 +723,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->changed, NULL);
     x->entry.end = end_unwanted;
+    x->entry.label = x->label;
     if (berth_id_parse(request->lease_id, "Lease", &x->entry.lease_id, err) == BERTH_OK)
         berth_roster_enter(b, &x->entry);
     int rc = start(x, request, err);

@@ -312,8 +312,9 @@ static int give_back(struct giving *g, berth_tx_fn *intent, struct berth_error *
         BERTH_FAILPOINT(release_after_intent);
     else
         BERTH_FAILPOINT(destroy_after_intent);
-    if (g->lease->status != BERTH_LEASE_ACTIVE)
-        berth_roster_end(g->b, g->lease->id); /* before its place is somebody else's */
+    bool empty = g->lease->status == BERTH_LEASE_ACTIVE || berth_roster_end(g->b, g->lease->id);
+    if (g->lease->duty == BERTH_DUTY_PARK && !empty)
+        g->lease->duty = BERTH_DUTY_DESTROY; /* what has not stopped is not handed on */
     if (!g->settle)
         return BERTH_OK;
     return berth_ledger_settle(g->b, g->arena, &g->lease, g->op, g->request->actor, err);
@@ -395,6 +396,8 @@ int berth_lease_release_run(struct berth *b, struct berth_arena *arena, const ch
             continue;
         struct berth_release_request one = *request;
         one.lease_id = l->id;
+        if (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms <= berth_time_wall_ms())
+            one.status = BERTH_LEASE_EXPIRED;
         struct berth_lease *released;
         struct berth_error trouble;
         int rc = berth_lease_release(b, arena, &one, &released, &trouble);

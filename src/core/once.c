@@ -56,12 +56,19 @@ static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
     struct work *work = ctx;
     struct berth_request_row *now;
     struct berth_lease *l;
+    bool won = true;
+    work->taken_over = false;
+    work->status = 0;
+    work->answer = NULL;
     int rc =
         berth_request_load(db, work->arena, work->request->caller, work->request->key, &now, err);
     if (rc < 0 || !now || now->status || strcmp(now->id, work->row->id) != 0)
         return rc; /* somebody else was faster */
     rc = berth_lease_load(db, work->arena, now->id, &l, err);
-    if (rc < 0)
+    if (rc == BERTH_OK && l && l->status == BERTH_LEASE_ACQUIRING)
+        rc =
+            berth_lease_save(db, l, &won, err); /* whoever made it, and lives after all, has lost */
+    if (rc < 0 || !won)
         return rc;
     work->taken_over = true;
     if (!was_made(l))

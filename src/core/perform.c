@@ -35,6 +35,7 @@ struct berth_performance {
     struct berth_run_result *out;
     const char *code;        /* of what failed */
     int ended_fd;            /* readable when a command has ended */
+    bool outlasted;          /* its lease was over before it was */
     struct berth_exec *exec; /* the command, once it runs; b->runs_lock */
     int rc;                  /* of what failed before it, with `err` */
     struct berth_error *err;
@@ -449,6 +450,9 @@ static struct berth_run_end judge(const struct berth_performance *p, int rc,
         out.status = BERTH_RUN_TIMED_OUT;
         out.error = "The command ran longer than its time-out.";
         out.error_code = "timeout";
+    } else if (end->cause == BERTH_END_CANCELLED && p->outlasted) {
+        out.error = "Its lease was over before the command was.";
+        out.error_code = "lease_ended";
     } else if (end->cause == BERTH_END_CANCELLED) {
         out.status = BERTH_RUN_CANCELLED;
         out.error_code = "cancelled";
@@ -537,6 +541,7 @@ static void finish(struct berth_performance *p)
             p->request->on_stopped(p->request->handlers.ctx);
         berth_exec_wait(x, &p->out->end);
         p->out->truncated = berth_exec_truncated(x);
+        p->outlasted = berth_exec_outlasted(x);
         berth_exec_free(x);
         berth_exec_end_strays(p->b); /* before the place is given back */
     }

@@ -7,9 +7,11 @@
 #include "base/time.h"
 #include "core/lease.h"
 #include "os/pool.h"
+#include "os/strays.h"
 
 #define LOOK_MS 5000
-#define END_WAIT_MS 15000 /* the usual grace of a command, and some */
+#define GRACE_MS 10000 /* twice what a command usually has */
+#define KILLED_MS 5000
 
 static void look_job(void *ctx);
 
@@ -59,16 +61,48 @@ static bool end_all(struct berth *b, const char *lease_id)
     return some;
 }
 
-void berth_roster_end(struct berth *b, const char *lease_id)
+void berth_roster_tell(struct berth *b, const char *lease_id)
 {
-    struct timespec until = berth_time_until(END_WAIT_MS);
+    pthread_mutex_lock(&b->roster_lock);
+    (void)end_all(b, lease_id);
+    pthread_mutex_unlock(&b->roster_lock);
+}
+
+/* False: some have not left in time. */
+static bool await_end(struct berth *b, const char *lease_id, int64_t wait_ms)
+{
+    struct timespec until = berth_time_until(wait_ms);
     int timed_out = 0;
+    bool some;
     pthread_mutex_lock(&b->roster_lock);
     b->roster_waiters++;
-    while (end_all(b, lease_id) && !timed_out)
+    while ((some = end_all(b, lease_id)) && !timed_out)
         timed_out = pthread_cond_timedwait(&b->roster_changed, &b->roster_lock, &until);
     b->roster_waiters--;
     pthread_mutex_unlock(&b->roster_lock);
+    return !some;
+}
+
+/* Whatever grace they were promised. */
+static void kill_all(struct berth *b, const char *lease_id)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_list labels = {0};
+    pthread_mutex_lock(&b->roster_lock);
+    for (const struct berth_roster_entry *e = b->roster; e; e = e->next)
+        if (strcmp(e->lease_id.text, lease_id) == 0)
+            (void)berth_list_add(&labels, &arena, berth_arena_strdup(&arena, e->label));
+    pthread_mutex_unlock(&b->roster_lock);
+    if (berth_list_add(&labels, &arena, NULL) && !arena.failed)
+        (void)berth_strays_end((const char *const *)(void *)labels.items);
+}
+
+bool berth_roster_end(struct berth *b, const char *lease_id)
+{
+    if (await_end(b, lease_id, GRACE_MS))
+        return true;
+    kill_all(b, lease_id);
+    return await_end(b, lease_id, KILLED_MS);
 }
 
 /* --- what others have done to their leases --- */
@@ -102,11 +136,8 @@ static void look_job(void *ctx)
     const char *id;
     list_leases(b, &leases);
     for (size_t at = 0; berth_map_next(&leases, &at, &id);) {
-        if (!is_over(b, id))
-            continue;
-        pthread_mutex_lock(&b->roster_lock);
-        (void)end_all(b, id);
-        pthread_mutex_unlock(&b->roster_lock);
+        if (is_over(b, id))
+            berth_roster_tell(b, id);
     }
     berth_map_clear(&leases);
     pthread_mutex_lock(&b->roster_lock);

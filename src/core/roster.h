@@ -10,6 +10,7 @@
 /* Belongs to whoever embeds it, and is zero before it enters. */
 struct berth_roster_entry {
     struct berth_id lease_id;
+    const char *label; /* a variable of whatever of it runs on this machine */
     /* It is to end, and leaves by itself. Must not block; more than once is fine. */
     void (*end)(struct berth_roster_entry *entry);
     struct berth_roster_entry *next, **link;
@@ -18,6 +19,9 @@ struct berth_roster_entry {
 /* Before it looks whether its lease is active: then nobody can end the lease unseen. */
 void berth_roster_enter(struct berth *b, struct berth_roster_entry *entry);
 void berth_roster_leave(struct berth *b, struct berth_roster_entry *entry); /* twice: fine */
-/* Ends those of a lease that is not active any more, and waits for them, for a while. */
-void berth_roster_end(struct berth *b, const char *lease_id);
+/* Tells those of a lease to end, which is not active any more, or about not to be. */
+void berth_roster_tell(struct berth *b, const char *lease_id);
+/* The same, and waits for them: what has not ended after ten seconds is killed, if it is on this
+ * machine. False: some are left, in a place that is not to be handed on. */
+bool berth_roster_end(struct berth *b, const char *lease_id);
 #endif

@@ -22,6 +22,7 @@
 #include "core/node.h"
 #include "core/plugin.h"
 #include "core/record.h"
+#include "core/roster.h"
 #include "core/run.h"
 #include "os/pool.h"
 #include "store/prefix.h"
@@ -195,6 +196,7 @@ static int take_and_settle(struct pass *pass, struct berth_arena *arena,
         return rc;
     BERTH_FAILPOINT(sweep_after_claim);
     *taken = true;
+    (void)berth_roster_end(pass->b, s->id);
     rc = berth_ledger_settle(pass->b, arena, &t.lease, BERTH_OP_SWEEP, NULL, err);
     *done = rc == BERTH_OK && t.lease->cleanup == BERTH_CLEANUP_SUCCESS;
     return rc;
@@ -331,6 +333,15 @@ static void leave_lane(struct berth *b, const char *provider)
     pthread_mutex_unlock(&b->sweeping_lock);
 }
 
+static void tell_commands(struct pass *pass, const struct berth_standing *s)
+{
+    struct judgement j;
+    struct berth_error ignored;
+    if (s->status == BERTH_LEASE_ACTIVE && judge(pass, s, &j, &ignored) == BERTH_OK &&
+        j.verdict == RELEASE)
+        berth_roster_tell(pass->b, s->id);
+}
+
 static void sweep_group(const struct group *group)
 {
     struct pass *pass = group->pass;
@@ -338,6 +349,8 @@ static void sweep_group(const struct group *group)
         count(pass, &pass->report.unfinished);
         return;
     }
+    for (int i = 0; i < group->rows.count; i++) /* commands end beside each other */
+        tell_commands(pass, group->rows.items[i]);
     for (int i = 0; i < group->rows.count; i++)
         work_off(pass, group->rows.items[i]);
     if (group->environment && audits(pass))

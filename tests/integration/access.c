@@ -571,7 +571,7 @@ static void this_machine_is_for_the_instance(void **state)
     expect_error(f, ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"name\":\"mine\"}"), 403,
                  "denied", text);
     expect_error(f, ask_by(f, s.tokens[MANAGER], "DELETE", one, NULL), 403, "denied", text);
-    /* Of another company's nothing is told, not even that. */
+    /* Of another company's it is not told that it is one. */
     r = ask_by(f, s.tokens[OTHER], "GET", "/api/companies", NULL);
     runs = text_of(f, "/api/companies/%s/runs", reply_text(f, &r, "0.id"));
     const char *command = "{\"command\":\"true\",\"environmentId\":\"%s\"}";

@@ -372,6 +372,28 @@ static void no_command_outlives_its_lease(void **state)
     }
 }
 
+/* Nor does one that does not listen, whatever grace it was promised. */
+static void stubborn_commands_end_with_their_lease(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r =
+        request_of(l, SH("trap '' TERM; echo here; while :; do sleep 1; done"));
+    struct berth_exec_end end;
+    struct live live;
+    r.grace_ms = DAY_MS;
+    struct berth_exec *x = start(f, &r, &live);
+    while (!atomic_load(&live.seen))
+        pause_ms(5);
+    int64_t from_ms = berth_time_mono_ms();
+    end_lease(f, NULL, l->id, RELEASED);
+    assert_in_range(berth_time_mono_ms() - from_ms, 9000, 60000);
+    berth_exec_wait(x, &end); /* or the test would take a day */
+    assert_int_equal(end.cause, BERTH_END_CANCELLED);
+    berth_exec_free(x);
+    clear(&live);
+}
+
 /* As if one were set: nobody writes rows by himself. */
 static void set_no_timer(struct fixture *f)
 {
@@ -681,6 +703,7 @@ int main(void)
         TEST_ON_SQLITE(log_has_a_limit),
         TEST_ON_SQLITE(closing_ends_what_runs),
         TEST_ON_BOTH(no_command_outlives_its_lease),
+        TEST_ON_SQLITE(stubborn_commands_end_with_their_lease),
         TEST_ON_BOTH(an_end_that_is_queued_is_no_loss),
         TEST_ON_BOTH(what_was_told_outlives_a_kill),
         TEST_ON_SQLITE(what_somebody_recovers_is_not_lost),

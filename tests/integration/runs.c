@@ -244,6 +244,28 @@ static void started_runs_can_be_cancelled(void **state)
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
 }
 
+static void let_it_expire(void *ctx, struct berth_exec *exec)
+{
+    (void)ctx, (void)exec;
+    berth_time_shift(61000, 6000); /* beyond its lease, and to the next look at that */
+}
+
+/* Nobody has cancelled it, and it says so. */
+static void runs_end_with_their_lease(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, SH("sleep 60"));
+    struct berth_run_result result;
+    r.ttl_ms = 60000;
+    r.on_started = let_it_expire;
+    int rc = berth_run_perform(f->b, &f->arena, &r, &result, &f->err);
+    berth_time_shift(-61000, -6000);
+    assert_ok(f, rc);
+    assert_run(f, &result, BERTH_RUN_FAILED, "lease_ended");
+    assert_string_equal(result.run->error, "Its lease was over before the command was.");
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE status = 'expired'"), 1);
+}
+
 static void closing_ends_started_runs(void **state)
 {
     struct fixture *f = *state;
@@ -485,6 +507,7 @@ int main(void)
         TEST_ON_SQLITE(provision_comes_first),
         TEST_ON_BOTH(secrets_are_bound_for_the_run_alone),
         TEST_ON_BOTH(started_runs_can_be_cancelled),
+        TEST_ON_BOTH(runs_end_with_their_lease),
         TEST_ON_SQLITE(closing_ends_started_runs),
         TEST_ON_SQLITE(start_that_fails_is_told),
         TEST_ON_BOTH(short_runs_over_ssh_all_succeed),
