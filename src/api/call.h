@@ -158,4 +158,8 @@ void berth_api_say_ok(struct berth_api_call *c); /* {"ok":true} */
 typedef void berth_api_item_fn(struct berth_json_writer *w, const void *item);
 void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
                         berth_api_item_fn *each);
+/* Of a whole list the rows that ?limit= and ?before= ask for; without a limit all. `id_at`: where
+ * an item has the pointer to its id. */
+int berth_api_say_page(struct berth_api_call *c, const struct berth_list *all, size_t id_at,
+                       berth_api_item_fn *each, struct berth_error *err);
 #endif

@@ -23,7 +23,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_company, id), item, err);
     return rc;
 }
 

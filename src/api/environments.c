@@ -39,7 +39,8 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_environment_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, view_for(c));
+        rc =
+            berth_api_say_page(c, &found, offsetof(struct berth_environment, id), view_for(c), err);
     return rc;
 }
 

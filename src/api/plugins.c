@@ -27,7 +27,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     struct berth_list found;
     int rc = berth_plugin_list(c->b, &c->arena, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_plugin, id), item, err);
     return rc;
 }
 

@@ -41,7 +41,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_secret_list(c->b, &c->arena, company->id, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_secret, id), item, err);
     return rc;
 }
 

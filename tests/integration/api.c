@@ -235,10 +235,21 @@ static void lists_have_pages(void **state)
         assert_ok(f, berth_record_begin(f->b, &record, &f->err));
         berth_record_end(f->b, &record);
     }
+    for (int i = 0; i < 6; i++)
+        (void)ask_environment(
+            f, text_of(f, "{'name':'e%d','driver':'sandbox','config':{'provider':'scripted'}}", i));
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(ask(f, "POST", text_of(f, "/api/companies/%s/secrets", default_company(f)),
+                             text_of(f, "{'name':'s%d','value':'v'}", i))
+                             .status,
+                         201);
     const char *lists[] = {text_of(f, "/api/environments/%s/leases", e),
+                           text_of(f, "/api/companies/%s/environments", default_company(f)),
+                           text_of(f, "/api/companies/%s/secrets", default_company(f)),
                            text_of(f, "/api/companies/%s/leases", default_company(f)),
                            text_of(f, "/api/companies/%s/runs", default_company(f)),
-                           text_of(f, "/api/runs/%s/execs", run), "/api/tokens"};
+                           text_of(f, "/api/runs/%s/execs", run),
+                           "/api/tokens"};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         struct reply all = ask(f, "GET", lists[i], NULL);
         assert_int_equal(reply_count(&all), 7);
