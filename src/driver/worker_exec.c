@@ -25,16 +25,20 @@
 #define STOP_OVERHEAD_MS BERTH_WORKER_OVERHEAD_MS
 
 /* Ends what carries $1 in its environment: TERM, up to $2 tenths of a second, KILL. POSIX sh and
- * /proc; where that is missing, nothing is found and nothing is done. */
+ * /proc; where that is missing, nothing is found and nothing is done. To look at all processes
+ * takes longer than a tenth, so it is done once a second, and when those that were found are gone.
+ */
 static const char stop_script[] =
     "find_them() { pids=; for e in /proc/[0-9]*/environ; do p=${e#/proc/}; p=${p%/environ};"
     " [ \"$p\" != $$ ] && tr '\\0' '\\n' 2>/dev/null <\"$e\" | grep -qxF \"$1\" && pids=\"$pids "
     "$p\";"
     " done; }\n"
     "find_them \"$1\"; [ -n \"$pids\" ] || exit 0; kill -TERM $pids 2>/dev/null\n"
-    "i=0; while [ $i -lt \"$2\" ]; do sleep 0.1; i=$((i+1)); find_them \"$1\";"
-    " [ -n \"$pids\" ] || exit 0; done\n"
-    "kill -KILL $pids 2>/dev/null; exit 0\n";
+    "i=0; while [ $i -lt \"$2\" ]; do sleep 0.1; i=$((i+1)); left=;"
+    " for p in $pids; do kill -0 \"$p\" 2>/dev/null && left=1; done;"
+    " [ -n \"$left\" ] && [ $((i%10)) -ne 0 ] && continue;"
+    " find_them \"$1\"; [ -n \"$pids\" ] || exit 0; done\n"
+    "find_them \"$1\"; [ -z \"$pids\" ] || kill -KILL $pids 2>/dev/null; exit 0\n";
 
 struct worker_running {
     struct berth_running base;
