@@ -293,7 +293,8 @@ static void perform_far_run(struct fixture *f)
 static void check_far_end(void)
 {
     char mark[200];
-    for (int i = 0; i < 1000 && farhost_count_processes(far_mark(mark)); i++)
+    for (int i = 0; i < 6000 && farhost_count_processes(far_mark(mark));
+         i++) /* machines are busy */
         pause_ms(10);
     assert_int_equal(farhost_count_processes(far_mark(mark)), 0);
 }
