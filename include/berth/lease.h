@@ -51,7 +51,8 @@ struct berth_lease_request {
     }
 
 /* Answers after the commit that says "active".
- * NOT_FOUND: no such environment or run. UNPROCESSABLE: it cannot serve this. */
+ * NOT_FOUND: no such environment or run. UNPROCESSABLE: it cannot serve this. CONFLICT: there is a
+ * lease of that id. */
 BERTH_API int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
                                   const struct berth_lease_request *request,
                                   struct berth_lease **out, struct berth_error *err);

@@ -28,7 +28,7 @@ int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, co
                            const struct berth_exec_end *end, bool truncated,
                            struct berth_error *err);
 bool berth_exec_truncated(const struct berth_exec *x); /* once it is over */
-bool berth_exec_outlasted(struct berth_exec *x);       /* was it told to, since its lease was? */
+bool berth_exec_outlasted(struct berth_exec *x);       /* it was told to end, as its lease had */
 /* Frees it if that cannot block: it is over, and its driver waits for nobody. False: it is as it
  * was. */
 bool berth_exec_free_now(struct berth_exec *x);

@@ -65,9 +65,9 @@ static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0 || !now || now->status || strcmp(now->id, work->row->id) != 0)
         return rc; /* somebody else was faster */
     rc = berth_lease_load(db, work->arena, now->id, &l, err);
+    /* By its version: whoever was making it, and lives after all, has lost. */
     if (rc == BERTH_OK && l && l->status == BERTH_LEASE_ACQUIRING)
-        rc =
-            berth_lease_save(db, l, &won, err); /* whoever made it, and lives after all, has lost */
+        rc = berth_lease_save(db, l, &won, err);
     if (rc < 0 || !won)
         return rc;
     work->taken_over = true;

@@ -12,7 +12,7 @@ struct berth_http_server;
 struct berth_http_exchange; /* one request and its answer */
 
 struct berth_http_settings {
-    int connections_max; /* a quarter, or 64 of them, are for Unix sockets alone */
+    int connections_max; /* of them 64, or a quarter if that is less, are for Unix sockets */
     int64_t head_ms;     /* from its first byte to the end of a head */
     int64_t body_ms;     /* and of a body */
     int64_t idle_ms;     /* between two requests; by TCP the first has head_ms to begin */

@@ -845,6 +845,11 @@ static void leases_of_killed_daemons_are_taken_once(void **state)
     struct berth_id id;
     struct berth_once once, second;
     begin_elsewhere(f, &request, e, &id);
+    struct berth_lease_request twice = BERTH_LEASE_REQUEST_INIT;
+    struct berth_lease *l;
+    twice.id = id.text;
+    twice.environment_id = e;
+    assert_int_equal(berth_lease_acquire(f->b, &f->arena, &twice, &l, &f->err), BERTH_E_CONFLICT);
     for (int i = 0; i < 2; i++) { /* the first finds it, the next its answer */
         assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &once, &f->err));
         assert_false(once.at_work);

@@ -2,6 +2,7 @@
  * tests/unit/capture.c - a program run to its end: what it said, and who ended it. */
 #include "os/capture.h"
 
+#include "engines.h"
 #include "fixture.h"
 
 #include <sys/eventfd.h>
@@ -11,8 +12,6 @@
 #include "base/time.h"
 
 static const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
-static struct berth_engine *engine;
-
 #define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
 
 static int run(struct berth_capture *c, const char *const *argv, struct berth_error *err)
@@ -79,20 +78,6 @@ static void program_that_is_not_there(void **state)
     auto_capture c = BERTH_CAPTURE_INIT(1000);
     assert_int_equal(run(&c, (const char *const[]){"no-such-program", NULL}, &err),
                      BERTH_E_NOT_FOUND);
-}
-
-static int open_engine(void **state)
-{
-    (void)state;
-    struct berth_error err;
-    return berth_engine_new(&engine, &err);
-}
-
-static int close_engine(void **state)
-{
-    (void)state;
-    berth_engine_free(engine);
-    return 0;
 }
 
 int main(void)

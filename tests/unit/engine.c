@@ -2,6 +2,7 @@
  * tests/unit/engine.c - what is posted runs in order, and timers run when it is time. */
 #include "os/engine.h"
 
+#include "engines.h"
 #include "fixture.h"
 
 #include <errno.h>
@@ -11,8 +12,6 @@
 #include "base/time.h"
 
 #define MINUTE_MS INT64_C(60000)
-
-static struct berth_engine *engine;
 
 /* A post that notes its number. */
 struct note {
@@ -290,20 +289,6 @@ static void closing_the_engine_forgets_timers(void **state)
     pause_ms(50);
     assert_int_equal(notes.count, 0);
     assert_int_equal(timers[0].timer.deadline.index, 0);
-}
-
-static int open_engine(void **state)
-{
-    (void)state;
-    struct berth_error err;
-    return berth_engine_new(&engine, &err);
-}
-
-static int close_engine(void **state)
-{
-    (void)state;
-    berth_engine_free(engine);
-    return 0;
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * leaves no process and no descriptor behind. */
 #include "os/process.h"
 
+#include "engines.h"
 #include "fixture.h"
 
 #include <dirent.h>
@@ -36,8 +37,6 @@ struct run {
     _Atomic uint64_t given[2]; /* by the engine's thread */
     sem_t ended;
 };
-
-static struct berth_engine *engine;
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
@@ -712,20 +711,6 @@ static void status_that_somebody_else_took(void **state)
     assert_int_equal(r.end.exit_code, -1);
     assert_int_equal(r.end.bytes[0], 5);
     finish(&r);
-}
-
-static int open_engine(void **state)
-{
-    (void)state;
-    struct berth_error err;
-    return berth_engine_new(&engine, &err);
-}
-
-static int close_engine(void **state)
-{
-    (void)state;
-    berth_engine_free(engine);
-    return 0;
 }
 
 int main(void)
