@@ -16,9 +16,9 @@
 #include "base/auto.h"
 #include "base/issues.h"
 #include "base/json.h"
-#include "core/environment.h"
-#include "core/exec.h"
-#include "core/lease.h"
+#include "core/environment/environment.h"
+#include "core/run/exec.h"
+#include "core/lease/lease.h"
 #include "ground.h"
 #include "samples.h"
 

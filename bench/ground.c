@@ -13,7 +13,7 @@
 #endif
 
 #include "base/json.h"
-#include "core/environment.h"
+#include "core/environment/environment.h"
 #include "inventory.h"
 
 int make_directory(const char *under, char *out, size_t size, struct berth_error *err)

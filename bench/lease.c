@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "core/lease.h"
+#include "core/lease/lease.h"
 #include "floor.h"
 #include "ground.h"
 #include "samples.h"

@@ -123,12 +123,12 @@ BERTH_API int berth_run_perform(struct berth *b, struct berth_arena *arena,
 /* The same, but returns at once: no thread waits while the command runs. The request, and all in
  * it, is borrowed until on_done, which is the last call and must not block for long; what it is
  * told lives for the call, `err` is NULL when the command ran. request->cancel_fd is not read. */
-struct berth_performance;
+struct berth_run_job;
 typedef void berth_run_done_fn(void *ctx, const struct berth_run_result *result,
                                const struct berth_error *err);
 BERTH_API int berth_run_start(struct berth *b, const struct berth_run_request *request,
-                              berth_run_done_fn *on_done, void *ctx, struct berth_performance **out,
+                              berth_run_done_fn *on_done, void *ctx, struct berth_run_job **out,
                               struct berth_error *err);
 /* At any moment before on_done; twice is fine. */
-BERTH_API void berth_run_cancel(struct berth_performance *p);
+BERTH_API void berth_run_cancel(struct berth_run_job *p);
 #endif

@@ -43,7 +43,7 @@ const struct berth_api_route *const berth_api_tables[] = {berth_api_instance_rou
 void berth_api_keep_answer(struct berth_api_call *c)
 {
     bool whole = c->out.len > 0 && c->out.len <= KEPT_BYTES_MAX && !c->out.failed;
-    berth_once_end(c->b, &c->once, c->status, whole ? berth_buf_str(&c->out) : c->brief);
+    berth_idempotency_end(c->b, &c->once, c->status, whole ? berth_buf_str(&c->out) : c->brief);
 }
 
 /* Who asks again hears of the stream's source. */
@@ -128,7 +128,7 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
     if (rc == BERTH_OK)
         rc = berth_buf_check(&c->out, "The answer", &trouble);
     if (rc < 0) {
-        berth_once_end(c->b, &c->once, 0, NULL);
+        berth_idempotency_end(c->b, &c->once, 0, NULL);
         answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
     } else {
         if (c->once.at_work)
@@ -168,7 +168,7 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_buf_check(&all, "The request", err);
     if (rc == BERTH_OK)
         rc = berth_sha256_hex(all.data, all.len, digest, err);
-    struct berth_once_request request = {
+    struct berth_idempotency_request request = {
         .caller = berth_arena_printf(&c->arena, "%s:%s:%s", c->actor.type,
                                      c->caller.company_id ? c->caller.company_id : "", c->actor.id),
         .key = key,
@@ -177,7 +177,7 @@ static int begin_once(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)
-        rc = berth_once_begin(c->b, &c->arena, &request, &c->once, err);
+        rc = berth_idempotency_begin(c->b, &c->arena, &request, &c->once, err);
     if (rc < 0 || c->once.at_work)
         return rc;
     c->replayed = true;

@@ -8,7 +8,7 @@
 #include "base/issues.h"
 #include "base/json.h"
 #include "core/berth.h"
-#include "core/once.h"
+#include "core/idempotency.h"
 #include "http/server.h"
 
 #define BERTH_API_PARAMS_MAX 2
@@ -77,14 +77,14 @@ struct berth_api_call {
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
     struct berth_api_caller caller;
-    struct berth_actor actor;   /* what is written down of him */
-    struct berth_arena arena;   /* wiped: a body may hold what is to become a secret */
-    struct berth_issues issues; /* what is wrong with the body; told with the error */
-    struct berth_once once;     /* with an Idempotency-Key */
-    const char *brief;          /* kept as the answer instead of a long one, or of a stream */
-    bool replayed;              /* the answer is that of the first time */
-    const char *type;           /* of what it says; NULL: JSON */
-    int status;                 /* 200 unless the handler says otherwise */
+    struct berth_actor actor;      /* what is written down of him */
+    struct berth_arena arena;      /* wiped: a body may hold what is to become a secret */
+    struct berth_issues issues;    /* what is wrong with the body; told with the error */
+    struct berth_idempotency once; /* with an Idempotency-Key */
+    const char *brief;             /* kept as the answer instead of a long one, or of a stream */
+    bool replayed;                 /* the answer is that of the first time */
+    const char *type;              /* of what it says; NULL: JSON */
+    int status;                    /* 200 unless the handler says otherwise */
     struct berth_buf out;
     struct berth_json_writer w; /* into it */
 };

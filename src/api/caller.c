@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "core/find.h"
+#include "core/id_prefix.h"
 #include "core/token.h"
 #include "crypto/hash.h"
 
@@ -325,7 +325,8 @@ static int allow_company(struct berth_api_call *c, struct berth_error *err)
     const char *company_id, *lease_id;
     if (!c->caller.company_id || !kind_of(c->route, &kind))
         return BERTH_OK;
-    int rc = berth_find_owner(c->b, &c->arena, kind, c->params[0], &company_id, &lease_id, err);
+    int rc =
+        berth_id_prefix_owner(c->b, &c->arena, kind, c->params[0], &company_id, &lease_id, err);
     if (rc < 0)
         return rc;
     if (c->caller.kind == BERTH_TOKEN_RUN)

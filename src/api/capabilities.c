@@ -6,7 +6,7 @@
 
 #include "api/call.h"
 #include "core/company.h"
-#include "core/manifest.h"
+#include "core/plugin/manifest.h"
 
 static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/environments.c - the environments of a company. */
-#include "core/environment.h"
+#include "core/environment/environment.h"
 
 #include <stddef.h>
 

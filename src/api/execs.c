@@ -14,9 +14,9 @@
 #include "api/watch.h"
 #include "base/auto.h"
 #include "base/limits.h"
-#include "core/exec.h"
-#include "core/lease.h"
-#include "core/record.h"
+#include "core/run/exec.h"
+#include "core/lease/lease.h"
+#include "core/run/exec_rows.h"
 #include "crypto/hash.h"
 #include "http/websocket.h"
 
@@ -240,7 +240,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
-        berth_record_flush(c->b); /* whoever is told of it finds it, also elsewhere */
+        berth_exec_rows_flush(c->b); /* whoever is told of it finds it, also elsewhere */
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);
@@ -276,7 +276,7 @@ static int find_own(struct berth_api_call *c, struct berth_exec_record **out,
                     struct berth_error *err)
 {
     struct berth_lease *lease;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], out, err);
     if (rc < 0 || !c->caller.company_id) /* then it is */
         return rc;
     rc = berth_lease_get(c->b, &c->arena, (*out)->lease_id, &lease, err);
@@ -288,11 +288,11 @@ static int result(struct berth_api_call *c, struct berth_error *err)
 {
     auto_free char *path = NULL;
     struct berth_exec_record *record;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK && !record->ended)
         rc = berth_fail(err, BERTH_E_CONFLICT, "Command %s has not ended.", record->id);
     if (rc == BERTH_OK)
-        rc = berth_record_log(c->b, record->id, &path, err);
+        rc = berth_exec_rows_log(c->b, record->id, &path, err);
     if (rc == BERTH_OK)
         rc = berth_exec_result_json(&c->w, path, record->id, &record->end, record->truncated, err);
     return rc;
@@ -301,9 +301,9 @@ static int result(struct berth_api_call *c, struct berth_error *err)
 static int get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK)
-        berth_record_json(&c->w, record);
+        berth_exec_rows_json(&c->w, record);
     return rc;
 }
 
@@ -321,7 +321,7 @@ static int cancel(struct berth_api_call *c, struct berth_error *err)
                           "Another process runs command %s: cancel its run, or end it there.",
                           record->id);
     c->status = 202;
-    berth_record_json(&c->w, record);
+    berth_exec_rows_json(&c->w, record);
     return BERTH_OK;
 }
 
@@ -382,7 +382,7 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
     struct berth_api_watch_options options;
-    int rc = berth_record_get(c->b, &c->arena, c->params[0], &record, err);
+    int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK)
         rc = berth_api_log_query(c, &options, err);
     if (rc < 0)
@@ -417,7 +417,7 @@ static int find_attachable(struct berth_api_call *c, struct berth_exec_record **
     int rc = find_own(c, out, err);
     if (rc < 0 || (*out)->ended || berth_api_live_find(c->api, (*out)->id))
         return rc;
-    rc = berth_record_get(c->b, &c->arena, c->params[0], out, err);
+    rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], out, err);
     if (rc < 0 || (*out)->ended)
         return rc;
     return berth_fail(err, BERTH_E_CONFLICT,

@@ -7,8 +7,8 @@
 #include "api/openapi.h"
 #include "api/state.h"
 #include "base/limits.h"
-#include "core/find.h"
-#include "core/sweep.h"
+#include "core/id_prefix.h"
+#include "core/sweep/sweep.h"
 
 static int get_health(struct berth_api_call *c, struct berth_error *err)
 {
@@ -77,7 +77,7 @@ static int find(struct berth_api_call *c, struct berth_error *err)
         return rc;
     if (c->caller.company_id)
         company_id = c->caller.company_id;
-    rc = berth_find_id(c->b, &c->arena, kinds[word], company_id, prefix, &id, err);
+    rc = berth_id_prefix_find(c->b, &c->arena, kinds[word], company_id, prefix, &id, err);
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');

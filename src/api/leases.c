@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/leases.c - leases: taken, looked at, given back. */
-#include "core/lease.h"
+#include "core/lease/lease.h"
 
 #include <stddef.h>
 
@@ -9,7 +9,7 @@
 #include "api/call.h"
 #include "api/caller.h"
 #include "core/company.h"
-#include "core/environment.h"
+#include "core/environment/environment.h"
 
 static void item(struct berth_json_writer *w, const void *lease)
 {

@@ -252,7 +252,7 @@ static void cancel_all(struct berth_api *api)
     for (struct berth_api_live *live; (live = berth_map_next(&api->lives, &at, &id));)
         berth_exec_cancel(live->exec);
     at = 0;
-    for (struct berth_performance *run; (run = berth_map_next(&api->runs, &at, &id));)
+    for (struct berth_run_job *run; (run = berth_map_next(&api->runs, &at, &id));)
         berth_run_cancel(run);
 }
 

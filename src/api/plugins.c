@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/plugins.c - plugins, which serve the whole instance. */
-#include "core/plugin.h"
+#include "core/plugin/plugin.h"
 
 #include <stddef.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/runs.c - what ran, and what was done: runs and the activity of a company. */
-#include "core/run.h"
+#include "core/run/run.h"
 
 #include <poll.h>
 #include <stddef.h>
@@ -14,9 +14,9 @@
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
-#include "core/elsewhere.h"
-#include "core/environment.h"
-#include "core/record.h"
+#include "core/run/run_cancel.h"
+#include "core/environment/environment.h"
+#include "core/run/exec_rows.h"
 #include "store/run.h"
 
 #define END_WAIT_MS 20
@@ -234,7 +234,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     p->arena = c->arena;
     c->arena = (struct berth_arena)BERTH_ARENA_INIT;
     struct berth_api *api = p->api; /* the call may be gone when it has begun */
-    struct berth_performance *performance;
+    struct berth_run_job *performance;
     pthread_mutex_lock(&api->lives_lock); /* its end waits until it is named */
     rc = berth_run_start(c->b, &p->request, on_done, p, &performance, err);
     if (rc == BERTH_OK) {
@@ -336,7 +336,7 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&c->api->lives_lock);
-    struct berth_performance *ours = berth_map_get(&c->api->runs, run->id);
+    struct berth_run_job *ours = berth_map_get(&c->api->runs, run->id);
     if (ours)
         berth_run_cancel(ours);
     pthread_mutex_unlock(&c->api->lives_lock);
@@ -392,7 +392,7 @@ static int finish(struct berth_api_call *c, struct berth_error *err)
 
 static void exec_item(struct berth_json_writer *w, const void *record)
 {
-    berth_record_json(w, record);
+    berth_exec_rows_json(w, record);
 }
 
 static int execs(struct berth_api_call *c, struct berth_error *err)
@@ -407,7 +407,7 @@ static int execs(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_api_query_id(c, "before", &before, err);
     if (rc == BERTH_OK)
-        rc = berth_record_list(c->b, &c->arena, run->id, before, limit, &found, err);
+        rc = berth_exec_rows_list(c->b, &c->arena, run->id, before, limit, &found, err);
     if (rc == BERTH_OK)
         berth_api_say_list(c, &found, exec_item);
     return rc;

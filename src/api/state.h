@@ -27,7 +27,7 @@ struct berth_api {
     struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */
     bool closing;           /* nothing is begun any more; the same lock */
     int live_count;         /* also those that are not named yet */
-    struct berth_map runs;  /* id of a run -> struct berth_performance; the same lock */
+    struct berth_map runs;  /* id of a run -> struct berth_run_job; the same lock */
     int run_count;          /* that we perform: they know us until they are given back */
     char *urls_json;        /* by which places may reach us, an array; the same lock */
     int stream_count;       /* watches and listeners: they do, too */

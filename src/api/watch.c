@@ -14,9 +14,9 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "core/exec.h"
-#include "core/record.h"
-#include "core/run.h"
+#include "core/run/exec.h"
+#include "core/run/exec_rows.h"
+#include "core/run/run.h"
 #include "os/framelog.h"
 
 #define PIECE_BYTES_MAX ((size_t)8 * 1024) /* of output, in one event */
@@ -279,7 +279,7 @@ static int read_log(struct berth_api_watch *w, struct berth_error *err)
     struct berth_framereader *reader;
     struct berth_frame frame;
     bool more = true;
-    int rc = berth_record_log(w->api->b, w->exec_id, &path, err);
+    int rc = berth_exec_rows_log(w->api->b, w->exec_id, &path, err);
     if (rc == BERTH_OK)
         rc = berth_framereader_open(path, &reader, err);
     if (rc < 0) {
@@ -306,7 +306,7 @@ static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
                         struct berth_error *err)
 {
     struct berth_exec_record *record;
-    int rc = berth_record_get(w->api->b, arena, w->exec_id, &record, err);
+    int rc = berth_exec_rows_get(w->api->b, arena, w->exec_id, &record, err);
     if (rc == BERTH_E_NOT_FOUND) /* it is written late */
         return BERTH_OK;
     bool told = w->ended; /* the end of its log comes a moment later, or never */
@@ -361,7 +361,7 @@ static int next_command(struct berth_api_watch *w, struct berth_arena *arena,
     bool performed = is_performed(w->api, w->run_id); /* the last to change is asked for first */
     int rc = berth_run_get(w->api->b, arena, w->run_id, &run, err); /* before its last commands */
     if (rc == BERTH_OK)
-        rc = berth_record_next(w->api->b, arena, w->run_id, w->last_id, &next, err);
+        rc = berth_exec_rows_next(w->api->b, arena, w->run_id, w->last_id, &next, err);
     if (rc < 0)
         return rc;
     if (next) {

@@ -6,7 +6,7 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "cli/cli.h"
-#include "core/manifest.h"
+#include "core/plugin/manifest.h"
 #include "net/worker.h"
 #include "os/engine.h"
 #include "os/fs.h"

@@ -12,9 +12,9 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "cli/control.h"
+#include "cli/run_socket.h"
 #include "cli/session.h"
-#include "core/exec.h"
+#include "core/run/exec.h"
 
 /* --- what both commands share --- */
 
@@ -129,7 +129,7 @@ static void on_started(void *ctx, struct berth_exec *exec)
     s->exec = exec;
     pthread_mutex_unlock(&s->lock);
     cli_session_start_input(s);
-    cli_control_serve(s->control, exec);
+    cli_run_socket_serve(s->control, exec);
 }
 
 static void on_end(void *ctx, const struct berth_exec_end *end)
@@ -144,7 +144,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static void on_stopped(void *ctx)
 {
     struct cli_session *s = ctx;
-    cli_control_serve(s->control, NULL);
+    cli_run_socket_serve(s->control, NULL);
     cli_session_stop_input(s);
     pthread_mutex_lock(&s->lock);
     s->exec = NULL;
@@ -263,7 +263,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
     if (status != CLI_OK)
         return status;
     /* Without a socket the run cannot be cancelled by others; it runs all the same. */
-    if (cli_control_open(request->run_id, s.cancel_fd, &s.control, &unheard) < 0)
+    if (cli_run_socket_open(request->run_id, s.cancel_fd, &s.control, &unheard) < 0)
         s.control = NULL;
     if (request->command.terminal)
         cli_session_copy_terminal(&s, &request->command);

@@ -4,7 +4,7 @@
 #define BERTH_CLI_COMMAND_H
 
 #include "cli/cli.h"
-#include "core/run.h"
+#include "core/run/run.h"
 
 /* Exit statuses beside the command's own, as other tools have them. */
 enum {

@@ -4,7 +4,7 @@
 #define BERTH_CLI_DAEMON_H
 
 #include "cli/cli.h"
-#include "net/client.h"
+#include "net/http_client.h"
 
 struct cli_daemon {
     const char *url;    /* what a target is put behind */
@@ -17,8 +17,8 @@ struct cli_daemon {
 /* cli->daemon: the one that is named, or who serves the store; NULL: nobody does. */
 int cli_find_daemon(struct cli *cli);
 /* A request to it; the URL is the whole one. */
-struct berth_client_request cli_daemon_request(const struct cli *cli, const char *method,
-                                               const char *url, const struct berth_buf *body);
+struct berth_http_client_request cli_daemon_request(const struct cli *cli, const char *method,
+                                                    const char *url, const struct berth_buf *body);
 /* What an answer that is no 2xx says, in cli->err; its code. */
 int cli_daemon_error(struct cli *cli, int status, const char *text, size_t len);
 #endif

@@ -16,7 +16,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/daemon.h"
-#include "core/vault.h"
+#include "core/secret/sealer.h"
 #include "store/migrate.h"
 #include "store/secret.h"
 #include "store/store.h"
@@ -70,15 +70,15 @@ static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 
 static void check_key(struct visit *v)
 {
-    struct berth_vault *vault = v->cli->b->vault;
-    const char *path = berth_vault_path(vault);
+    struct berth_sealer *vault = v->cli->b->vault;
+    const char *path = berth_sealer_path(vault);
     struct key_look look = {.arena = &v->cli->arena};
     struct berth_error trouble;
     if (berth_store_read(v->cli->b->store, tx_key_id, &look, &trouble) < 0)
         find(v, "key", BAD, say(v, "%s", trouble.message), "see the store");
     else if (!look.id)
         find(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path), NULL);
-    else if (berth_vault_has(vault, look.id, &trouble) < 0)
+    else if (berth_sealer_has(vault, look.id, &trouble) < 0)
         find(v, "key", BAD, say(v, "%s", trouble.message),
              "put the right key file there; secrets cannot be read without it");
     else
@@ -112,14 +112,14 @@ static void check_store(struct visit *v)
 /* By which a place may reach it; from here, at least. */
 static void check_url(struct visit *v, const char *url)
 {
-    struct berth_client_request request = BERTH_CLIENT_REQUEST_INIT;
-    struct berth_client_reply reply;
+    struct berth_http_client_request request = BERTH_CLIENT_REQUEST_INIT;
+    struct berth_http_client_reply reply;
     struct berth_error trouble;
     auto_json *health = NULL;
     request.url = say(v, "%s/api/health", url);
     request.ca_file = v->cli->daemon->ca_file;
     request.timeout_ms = request.connect_ms = URL_MS;
-    int rc = request.url ? berth_client_ask(&request, &reply, &trouble) : BERTH_E_NO_MEMORY;
+    int rc = request.url ? berth_http_client_ask(&request, &reply, &trouble) : BERTH_E_NO_MEMORY;
     if (rc == BERTH_OK) {
         (void)berth_json_parse(berth_buf_str(&reply.body), reply.body.len, BERTH_JSON_FOREIGN,
                                &health, &trouble);

@@ -8,8 +8,8 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "cli/cli.h"
-#include "core/config.h"
-#include "core/environment.h"
+#include "core/environment/config.h"
+#include "core/environment/environment.h"
 
 /* The options create and update share. */
 struct form {

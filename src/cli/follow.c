@@ -131,19 +131,19 @@ static int ask(struct cli *cli, struct reading *r, const char *method, const cha
     const char *const headers[] = {"Accept: text/event-stream", "Content-Type: application/json",
                                    body ? r->follow->header : NULL, NULL};
     auto_free char *url = NULL;
-    struct berth_client_reply reply;
+    struct berth_http_client_reply reply;
     if (asprintf(&url, "%s%s", cli->daemon->url, target) < 0) {
         url = NULL;
         return out_of_memory(&cli->err);
     }
-    struct berth_client_request request = cli_daemon_request(cli, method, url, body);
+    struct berth_http_client_request request = cli_daemon_request(cli, method, url, body);
     request.headers = headers;
     request.stall_ms = STALL_MS;
     request.on_bytes = on_bytes;
     request.ctx = r;
     berth_buf_truncate(&r->line, 0);
     forget_event(r);
-    int rc = berth_client_ask(&request, &reply, &cli->err);
+    int rc = berth_http_client_ask(&request, &reply, &cli->err);
     if (rc < 0)
         return rc;
     if (reply.status < 200 || reply.status > 299)
@@ -209,8 +209,8 @@ int cli_follow(struct cli *cli, struct cli_follow *follow)
 /* --- what is sent --- */
 
 /* The status, or an error; the caller clears the reply's body then. */
-static int post(const struct cli *cli, struct berth_client_request *request, const char *target,
-                struct berth_client_reply *reply, struct berth_error *err)
+static int post(const struct cli *cli, struct berth_http_client_request *request,
+                const char *target, struct berth_http_client_reply *reply, struct berth_error *err)
 {
     auto_free char *url = NULL;
     if (asprintf(&url, "%s%s", cli->daemon->url, target) < 0) {
@@ -218,15 +218,15 @@ static int post(const struct cli *cli, struct berth_client_request *request, con
         return out_of_memory(err);
     }
     request->url = url;
-    int rc = berth_client_ask(request, reply, err);
+    int rc = berth_http_client_ask(request, reply, err);
     return rc < 0 ? rc : reply->status;
 }
 
 static void tell(const struct cli *cli, const struct berth_buf *body, const char *target,
                  int stop_fd)
 {
-    struct berth_client_request request = cli_daemon_request(cli, "POST", "", body);
-    struct berth_client_reply reply;
+    struct berth_http_client_request request = cli_daemon_request(cli, "POST", "", body);
+    struct berth_http_client_reply reply;
     struct berth_error none;
     request.timeout_ms = POST_MS;
     request.cancel_fd = stop_fd;
@@ -235,7 +235,7 @@ static void tell(const struct cli *cli, const struct berth_buf *body, const char
 }
 
 /* Of what was not taken in time: {"details": [{"path": "taken", "message": "65536"}]}. */
-static size_t taken_of(const struct berth_client_reply *reply, size_t len)
+static size_t taken_of(const struct berth_http_client_reply *reply, size_t len)
 {
     auto_json *body = NULL;
     struct berth_error none;
@@ -256,9 +256,9 @@ int cli_send_stdin(const struct cli *cli, const char *exec_id, const char *bytes
                    last ? "?close=true" : "");
     for (int tries = 0;;) {
         struct berth_buf body = {.data = (char *)(uintptr_t)bytes, .len = len};
-        struct berth_client_request request =
+        struct berth_http_client_request request =
             cli_daemon_request(cli, "POST", "", len ? &body : NULL);
-        struct berth_client_reply reply;
+        struct berth_http_client_reply reply;
         request.headers = len ? headers : NULL;
         request.timeout_ms = STDIN_MS;
         request.cancel_fd = stop_fd;

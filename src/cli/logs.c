@@ -11,9 +11,9 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/follow.h"
-#include "core/record.h"
-#include "core/run.h"
-#include "core/sweep.h"
+#include "core/run/exec_rows.h"
+#include "core/run/run.h"
+#include "core/sweep/sweep.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 
@@ -123,7 +123,7 @@ static int command_has_ended(struct following *f, const char *exec_id, bool sile
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_exec_record *record;
     int rc =
-        silent ? berth_record_get(f->cli->b, &arena, exec_id, &record, &f->cli->err) : BERTH_OK;
+        silent ? berth_exec_rows_get(f->cli->b, &arena, exec_id, &record, &f->cli->err) : BERTH_OK;
     *ended = silent && rc == BERTH_OK && record->ended;
     return rc < 0 || *ended ? rc : run_has_ended(f, ended);
 }
@@ -133,7 +133,7 @@ static int say_missing(struct following *f, const char *exec_id)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_exec_record *record;
-    int rc = berth_record_get(f->cli->b, &arena, exec_id, &record, &f->cli->err);
+    int rc = berth_exec_rows_get(f->cli->b, &arena, exec_id, &record, &f->cli->err);
     for (int i = BERTH_STDOUT; rc == BERTH_OK && i <= BERTH_STDERR; i++) {
         struct berth_frame cut = {.kind = BERTH_FRAME_CUT, .bytes = i ? "1" : "0", .len = 1};
         if (record->end.bytes[i])
@@ -160,7 +160,7 @@ static int print_log(struct following *f, const char *exec_id)
     struct berth_framereader *reader = NULL;
     struct berth_frame frame = {.kind = BERTH_FRAME_STDOUT};
     bool more, over = false;
-    int rc = berth_record_log(f->cli->b, exec_id, &path, &f->cli->err);
+    int rc = berth_exec_rows_log(f->cli->b, exec_id, &path, &f->cli->err);
     while (rc == BERTH_OK && frame.kind != BERTH_FRAME_END) {
         rc = next_frame(path, &reader, &frame, &more, &f->cli->err);
         if (rc == BERTH_OK && more)
@@ -187,7 +187,7 @@ static int print_logs(struct following *f)
     for (;;) {
         auto_arena arena = BERTH_ARENA_INIT;
         struct berth_exec_record *next;
-        int rc = berth_record_next(f->cli->b, &arena, f->run_id, last_id, &next, &f->cli->err);
+        int rc = berth_exec_rows_next(f->cli->b, &arena, f->run_id, last_id, &next, &f->cli->err);
         if (rc == BERTH_OK && next) {
             (void)snprintf(last_id, sizeof last_id, "%s", next->id);
             rc = print_log(f, last_id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/plugin.c - berth plugin ... */
-#include "core/plugin.h"
+#include "core/plugin/plugin.h"
 
 #include <stdlib.h>
 #include <string.h>

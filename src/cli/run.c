@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/run.c - berth run ...: runs as rows. */
-#include "core/run.h"
+#include "core/run/run.h"
 
 #include "cli/cli.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/secret.c - berth secret ...: values go in, and never come out here. */
-#include "core/secret.h"
+#include "core/secret/secret.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 
 #include "base/limits.h"
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/run_socket.h"
 #include "cli/follow.h"
 #include "os/fs.h"
 
@@ -330,7 +330,7 @@ void cli_session_close(struct cli_session *s)
     pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->writer, NULL);
     erase_status(s); /* nobody else is left to hold the lock */
-    cli_control_close(s->control);
+    cli_run_socket_close(s->control);
     pthread_mutex_destroy(&s->status_lock);
     (void)close(s->stop_fd);
     (void)sem_destroy(&s->room);

@@ -36,7 +36,7 @@ struct cli_session {
     size_t queued;
     bool over, closed; /* nobody reads our output any more */
     sem_t room;        /* in the command's stdin */
-    struct cli_control *control;
+    struct cli_run_socket *control;
 
     bool has_status;             /* there is somebody to see it */
     pthread_mutex_t status_lock; /* held while output is written, too */

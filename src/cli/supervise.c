@@ -14,7 +14,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/command.h"
-#include "cli/control.h"
+#include "cli/run_socket.h"
 #include "os/fs.h"
 #include "os/spawn.h"
 
@@ -153,7 +153,7 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
 struct supervision {
     struct cli *cli;
     struct berth_list argv, env, secrets;
-    struct cli_control *control;
+    struct cli_run_socket *control;
     bool told, keep_stdin;
 };
 
@@ -255,13 +255,13 @@ static void on_phase(void *ctx, enum berth_run_phase phase)
 static void on_started(void *ctx, struct berth_exec *exec)
 {
     struct supervision *s = ctx;
-    cli_control_serve(s->control, exec);
+    cli_run_socket_serve(s->control, exec);
 }
 
 static void on_stopped(void *ctx)
 {
     struct supervision *s = ctx;
-    cli_control_serve(s->control, NULL);
+    cli_run_socket_serve(s->control, NULL);
 }
 
 static int perform(struct supervision *s, const char *run_id, struct berth_run_request *r)
@@ -278,10 +278,10 @@ static int perform(struct supervision *s, const char *run_id, struct berth_run_r
     r->on_started = on_started;
     r->on_stopped = on_stopped;
     r->handlers.ctx = s;
-    int rc = cli_control_open(run_id, r->cancel_fd, &s->control, &cli->err);
+    int rc = cli_run_socket_open(run_id, r->cancel_fd, &s->control, &cli->err);
     if (rc == BERTH_OK)
         rc = berth_run_perform(cli->b, &cli->arena, r, &result, &cli->err);
-    cli_control_close(s->control);
+    cli_run_socket_close(s->control);
     return rc;
 }
 

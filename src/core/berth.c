@@ -13,13 +13,13 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "core/exec.h"
-#include "core/late.h"
-#include "core/node.h"
-#include "core/plugin.h"
-#include "core/record.h"
-#include "core/run.h"
-#include "core/vault.h"
+#include "core/run/exec.h"
+#include "core/lease/late_place.h"
+#include "core/lease/node.h"
+#include "core/plugin/plugin.h"
+#include "core/run/exec_rows.h"
+#include "core/run/run.h"
+#include "core/secret/sealer.h"
 #include "os/engine.h"
 #include "os/pool.h"
 #include "store/company.h"
@@ -154,10 +154,10 @@ int berth_directory(const struct berth *b, const char *name, char **out, struct 
 static int open_vault(struct berth *b, const char *key_file, struct berth_error *err)
 {
     if (key_file)
-        return berth_vault_new(key_file, &b->vault, err);
+        return berth_sealer_new(key_file, &b->vault, err);
     auto_free char *path = NULL;
     int rc = berth_key_file(b->store, &path, err);
-    return rc < 0 ? rc : berth_vault_new(path, &b->vault, err);
+    return rc < 0 ? rc : berth_sealer_new(path, &b->vault, err);
 }
 
 static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -173,7 +173,7 @@ static int check_key(struct berth *b, struct berth_error *err)
     struct first first = {.arena = &arena};
     struct berth_error trouble;
     int rc = berth_store_read(b->store, tx_key_id, &first, err);
-    if (rc == BERTH_OK && first.key_id && berth_vault_has(b->vault, first.key_id, &trouble) < 0)
+    if (rc == BERTH_OK && first.key_id && berth_sealer_has(b->vault, first.key_id, &trouble) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "secrets cannot be read", "error", trouble.message,
                        NULL);
     return rc;
@@ -204,7 +204,7 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     if (rc == BERTH_OK)
         rc = berth_plugins_open(b, &b->plugins, err);
     if (rc == BERTH_OK)
-        berth_record_recover(b);
+        berth_exec_rows_recover(b);
     return rc < 0 ? rc : check_key(b, err);
 }
 
@@ -251,14 +251,14 @@ void berth_close(struct berth *b)
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
     berth_exec_end_strays(b); /* the timers for these two have been dropped */
-    berth_record_close(b);
+    berth_exec_rows_close(b);
     berth_plugins_close(b->plugins); /* nobody calls their workers any more */
-    berth_late_flush(b);
+    berth_late_place_flush(b);
     berth_registry_free(b->registry);
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);
     berth_store_close(b->store);
-    berth_vault_free(b->vault);
+    berth_sealer_free(b->vault);
     pthread_mutex_destroy(&b->sweeping_lock);
     pthread_mutex_destroy(&b->strays_lock);
     pthread_mutex_destroy(&b->notes_lock);

@@ -16,15 +16,15 @@
 
 struct berth_store;
 struct berth_node;
-struct berth_vault;
+struct berth_sealer;
 struct berth_engine;
 struct berth_pool;
 struct berth_database;
-struct berth_late;
-struct berth_note;
+struct berth_late_place;
+struct berth_exec_note;
 struct berth_journal;
-struct berth_performance;
-struct berth_roster_entry;
+struct berth_run_job;
+struct berth_lease_exec;
 struct berth_plugins;
 struct berth_manager_ops;
 struct berth_package_ops;
@@ -37,19 +37,19 @@ struct berth {
     struct berth_store *store;
     struct berth_registry *registry;
     struct berth_node *node;
-    struct berth_vault *vault;
+    struct berth_sealer *vault;
     struct berth_engine *engine; /* runs commands; its thread comes with the first */
     pthread_mutex_t strays_lock; /* and of the notes and their journal */
     char **strays; /* labels of execs that are over: what carries one is to be ended */
     int stray_count, stray_cap;
-    bool strays_set;                       /* it is going to be, soon */
-    struct berth_note *notes, **notes_end; /* of execs, to be written; core/record.c */
+    bool strays_set;                            /* it is going to be, soon */
+    struct berth_exec_note *notes, **notes_end; /* of execs, to be written; core/run/exec_rows.c */
     bool notes_set;
     struct berth_journal *journal; /* that has them meanwhile */
     pthread_mutex_t notes_lock;    /* one writes them at a time, and whoever reads waits for that */
     pthread_mutex_t roster_lock;
     pthread_cond_t roster_changed;
-    struct berth_roster_entry *roster; /* execs that run; core/roster.c */
+    struct berth_lease_exec *roster; /* execs that run; core/lease/lease_execs.c */
     int roster_waiters;
     bool roster_set; /* their leases are going to be looked at */
     struct berth_plugins *plugins;
@@ -59,20 +59,20 @@ struct berth {
     struct berth_settings settings;
     struct berth_histogram metrics[BERTH_METRICS];
     pthread_mutex_t runs_lock;
-    pthread_cond_t runs_changed;    /* one is over */
-    struct berth_performance *runs; /* that nobody waits for; core/perform.c */
+    pthread_cond_t runs_changed; /* one is over */
+    struct berth_run_job *runs;  /* that nobody waits for; core/run/run_job.c */
     bool runs_closing;
     pthread_mutex_t sweeping_lock;
-    struct berth_map sweeping; /* environments that a sweep is at work on */
-    struct berth_map lanes;    /* provider -> how many jobs sweep its environments */
-    _Atomic unsigned sweeps;   /* passes so far */
-    bool sweep_set;            /* one is to come by itself */
-    _Atomic bool sweep_missed; /* one should, but there was no memory for it */
-    bool closing;              /* none is, any more */
-    struct berth_late *late;   /* places to be recorded; core/late.c */
-    bool late_set;             /* they are going to be, soon */
-    char *company_id;          /* of the company `default` */
-    char *store_id;            /* the name that the store goes by in a key file */
+    struct berth_map sweeping;     /* environments that a sweep is at work on */
+    struct berth_map lanes;        /* provider -> how many jobs sweep its environments */
+    _Atomic unsigned sweeps;       /* passes so far */
+    bool sweep_set;                /* one is to come by itself */
+    _Atomic bool sweep_missed;     /* one should, but there was no memory for it */
+    bool closing;                  /* none is, any more */
+    struct berth_late_place *late; /* places to be recorded; core/lease/late_place.c */
+    bool late_set;                 /* they are going to be, soon */
+    char *company_id;              /* of the company `default` */
+    char *store_id;                /* the name that the store goes by in a key file */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */
 };
 

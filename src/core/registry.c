@@ -12,7 +12,7 @@
 #include "base/issues.h"
 #include "core/berth.h"
 #include "core/driver.h"
-#include "core/manifest.h"
+#include "core/plugin/manifest.h"
 
 #define ROUTES_MAX 32
 

@@ -13,7 +13,7 @@
 #include "api/urls.h"
 #include "base/auto.h"
 #include "base/time.h"
-#include "core/serving.h"
+#include "core/daemon_lock.h"
 #include "core/token.h"
 #include "crypto/tls.h"
 #include "daemon/secure.h"
@@ -235,7 +235,7 @@ static int open_runtime(struct berth_daemon *d, struct berth_error *err)
     rc = berth_open(&options, &d->b, err);
     if (rc == BERTH_OK)
         rc = find_socket(d, err);
-    return rc < 0 ? rc : berth_serving_begin(d->store, d->socket, &d->lock_fd, err);
+    return rc < 0 ? rc : berth_daemon_lock_take(d->store, d->socket, &d->lock_fd, err);
 }
 
 static int open_api(struct berth_daemon *d, struct berth_error *err)

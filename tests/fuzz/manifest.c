@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/fuzz/manifest.c - whatever is accepted as a manifest has a normalised text, which is
  * accepted, too, and is its own. What is refused says why. */
-#include "core/manifest.h"
+#include "core/plugin/manifest.h"
 
 #include <string.h>
 

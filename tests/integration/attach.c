@@ -9,7 +9,7 @@
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
-#include "core/record.h"
+#include "core/run/exec_rows.h"
 #include "http/server.h"
 #include "wsclient.h"
 
@@ -480,7 +480,7 @@ static void ending_is_not_leaving(void **state)
     asked_api = NULL;
     assert_int_equal(ws_await_close(&ws), 1001);
     ws_close(&ws);
-    assert_ok(f, berth_record_get(f->b, &f->arena, id, &record, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, id, &record, &f->err));
     assert_int_equal(record->end.cause, BERTH_END_EXITED);
     assert_int_equal(record->end.exit_code, 5);
 }

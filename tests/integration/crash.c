@@ -20,10 +20,10 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/time.h"
-#include "core/exec.h"
-#include "core/node.h"
-#include "core/secret.h"
-#include "core/vault.h"
+#include "core/run/exec.h"
+#include "core/lease/node.h"
+#include "core/secret/secret.h"
+#include "core/secret/sealer.h"
 #include "inventory.h"
 #include "os/strays.h"
 #include "store/db.h"
@@ -393,17 +393,17 @@ static void change_key(struct fixture *f)
 static void first_key(struct fixture *f)
 {
     char path[sizeof f->directory + 16], strays[sizeof path + 8], id[BERTH_KEY_ID_SIZE];
-    struct berth_vault *vault;
+    struct berth_sealer *vault;
     glob_t found = {0};
     (void)snprintf(path, sizeof path, "%s/first.key", f->directory);
     (void)snprintf(strays, sizeof strays, "%s.??????", path);
     (void)unlink(path);
-    assert_ok(f, berth_vault_new(path, &vault, &f->err));
+    assert_ok(f, berth_sealer_new(path, &vault, &f->err));
     arm();
-    assert_ok(f, berth_vault_first_key(vault, f->b->store_id, id, &f->err));
+    assert_ok(f, berth_sealer_first_key(vault, f->b->store_id, id, &f->err));
     assert_int_equal(glob(strays, 0, NULL, &found), GLOB_NOMATCH); /* of those killed before us */
     globfree(&found);
-    berth_vault_free(vault);
+    berth_sealer_free(vault);
 }
 
 static void check_values(struct fixture *f, const struct berth_list *secrets)

@@ -12,7 +12,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "core/node.h"
+#include "core/lease/node.h"
 #include "inventory.h"
 #include "scripted.h"
 #include "store/company.h"

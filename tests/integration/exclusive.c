@@ -16,7 +16,7 @@
 
 #include "base/auto.h"
 #include "base/map.h"
-#include "core/node.h"
+#include "core/lease/node.h"
 #include "inventory.h"
 #include "store/db.h"
 #include "store/store.h"

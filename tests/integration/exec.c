@@ -14,11 +14,11 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/time.h"
-#include "core/exec.h"
-#include "core/node.h"
-#include "core/note.h"
-#include "core/record.h"
-#include "core/secret.h"
+#include "core/run/exec.h"
+#include "core/lease/node.h"
+#include "core/run/exec_journal.h"
+#include "core/run/exec_rows.h"
+#include "core/secret/secret.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/journal.h"
@@ -412,7 +412,7 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     struct live live;
     struct berth_exec *x = start(f, &r, &live);
     struct berth_exec_end end;
-    berth_record_flush(f->b);
+    berth_exec_rows_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
     set_no_timer(f);
     berth_exec_close_stdin(x);
@@ -454,7 +454,7 @@ static void what_was_told_outlives_a_kill(void **state)
                                        .end = {.started_at_ms = 1000}};
     for (int i = 0; i < 3; i++) { /* one that ended, one that did not, one that never began */
         record.id = ids[i].text;
-        berth_note_write(&text, &record);
+        berth_exec_note_write(&text, &record);
     }
     record.id = ids[0].text;
     record.ended = record.truncated = true;
@@ -464,15 +464,15 @@ static void what_was_told_outlives_a_kill(void **state)
                                          .bytes = {INT64_C(5000000000), 7},
                                          .started_at_ms = 1000,
                                          .finished_at_ms = 2000};
-    berth_note_write(&text, &record);
-    berth_note_write_void(&text, ids[2].text);
+    berth_exec_note_write(&text, &record);
+    berth_exec_note_write_void(&text, ids[2].text);
     berth_buf_puts(&text, "{\"id\":\"no id\"}\nno json\n");
     auto_free char *path = leave_journal(f, f->b->store_id, berth_buf_str(&text));
     auto_free char *foreign = leave_journal(f, store.text, berth_buf_str(&text));
     fixture_close(f);
     fixture_open(f);
     struct berth_exec_record *found;
-    assert_ok(f, berth_record_get(f->b, &f->arena, ids[0].text, &found, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, ids[0].text, &found, &f->err));
     assert_true(found->ended && found->truncated);
     assert_string_equal(found->command, "say \"more\"\n");
     assert_null(found->cwd);
@@ -480,15 +480,15 @@ static void what_was_told_outlives_a_kill(void **state)
     assert_int_equal(found->end.signal, SIGSEGV);
     assert_int_equal(found->end.bytes[0], INT64_C(5000000000));
     assert_int_equal(found->end.finished_at_ms, 2000);
-    assert_ok(f, berth_record_get(f->b, &f->arena, ids[1].text, &found, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, ids[1].text, &found, &f->err));
     assert_false(found->ended);
-    assert_int_equal(berth_record_get(f->b, &f->arena, ids[2].text, &found, &f->err),
+    assert_int_equal(berth_exec_rows_get(f->b, &f->arena, ids[2].text, &found, &f->err),
                      BERTH_E_NOT_FOUND);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(access(foreign, F_OK), 0);
     (void)unlink(foreign);
     (void)sweep(f); /* nobody runs the second any more */
-    assert_ok(f, berth_record_get(f->b, &f->arena, ids[1].text, &found, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, ids[1].text, &found, &f->err));
     assert_true(found->ended);
     assert_int_equal(found->end.cause, BERTH_END_LOST);
 }
@@ -508,11 +508,11 @@ static void what_somebody_recovers_is_not_lost(void **state)
                                        .end = {.started_at_ms = 1000}};
     struct berth_exec_record *found;
     auto_buf text = BERTH_BUF_INIT(1 << 20);
-    assert_ok(f, berth_record_begin(f->b, &record, &f->err));
-    berth_record_started(f->b, record.id);
+    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
+    berth_exec_rows_started(f->b, record.id);
     record.ended = true;
     record.end.finished_at_ms = 2000;
-    berth_note_write(&text, &record);
+    berth_exec_note_write(&text, &record);
     auto_free char *directory = NULL;
     char path[PATH_MAX];
     assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
@@ -520,11 +520,11 @@ static void what_somebody_recovers_is_not_lost(void **state)
     int fd = berth_lockfile_make(path, &f->err);
     assert_ok(f, berth_fs_write_all(fd, text.data, text.len, &f->err));
     (void)sweep(f);
-    assert_ok(f, berth_record_get(f->b, &f->arena, record.id, &found, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, record.id, &found, &f->err));
     assert_false(found->ended);
     (void)close(fd);
     (void)sweep(f);
-    assert_ok(f, berth_record_get(f->b, &f->arena, record.id, &found, &f->err));
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, record.id, &found, &f->err));
     assert_true(found->ended);
     assert_int_equal(found->end.cause, BERTH_END_EXITED);
 }
@@ -545,10 +545,10 @@ static void what_never_began_has_no_row(void **state)
     struct berth_exec_request r = request_of(l, SH("true"));
     struct live live;
     set_no_timer(f);
-    assert_ok(f, berth_record_begin(f->b, &record, &f->err));
+    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
     berth_exec_free(start(f, &r, &live));
     assert_true(berth_journal_turn(f->b->journal)); /* as a flush does that is under way */
-    berth_record_void(f->b, record.id);
+    berth_exec_rows_void(f->b, record.id);
     assert_true(berth_journal_owes(f->b->journal));
     auto_free char *directory = NULL;
     assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
@@ -565,10 +565,10 @@ static void what_never_began_has_no_row(void **state)
         assert_ok(f, berth_fs_read_all(from, &text, &f->err));
         assert_ok(f, berth_fs_write_all(to, text.data, text.len, &f->err));
     }
-    berth_record_recover(f->b);
+    berth_exec_rows_recover(f->b);
     assert_int_equal(access(copy[0], F_OK), -1);
     assert_int_equal(access(copy[1], F_OK), -1);
-    assert_int_equal(berth_record_get(f->b, &f->arena, record.id, &found, &f->err),
+    assert_int_equal(berth_exec_rows_get(f->b, &f->arena, record.id, &found, &f->err),
                      BERTH_E_NOT_FOUND);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
     clear(&live);
@@ -593,7 +593,7 @@ static void refused_commands_leave_a_short_journal(void **state)
     for (int i = 0; i < 5000; i++) /* 374 bytes each */
         assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
     assert_true(berth_journal_is_long(f->b->journal));
-    berth_record_flush(f->b);
+    berth_exec_rows_flush(f->b);
     assert_false(berth_journal_is_long(f->b->journal));
     assert_false(berth_journal_owes(f->b->journal));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
@@ -619,7 +619,7 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     run_sql(f, "ALTER TABLE execs RENAME TO execs_elsewhere", NULL);
     for (int i = 0; i < 3; i++) {
         run_command(f, l);
-        berth_record_flush(f->b);
+        berth_exec_rows_flush(f->b);
     }
     assert_true(berth_journal_owes(f->b->journal));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs_elsewhere"), 0);
@@ -628,7 +628,7 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     for (int i = 0; i < 100 && count_rows(f, of_all) < 3; i++)
         pause_ms(100);
     assert_int_equal(count_rows(f, of_all), 3);
-    berth_record_flush(f->b); /* behind the one that wrote them */
+    berth_exec_rows_flush(f->b); /* behind the one that wrote them */
     assert_false(berth_journal_owes(f->b->journal));
 }
 

@@ -12,8 +12,8 @@
 
 #include "base/auto.h"
 #include "base/time.h"
-#include "core/exec.h"
-#include "core/secret.h"
+#include "core/run/exec.h"
+#include "core/secret/secret.h"
 #include "os/framelog.h"
 
 #define GIGABYTE (UINT64_C(1) << 30)
@@ -281,7 +281,7 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
 static void two_thousand_runs_at_once(void **state)
 {
     struct fixture *f = *state;
-    static struct berth_performance *running[RUNS];
+    static struct berth_run_job *running[RUNS];
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     struct berth_environment *e;
     assert_ok(f, berth_environment_ensure_local(f->b, &f->arena, NULL, &e, &f->err));

@@ -12,9 +12,9 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/time.h"
-#include "core/exec.h"
-#include "core/record.h"
-#include "core/secret.h"
+#include "core/run/exec.h"
+#include "core/run/exec_rows.h"
+#include "core/secret/secret.h"
 #include "farhost.h"
 #include "scripted.h"
 
@@ -155,7 +155,7 @@ static void provision_comes_first(void **state)
     assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(result.end.bytes[0], strlen("/bin/bash\n"));
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
+    assert_ok(f, berth_exec_rows_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 2);
     r.provision_command = "echo first >&2; echo second >&2; exit 9";
     assert_run_fails(f, &r, BERTH_E_UNPROCESSABLE, "workspace_realization_failed",
@@ -189,7 +189,7 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_events"), 1);
-    berth_record_flush(f->b);
+    berth_exec_rows_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%the-value%'"),
                      0);
     assert_int_equal(
@@ -234,7 +234,7 @@ static void started_runs_can_be_cancelled(void **state)
     r.command.grace_ms = 200;
     for (int i = 0; i < 20; i++) { /* at every stage of it */
         struct waiting w = {0};
-        struct berth_performance *p;
+        struct berth_run_job *p;
         assert_ok(f, berth_run_start(f->b, &r, on_done, &w, &p, &f->err));
         (void)usleep((useconds_t)(i * 500));
         berth_run_cancel(p);
@@ -271,7 +271,7 @@ static void closing_ends_started_runs(void **state)
     struct fixture *f = *state;
     struct berth_run_request r = request_of(NULL, SH("sleep 300"));
     struct waiting w[3] = {0};
-    struct berth_performance *p;
+    struct berth_run_job *p;
     r.command.grace_ms = 200;
     for (int i = 0; i < 3; i++) {
         assert_ok(f, berth_run_start(f->b, &r, on_done, &w[i], &p, &f->err));
@@ -291,7 +291,7 @@ static void start_that_fails_is_told(void **state)
     struct fixture *f = *state;
     struct berth_run_request r = request_of(NULL, (const char *const[]){"no-such-program", NULL});
     struct waiting w = {0};
-    struct berth_performance *p;
+    struct berth_run_job *p;
     assert_ok(f, berth_run_start(f->b, &r, on_done, &w, &p, &f->err));
     await(&w);
     assert_int_equal(w.status, BERTH_RUN_FAILED);
@@ -329,7 +329,7 @@ static void short_runs_over_ssh_all_succeed(void **state)
         request_of(far_environment(f), (const char *const[]){"true", NULL});
     for (int round = 0; round < 3; round++) {
         struct crowd c = {.wanted = BERTH_RUN_SUCCEEDED, .count = 24};
-        struct berth_performance *p;
+        struct berth_run_job *p;
         for (int i = 0; i < c.count; i++)
             assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p, &f->err));
         await_all(&c);
@@ -344,7 +344,7 @@ static void all_runs_over_ssh_can_be_cancelled(void **state)
     enum { COUNT = 10 };
     struct berth_run_request r = request_of(far_environment(f), SH("sleep 300"));
     struct crowd c = {.wanted = BERTH_RUN_CANCELLED, .count = COUNT};
-    struct berth_performance *p[COUNT];
+    struct berth_run_job *p[COUNT];
     r.command.grace_ms = 500;
     for (int i = 0; i < COUNT; i++)
         assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p[i], &f->err));
@@ -441,7 +441,7 @@ static void closing_gives_far_places_back(void **state)
     struct fixture *f = *state;
     struct berth_run_request r = request_of(far_environment(f), SH("sleep 300"));
     struct crowd c = {.wanted = BERTH_RUN_CANCELLED, .count = 1};
-    struct berth_performance *p;
+    struct berth_run_job *p;
     r.command.grace_ms = 200;
     assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p, &f->err));
     for (int i = 0; i < 1000 && count_rows(f, "SELECT count(*) FROM execs") < 1; i++)
@@ -472,7 +472,7 @@ static void full_disk_cuts_the_log(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_true(result.end.bytes[0] == 20000000);
     assert_true(result.truncated);
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
+    assert_ok(f, berth_exec_rows_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 1);
     const struct berth_exec_record *x = execs.items[0];
     assert_true(x->ended && x->truncated);
@@ -489,7 +489,7 @@ static void commands_are_recorded(void **state)
     struct berth_list execs;
     assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
     assert_run(f, &result, BERTH_RUN_FAILED, "adapter_failed");
-    assert_ok(f, berth_record_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
+    assert_ok(f, berth_exec_rows_list(f->b, &f->arena, result.run->id, NULL, 100, &execs, &f->err));
     assert_int_equal(execs.count, 1);
     const struct berth_exec_record *x = execs.items[0];
     assert_string_equal(x->run_id, result.run->id);

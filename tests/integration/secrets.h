@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 
-#include "core/secret.h"
+#include "core/secret/secret.h"
 
 #define BROKEN "Invalid local_encrypted secret material"
 #define NOBODY "0197c7c0-0000-7000-8000-0000000000ff"

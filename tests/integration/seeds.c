@@ -7,7 +7,7 @@
 
 #include "base/auto.h"
 #include "base/time.h"
-#include "core/reuse.h"
+#include "core/lease/parking.h"
 #include "inventory.h"
 #include "scripted.h"
 #include "store/store.h"
@@ -75,7 +75,7 @@ static const char *chosen(const char *config, const char *first, const char *fir
     struct berth_lease b = foreign_row(second, second_metadata);
     void *items[] = {&a, &b};
     struct berth_list list = {.items = items, .count = 2, .cap = 2};
-    const struct berth_lease *found = berth_reuse_find(parsed, "of this environment", &list);
+    const struct berth_lease *found = berth_parking_find(parsed, "of this environment", &list);
     return found ? found->provider_lease_id : NULL;
 }
 
@@ -229,15 +229,16 @@ static void P5_fake_config_from_metadata(void **state)
                                      "\"reuseLease\":true}");
     const char *wanted = "{\"provider\":\"fake\",\"image\":\"paperclip-test\",\"reuseLease\":true}";
     auto_json *strict = NULL, *loose = NULL;
-    assert_int_equal(berth_reuse_config_strict(registry, &arena, metadata, &strict, &err),
+    assert_int_equal(berth_parking_config_strict(registry, &arena, metadata, &strict, &err),
                      BERTH_OK);
     assert_json(strict, wanted);
-    assert_int_equal(berth_reuse_config_loose(registry, &arena, metadata, &loose, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_loose(registry, &arena, metadata, &loose, &err),
+                     BERTH_OK);
     assert_json(loose, wanted);
 
     auto_json *without = parse_json("{\"provider\":\"fake\",\"reuseLease\":true}");
     auto_json *none = NULL;
-    assert_int_equal(berth_reuse_config_strict(registry, &arena, without, &none, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_strict(registry, &arena, without, &none, &err), BERTH_OK);
     assert_null(none);
     berth_registry_free(registry);
 }
@@ -252,15 +253,16 @@ static void P6_plugin_config_from_metadata_keeps_every_field(void **state)
                        "\"remoteCwd\":\"/workspace/project\",\"fakeRootDir\":\"/tmp/fake\"}";
     auto_json *metadata = parse_json(text);
     auto_json *loose = NULL;
-    assert_int_equal(berth_reuse_config_loose(registry, &arena, metadata, &loose, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_loose(registry, &arena, metadata, &loose, &err),
+                     BERTH_OK);
     assert_json(loose, text);
 
     auto_json *maybe = parse_json("{\"provider\":\"fake-plugin\",\"reuseLease\":\"yes\"}");
     auto_json *exact = NULL;
-    assert_int_equal(berth_reuse_config_loose(registry, &arena, maybe, &exact, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_loose(registry, &arena, maybe, &exact, &err), BERTH_OK);
     assert_json(exact, "{\"provider\":\"fake-plugin\",\"reuseLease\":false}");
     auto_json *nobody = parse_json("{\"reuseLease\":true}"), *none = NULL;
-    assert_int_equal(berth_reuse_config_loose(registry, &arena, nobody, &none, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_loose(registry, &arena, nobody, &none, &err), BERTH_OK);
     assert_null(none);
     berth_registry_free(registry);
 }
@@ -307,10 +309,11 @@ static void P9_strict_is_for_builtin_providers_only(void **state)
                        "\"apiKey\":\"22222222-2222-4222-8222-222222222222\"}";
     auto_json *metadata = parse_json(text);
     auto_json *strict = NULL, *loose = NULL;
-    assert_int_equal(berth_reuse_config_strict(registry, &arena, metadata, &strict, &err),
+    assert_int_equal(berth_parking_config_strict(registry, &arena, metadata, &strict, &err),
                      BERTH_OK);
     assert_null(strict);
-    assert_int_equal(berth_reuse_config_loose(registry, &arena, metadata, &loose, &err), BERTH_OK);
+    assert_int_equal(berth_parking_config_loose(registry, &arena, metadata, &loose, &err),
+                     BERTH_OK);
     assert_json(loose, text);
     berth_registry_free(registry);
 }
@@ -349,12 +352,12 @@ static void R2_our_own_rows_match_by_fingerprint(void **state)
     auto_json *config = parse_json(FAKE_CONFIG);
     struct berth_lease row = foreign_row("sandbox-image-b", FAKE_CONFIG);
     row.fingerprint = "of another config";
-    assert_false(berth_reuse_matches(config, "of this environment", &row));
+    assert_false(berth_parking_matches(config, "of this environment", &row));
     row.fingerprint = "of this environment";
     row.metadata_json = "{}";
-    assert_true(berth_reuse_matches(config, "of this environment", &row));
+    assert_true(berth_parking_matches(config, "of this environment", &row));
     row.provider_lease_id = NULL;
-    assert_false(berth_reuse_matches(config, "of this environment", &row));
+    assert_false(berth_parking_matches(config, "of this environment", &row));
 }
 
 static void R3_local_lease(void **state)

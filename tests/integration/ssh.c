@@ -15,7 +15,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/time.h"
-#include "core/exec.h"
+#include "core/run/exec.h"
 #include "farhost.h"
 #include "os/fs.h"
 

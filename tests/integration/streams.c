@@ -11,9 +11,9 @@
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
-#include "core/once.h"
+#include "core/idempotency.h"
 #include "plugins.h"
-#include "core/record.h"
+#include "core/run/exec_rows.h"
 #include "core/token.h"
 
 /* --- help --- */
@@ -817,15 +817,15 @@ static void leases_are_taken_once(void **state)
 }
 
 /* As another process, which ends without having ended it. */
-static void begin_elsewhere(struct fixture *f, const struct berth_once_request *request,
+static void begin_elsewhere(struct fixture *f, const struct berth_idempotency_request *request,
                             const char *environment_id, struct berth_id *lease_id)
 {
     struct berth *own = f->b;
     struct berth_lease_request lease = BERTH_LEASE_REQUEST_INIT;
     struct berth_lease *l;
-    struct berth_once once;
+    struct berth_idempotency once;
     fixture_open(f);
-    assert_ok(f, berth_once_begin(f->b, &f->arena, request, &once, &f->err));
+    assert_ok(f, berth_idempotency_begin(f->b, &f->arena, request, &once, &f->err));
     assert_true(once.at_work);
     *lease_id = once.id;
     lease.id = once.id.text;
@@ -840,10 +840,10 @@ static void leases_of_killed_daemons_are_taken_once(void **state)
 {
     struct fixture *f = *state;
     const char *e = ask_environment(f, "{'name':'here','driver':'local'}");
-    struct berth_once_request request = {
+    struct berth_idempotency_request request = {
         .caller = "c", .key = "made", .digest = "d", .makes_lease = true};
     struct berth_id id;
-    struct berth_once once, second;
+    struct berth_idempotency once, second;
     begin_elsewhere(f, &request, e, &id);
     struct berth_lease_request twice = BERTH_LEASE_REQUEST_INIT;
     struct berth_lease *l;
@@ -851,7 +851,7 @@ static void leases_of_killed_daemons_are_taken_once(void **state)
     twice.environment_id = e;
     assert_int_equal(berth_lease_acquire(f->b, &f->arena, &twice, &l, &f->err), BERTH_E_CONFLICT);
     for (int i = 0; i < 2; i++) { /* the first finds it, the next its answer */
-        assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &once, &f->err));
+        assert_ok(f, berth_idempotency_begin(f->b, &f->arena, &request, &once, &f->err));
         assert_false(once.at_work);
         assert_int_equal(once.status, 201);
         assert_non_null(strstr(once.answer, id.text));
@@ -860,13 +860,13 @@ static void leases_of_killed_daemons_are_taken_once(void **state)
     assert_int_equal(open_leases(f), 1);
     request.key = "not made";
     begin_elsewhere(f, &request, NULL, &id);
-    assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &once, &f->err));
+    assert_ok(f, berth_idempotency_begin(f->b, &f->arena, &request, &once, &f->err));
     assert_true(once.at_work);
     assert_string_not_equal(once.id.text, id.text);
     assert_fails(f, BERTH_E_CONFLICT, "A request with this Idempotency-Key is at work.",
-                 berth_once_begin(f->b, &f->arena, &request, &second, &f->err));
-    berth_once_end(f->b, &once, 201, "{}");
-    assert_ok(f, berth_once_begin(f->b, &f->arena, &request, &second, &f->err));
+                 berth_idempotency_begin(f->b, &f->arena, &request, &second, &f->err));
+    berth_idempotency_end(f->b, &once, 201, "{}");
+    assert_ok(f, berth_idempotency_begin(f->b, &f->arena, &request, &second, &f->err));
     assert_string_equal(second.answer, "{}");
 }
 

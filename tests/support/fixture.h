@@ -17,10 +17,10 @@
 
 #include "base/json.h"
 #include "core/berth.h"
-#include "core/environment.h"
-#include "core/lease.h"
-#include "core/run.h"
-#include "core/sweep.h"
+#include "core/environment/environment.h"
+#include "core/lease/lease.h"
+#include "core/run/run.h"
+#include "core/sweep/sweep.h"
 
 enum fixture_store {
     ON_SQLITE,

@@ -4,7 +4,7 @@
 
 #include "base/auto.h"
 #include "base/issues.h"
-#include "core/config.h"
+#include "core/environment/config.h"
 #include "core/driver.h"
 
 #define SECRET_ID "0198c5d2-7c1e-7000-8000-00000000abcd"

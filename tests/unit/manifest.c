@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/unit/manifest.c - what a plugin may say of itself: every rule with its text. */
-#include "core/manifest.h"
+#include "core/plugin/manifest.h"
 
 #include "fixture.h"
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/run_socket.c - see control.h. */
+#include "cli/run_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <berth/exec.h>
+
+#include "base/auto.h"
+#include "os/runtime.h"
+
+#define CLIENTS_MAX 8
+#define PIECE_BYTES (64 * 1024)
+#define WAIT_MS 20 /* between two tries to write to a command */
+
+struct client {
+    struct cli_run_socket *control;
+    pthread_t thread;
+    int fd; /* -1: nobody */
+    bool done;
+};
+
+struct cli_run_socket {
+    char path[BERTH_RUNTIME_SOCKET_SIZE];
+    int listen_fd, stop_fd, cancel_fd;
+    pthread_t thread;
+    struct client clients[CLIENTS_MAX]; /* the thread's alone, but for `done` */
+    pthread_mutex_t lock;
+    struct berth_exec *exec;
+    bool over; /* there was one */
+};
+
+static int address_of(const char *path, struct sockaddr_un *out, struct berth_error *err)
+{
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof out->sun_path)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The name of the socket is too long: %s", path);
+    (void)snprintf(out->sun_path, sizeof out->sun_path, "%s", path);
+    return BERTH_OK;
+}
+
+/* --- one client --- */
+
+static bool is_ours(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0);
+}
+
+/* Lock held: the command may be gone at any moment. NULL: the end of its input. */
+static int try_write(struct cli_run_socket *c, const char *bytes, size_t len)
+{
+    struct berth_error err;
+    if (!c->exec)
+        return !c->over ? BERTH_E_UNAVAILABLE : bytes ? BERTH_E_CONFLICT : BERTH_OK;
+    if (bytes)
+        return berth_exec_write(c->exec, bytes, len, &err);
+    berth_exec_close_stdin(c->exec);
+    return BERTH_OK;
+}
+
+/* A command that is still to be started, or does not read, is waited for. */
+static const char *write_piece(struct cli_run_socket *c, const char *bytes, size_t len)
+{
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        int rc = try_write(c, bytes, len);
+        pthread_mutex_unlock(&c->lock);
+        if (rc != BERTH_E_UNAVAILABLE)
+            return rc == BERTH_OK ? "ok" : "the command does not read any more";
+        struct pollfd stop = {.fd = c->stop_fd, .events = POLLIN};
+        if (poll(&stop, 1, WAIT_MS) > 0)
+            return "the run has ended";
+    }
+}
+
+static const char *take_stdin(struct cli_run_socket *c, FILE *in, size_t left)
+{
+    const char *answer = "ok";
+    char piece[PIECE_BYTES];
+    while (left) { /* all of them, also when nobody wants them: the next line comes behind */
+        size_t want = left < sizeof piece ? left : sizeof piece, got = fread(piece, 1, want, in);
+        if (!got)
+            return "the bytes did not come";
+        if (strcmp(answer, "ok") == 0)
+            answer = write_piece(c, piece, got);
+        left -= got;
+    }
+    return answer;
+}
+
+/* "stdin N": the number, which is at most 18 digits long. */
+static bool read_length(const char *line, size_t *out)
+{
+    static const char word[] = "stdin ";
+    const char *digits = line + sizeof word - 1;
+    if (strncmp(line, word, sizeof word - 1) != 0)
+        return false;
+    size_t len = strspn(digits, "0123456789");
+    if (!len || len > 18 || strcmp(digits + len, "\n") != 0)
+        return false;
+    *out = (size_t)strtoull(digits, NULL, 10);
+    return true;
+}
+
+static const char *obey(struct cli_run_socket *c, FILE *in, const char *line)
+{
+    size_t len;
+    if (strcmp(line, "cancel\n") == 0) {
+        (void)eventfd_write(c->cancel_fd, 1);
+        return "ok";
+    }
+    if (strcmp(line, "close\n") == 0)
+        return write_piece(c, NULL, 0);
+    if (read_length(line, &len))
+        return take_stdin(c, in, len);
+    return "write \"cancel\", \"close\", or \"stdin N\" and N bytes";
+}
+
+static void *serve(void *ctx)
+{
+    struct client *client = ctx;
+    char line[64];
+    int copy = fcntl(client->fd, F_DUPFD_CLOEXEC, 0);
+    FILE *in = copy >= 0 ? fdopen(copy, "r") : NULL;
+    while (in && fgets(line, sizeof line, in)) {
+        const char *answer = obey(client->control, in, line);
+        if (dprintf(client->fd, "%s\n", answer) < 0)
+            break;
+    }
+    if (in)
+        (void)fclose(in);
+    else if (copy >= 0)
+        (void)close(copy);
+    __atomic_store_n(&client->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* --- all of them --- */
+
+static void end_client(struct client *client)
+{
+    (void)shutdown(client->fd, SHUT_RDWR);
+    (void)pthread_join(client->thread, NULL);
+    (void)close(client->fd);
+    client->fd = -1;
+}
+
+static void take_client(struct cli_run_socket *c)
+{
+    int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (int i = 0; i < CLIENTS_MAX && is_ours(fd); i++) {
+        struct client *client = &c->clients[i];
+        if (client->fd >= 0 && __atomic_load_n(&client->done, __ATOMIC_ACQUIRE))
+            end_client(client);
+        if (client->fd >= 0)
+            continue;
+        *client = (struct client){.control = c, .fd = fd};
+        if (pthread_create(&client->thread, NULL, serve, client) == 0)
+            return;
+        client->fd = -1;
+        break;
+    }
+    (void)close(fd);
+}
+
+static void *listen_main(void *ctx)
+{
+    struct cli_run_socket *c = ctx;
+    struct pollfd fds[] = {{.fd = c->listen_fd, .events = POLLIN},
+                           {.fd = c->stop_fd, .events = POLLIN}};
+    while (!fds[1].revents)
+        if (poll(fds, 2, -1) > 0 && fds[0].revents)
+            take_client(c);
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (c->clients[i].fd >= 0)
+            end_client(&c->clients[i]);
+    return NULL;
+}
+
+static int start_listening(struct cli_run_socket *c, const char *run_id, struct berth_error *err)
+{
+    struct sockaddr_un address;
+    int rc = berth_runtime_socket(run_id, c->path, err);
+    if (rc == BERTH_OK)
+        rc = address_of(c->path, &address, err);
+    if (rc < 0)
+        return rc;
+    c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    c->stop_fd = eventfd(0, EFD_CLOEXEC);
+    (void)unlink(c->path); /* of a process that is gone: the run is ours */
+    if (c->listen_fd < 0 || c->stop_fd < 0 ||
+        bind(c->listen_fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+        listen(c->listen_fd, CLIENTS_MAX) < 0)
+        return berth_fail_errno(err, "Cannot listen at %s", c->path);
+    errno = pthread_create(&c->thread, NULL, listen_main, c);
+    return errno ? berth_fail_errno(err, "Cannot start a thread") : BERTH_OK;
+}
+
+static void free_control(struct cli_run_socket *c)
+{
+    if (c->listen_fd >= 0) {
+        (void)close(c->listen_fd);
+        (void)unlink(c->path);
+    }
+    if (c->stop_fd >= 0)
+        (void)close(c->stop_fd);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket **out,
+                        struct berth_error *err)
+{
+    struct cli_run_socket *c = calloc(1, sizeof *c);
+    if (!c)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: socket.");
+    c->listen_fd = c->stop_fd = -1;
+    c->cancel_fd = cancel_fd;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        c->clients[i].fd = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    int rc = start_listening(c, run_id, err);
+    if (rc < 0)
+        free_control(c);
+    else
+        *out = c;
+    return rc;
+}
+
+void cli_run_socket_serve(struct cli_run_socket *c, struct berth_exec *exec)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->exec = exec;
+    c->over = !exec;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void cli_run_socket_close(struct cli_run_socket *c)
+{
+    if (!c)
+        return;
+    (void)eventfd_write(c->stop_fd, 1);
+    (void)pthread_join(c->thread, NULL);
+    free_control(c);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/lease/late_place.c - see late.h. What cannot be written down now is tried again; only
+ * the end of the runtime lets go of it, with a word in the log. */
+#include "core/lease/late_place.h"
+
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+#include "core/lease/ledger.h"
+#include "core/lease/node.h"
+#include "os/pool.h"
+#include "store/store.h"
+
+#define RETRY_MS 1000
+
+struct berth_late_place {
+    struct berth_late_place *next;
+    struct berth *b;
+    struct berth_arena arena;
+    const char *lease_id;
+    struct berth_place place;
+    bool clean;              /* its id repeats no secret */
+    bool settles;            /* its end is asked for at once, else by a sweep */
+    struct berth_lease *row; /* to be settled, or NULL */
+};
+
+static void free_late(struct berth_late_place *late)
+{
+    berth_arena_clear(&late->arena);
+    free(late);
+}
+
+/* --- one of them --- */
+
+static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct berth_late_place *late = ctx;
+    struct berth_lease *row;
+    bool won;
+    late->row = NULL;
+    int rc = berth_ledger_late_place(db, &late->arena, late->lease_id, &late->place, err);
+    if (rc < 0 || !late->settles)
+        return rc;
+    rc = berth_lease_load(db, &late->arena, late->lease_id, &row, err);
+    if (rc < 0 || !row || row->place != BERTH_PLACE_LIVE || row->owner)
+        return rc;                              /* another row answers for the place */
+    if (row->status == BERTH_LEASE_ACQUIRING) { /* whoever gave it up has not said so yet */
+        row->status = BERTH_LEASE_RELEASING;
+        row->final_status = BERTH_LEASE_FAILED;
+        row->failure_reason = "Its place came when nobody waited for it any more.";
+    }
+    berth_ledger_take(late->b, row, BERTH_DUTY_DESTROY);
+    rc = berth_lease_save(db, row, &won, err);
+    if (rc == BERTH_OK && won)
+        late->row = row;
+    return rc;
+}
+
+/* UPSTREAM: it repeats a secret, or cannot be kept. The place stays unknown, as one that nobody
+ * told of. */
+static int clean(struct berth_late_place *late, struct berth_error *err)
+{
+    struct berth_lease *row;
+    if (late->clean)
+        return BERTH_OK;
+    int rc = berth_lease_get(late->b, &late->arena, late->lease_id, &row, err);
+    if (rc < 0)
+        return rc;
+    auto_driver_input use = {0};
+    rc = berth_ledger_input(late->b, &late->arena, row, &use, err);
+    if (rc == BERTH_OK &&
+        (!berth_ledger_is_usable(late->place.id) || berth_driver_input_shows(&use, late->place.id)))
+        rc = berth_fail(err, BERTH_E_UPSTREAM, "It answered late, and without a usable id.");
+    if (rc == BERTH_OK)
+        rc = berth_driver_input_clean(&use, &late->arena, &late->place.metadata_json, err);
+    late->clean = rc == BERTH_OK;
+    return rc;
+}
+
+static int record(struct berth_late_place *late, struct berth_error *err)
+{
+    struct berth *b = late->b;
+    struct berth_error unsettled;
+    int rc = clean(late, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_tx(b->store, tx_record, late, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(sweep_after_claim);
+    if (late->row &&
+        berth_ledger_settle(b, &late->arena, &late->row, BERTH_OP_SWEEP, NULL, &unsettled) < 0)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "late place left to a sweep", "leaseId",
+                       late->lease_id, "error", unsettled.message, NULL);
+    return BERTH_OK;
+}
+
+/* True: nothing more can be done about it, and it is freed. */
+static bool work_off(struct berth_late_place *late, bool last)
+{
+    struct berth *b = late->b;
+    struct berth_error err;
+    int rc = berth_node_begin(b->node, late->lease_id, &err);
+    if (rc == BERTH_OK) {
+        rc = record(late, &err);
+        berth_node_end(b->node, late->lease_id);
+    }
+    if (rc < 0 && rc != BERTH_E_UPSTREAM && rc != BERTH_E_NOT_FOUND && !last)
+        return false;
+    if (rc < 0)
+        berth_log_line(&b->log, BERTH_LOG_ERROR, "late place not recorded", "leaseId",
+                       late->lease_id, "place", late->clean ? late->place.id : "", "error",
+                       err.message, NULL);
+    free_late(late);
+    return true;
+}
+
+/* --- all of them --- */
+
+static void late_job(void *ctx);
+
+/* Lock held. */
+static void push(struct berth *b, struct berth_late_place *late)
+{
+    late->next = b->late;
+    b->late = late;
+}
+
+/* Lock held. Without a thread the next one, or the end, does it. */
+static void set_job(struct berth *b, int64_t delay_ms)
+{
+    struct berth_error ignored;
+    if (b->closing || b->late_set)
+        return;
+    int rc = delay_ms ? berth_pool_after(b->pool, delay_ms, late_job, b, &ignored)
+                      : berth_pool_submit(b->providers, late_job, b, &ignored);
+    b->late_set = rc == BERTH_OK;
+}
+
+static struct berth_late_place *take_all(struct berth *b)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    struct berth_late_place *all = b->late;
+    b->late = NULL;
+    b->late_set = false;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return all;
+}
+
+static void late_job(void *ctx)
+{
+    struct berth *b = ctx;
+    for (struct berth_late_place *late = take_all(b), *next; late; late = next) {
+        next = late->next;
+        if (work_off(late, false))
+            continue;
+        pthread_mutex_lock(&b->sweeping_lock);
+        push(b, late);
+        set_job(b, RETRY_MS);
+        pthread_mutex_unlock(&b->sweeping_lock);
+    }
+}
+
+void berth_late_place_put(void *ctx, const char *lease_id, const struct berth_place *place)
+{
+    struct berth *b = ctx;
+    struct berth_late_place *late = calloc(1, sizeof *late);
+    if (late) {
+        late->b = b;
+        late->settles = true;
+        late->lease_id = berth_arena_strdup(&late->arena, lease_id);
+        late->place.id = berth_arena_strdup(&late->arena, place->id);
+        late->place.metadata_json = berth_arena_strdup(&late->arena, place->metadata_json);
+    }
+    if (!late || late->arena.failed) {
+        berth_log_line(&b->log, BERTH_LOG_ERROR, "late place not recorded", "leaseId", lease_id,
+                       "error", "out of memory", NULL);
+        if (late)
+            free_late(late);
+        return;
+    }
+    pthread_mutex_lock(&b->sweeping_lock);
+    push(b, late);
+    set_job(b, 0);
+    pthread_mutex_unlock(&b->sweeping_lock);
+}
+
+void berth_late_place_flush(struct berth *b)
+{
+    for (struct berth_late_place *late = take_all(b), *next; late; late = next) {
+        next = late->next;
+        late->settles = false; /* there is no worker that could be asked */
+        (void)work_off(late, true);
+    }
+}

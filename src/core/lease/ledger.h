@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/lease/ledger.h - the steps that acquire, release and the sweep share. Not for others. */
+#ifndef BERTH_CORE_LEASE_LEDGER_H
+#define BERTH_CORE_LEASE_LEDGER_H
+
+#include "core/berth.h"
+#include "core/lease/lease.h"
+#include "core/secret/driver_input.h"
+
+/* Which operation a step belongs to; names its failpoints. */
+enum berth_ledger_op {
+    BERTH_OP_ACQUIRE, /* of which came nothing */
+    BERTH_OP_PROBE,
+    BERTH_OP_RELEASE,
+    BERTH_OP_DESTROY,
+    BERTH_OP_SWEEP,
+};
+
+/* The call of a lease's driver: by the settings unless timeout_ms or the driver says otherwise. */
+struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
+                                    struct berth_arena *arena, int64_t timeout_ms, int cancel_fd);
+/* With the captured config and its secrets; a row of others has it rebuilt from its metadata. The
+ * caller closes *out, also after a failure. */
+int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
+                       struct berth_driver_input *out, struct berth_error *err);
+struct berth_place berth_ledger_place(const struct berth_lease *lease);
+/* The implementation that made the lease's place, whatever its environment says now. */
+int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
+                       const struct berth_route **out, struct berth_error *err);
+
+/* Does the captured config say reuseLease? */
+bool berth_ledger_config_reuses(const struct berth_lease *lease);
+
+/* Puts the row into the state in which this process gives its place back. */
+void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty);
+/* Closes a row that answers for no place. */
+void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
+                        enum berth_lease_place place);
+
+/* Can a provider's id be kept? Not empty, not too long, UTF-8. */
+bool berth_ledger_is_usable(const char *place_id);
+/* Is it a code with which a driver says that it made nothing? See driver.h. */
+bool berth_ledger_made_nothing(int code);
+
+/* Tells the provider what `lease->duty` says and stores what came of it. The row is this
+ * process's, by berth_ledger_take in a committed transaction. OK also when the provider failed:
+ * the row then owes. lease becomes the row as stored. */
+int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth_lease **lease,
+                        enum berth_ledger_op op, const struct berth_actor *actor,
+                        struct berth_error *err);
+
+/* A place came to light that the row does not answer for: it does now, and owes its end. */
+int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, const char *lease_id,
+                            const struct berth_place *place, struct berth_error *err);
+#endif

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/plugin/plugin.c - see plugin.h: rows, their statuses, and what keeps the registry true
+ * to them.
+ */
+#include "core/plugin/plugin.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/activity.h"
+#include "core/id_prefix.h"
+#include "core/plugin/manifest.h"
+#include "core/plugin/plugin_change.h"
+#include "net/worker.h"
+#include "os/fs.h"
+#include "store/company.h"
+#include "store/lease.h"
+#include "store/plugin.h"
+#include "store/store.h"
+
+#define FRESH_MS 1000
+
+struct berth_plugins {
+    struct berth *b;
+    struct berth_manager *manager; /* NULL: somebody else's workers were given to the registry */
+    pthread_mutex_t lock;
+    int64_t read_at_ms; /* monotonic; 0: never */
+};
+
+/* --- directories --- */
+
+const char *berth_plugins_directory(const struct berth *b, struct berth_arena *arena,
+                                    const char *name, const char *inner, struct berth_error *err)
+{
+    auto_free char *logs = NULL;
+    if (berth_directory(b, "logs", &logs, err) < 0)
+        return NULL;
+    logs[strlen(logs) - strlen("/logs")] = '\0';
+    auto_free char *real = realpath(logs, NULL); /* as the rows say where a package is */
+    const char *path = berth_arena_printf(arena, "%s/%s%s%s", real ? real : logs, name,
+                                          inner ? "/" : "", inner ? inner : "");
+    return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
+}
+
+int berth_plugins_make_passable(const char *path, struct berth_error *err)
+{
+    return berth_fs_mkdirs(path, geteuid() == 0 ? 0711 : 0700, err);
+}
+
+const char *berth_plugin_log_file(const struct berth *b, struct berth_arena *arena, const char *id,
+                                  struct berth_error *err)
+{
+    const char *folder = berth_plugins_directory(b, arena, "logs", "plugins", err);
+    if (!folder || berth_fs_mkdirs(folder, 0700, err) < 0)
+        return NULL;
+    const char *path = berth_arena_printf(arena, "%s/%s.log", folder, id);
+    return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
+}
+
+/* --- reading --- */
+
+struct look {
+    struct berth_arena *arena;
+    const char *name;
+    struct berth_plugin *plugin;
+    struct berth_list list;
+};
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_plugin_load(db, look->arena, look->name, BERTH_LOCK_NONE, &look->plugin, err);
+}
+
+static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_plugin_select(db, look->arena, &look->list, err);
+}
+
+int berth_plugin_not_found(const char *name, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Plugin not found: %.200s", name);
+}
+
+/* The one whose id begins so. */
+static int find_by_prefix(struct berth *b, struct look *look, struct berth_error *err)
+{
+    int rc = berth_store_read(b->store, tx_list, look, err);
+    for (int i = 0; rc == BERTH_OK && i < look->list.count; i++) {
+        struct berth_plugin *p = look->list.items[i];
+        if (strncasecmp(p->id, look->name, strlen(look->name)) != 0)
+            continue;
+        if (look->plugin)
+            return berth_fail(err, BERTH_E_CONFLICT,
+                              "Several plugins begin with %s: write more of it.", look->name);
+        look->plugin = p;
+    }
+    return rc;
+}
+
+int berth_plugin_get(struct berth *b, struct berth_arena *arena, const char *name,
+                     struct berth_plugin **out, struct berth_error *err)
+{
+    struct look look = {.arena = arena, .name = name};
+    int rc = berth_store_read(b->store, tx_get, &look, err);
+    if (rc == BERTH_OK && !look.plugin && berth_id_prefix_valid(name))
+        rc = find_by_prefix(b, &look, err);
+    if (rc == BERTH_OK && !look.plugin)
+        rc = berth_plugin_not_found(name, err);
+    if (rc == BERTH_OK)
+        *out = look.plugin;
+    return rc;
+}
+
+int berth_plugin_list(struct berth *b, struct berth_arena *arena, struct berth_list *out,
+                      struct berth_error *err)
+{
+    struct look look = {.arena = arena};
+    int rc = berth_store_read(b->store, tx_list, &look, err);
+    if (rc == BERTH_OK)
+        *out = look.list;
+    return rc;
+}
+
+/* Workers that run here hear of what other processes did to their rows. */
+static int tell_manager(struct berth_plugins *plugins, struct berth_arena *arena,
+                        const struct berth_list *list, struct berth_error *err)
+{
+    struct berth_worker_row *rows =
+        berth_arena_alloc(arena, (size_t)(list->count + 1) * sizeof *rows);
+    if (!rows)
+        return berth_arena_check(arena, err);
+    for (int i = 0; i < list->count; i++) {
+        const struct berth_plugin *p = list->items[i];
+        rows[i] = (struct berth_worker_row){.plugin_id = p->id,
+                                            .ready = p->status == BERTH_PLUGIN_READY,
+                                            .package = p->package_path,
+                                            .manifest_json = p->manifest_json,
+                                            .config_json = p->config_json,
+                                            .row_version = p->row_version};
+    }
+    berth_builtins.manager->follow(plugins->manager, rows, list->count);
+    return BERTH_OK;
+}
+
+static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
+{
+    struct berth *b = plugins->b;
+    pthread_mutex_lock(&plugins->lock);
+    int64_t now_ms = berth_time_mono_ms();
+    if (!plugins->read_at_ms || now_ms - plugins->read_at_ms >= fresh_ms) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        struct berth_list list;
+        struct berth_error err;
+        int rc = berth_plugin_list(b, &arena, &list, &err);
+        if (rc == BERTH_OK && plugins->manager)
+            rc = tell_manager(plugins, &arena, &list, &err);
+        if (rc == BERTH_OK) { /* a row that cannot be read hides no other */
+            plugins->read_at_ms = now_ms;
+            rc = berth_registry_set_plugins(b->registry, &list, &err);
+        }
+        if (rc < 0)
+            berth_log_line(&b->log, BERTH_LOG_WARN, "plugins not read", "error", err.message, NULL);
+    }
+    pthread_mutex_unlock(&plugins->lock);
+}
+
+void berth_plugins_reread(struct berth *b)
+{
+    refresh(b->plugins, 0);
+}
+
+void berth_plugins_refresh(struct berth *b)
+{
+    refresh(b->plugins, FRESH_MS);
+}
+
+/* --- what workers are told, and tell --- */
+
+static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
+                    struct berth_worker_spec *out, struct berth_error *err)
+{
+    struct berth_plugins *plugins = ctx;
+    struct berth_plugin *p;
+    struct berth_manifest *manifest;
+    auto_json *json = NULL;
+    struct berth_issues issues = {.arena = arena}, warnings = {.arena = arena};
+    int rc = berth_plugin_get(plugins->b, arena, plugin_id, &p, err);
+    if (rc == BERTH_OK && p->status != BERTH_PLUGIN_READY)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin %s is %s: only one that is ready runs.",
+                        p->plugin_key, berth_plugin_status_name(p->status));
+    if (rc == BERTH_OK)
+        rc = berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &json,
+                              err);
+    if (rc == BERTH_OK)
+        rc = berth_manifest_read(arena, json, &issues, &warnings, &manifest, err);
+    if (rc < 0)
+        return rc;
+    *out = (struct berth_worker_spec){
+        .plugin_key = p->plugin_key,
+        .package = p->package_path,
+        .entry = manifest->worker[0] == '/'
+                     ? manifest->worker
+                     : berth_arena_printf(arena, "%s/%s", p->package_path, manifest->worker),
+        .manifest_json = p->manifest_json,
+        .config_json = p->config_json,
+        .row_version = p->row_version,
+        .state = berth_plugins_directory(plugins->b, arena, "plugin-state", p->id, err),
+        .log = berth_plugin_log_file(plugins->b, arena, p->id, err)};
+    const char *states = berth_plugins_directory(plugins->b, arena, "plugin-state", NULL, err);
+    if (!out->state || !out->log || !states)
+        return err->code;
+    rc = berth_plugins_make_passable(states, err);
+    return rc < 0 ? rc : berth_arena_check(arena, err);
+}
+
+static void report(void *ctx, const char *plugin_id, enum berth_log_level level, const char *event,
+                   const char *text)
+{
+    const struct berth_plugins *plugins = ctx;
+    berth_log_line(&plugins->b->log, level, event, "pluginId", plugin_id, "detail", text, NULL);
+}
+
+int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth_error *err)
+{
+    struct berth_plugins *plugins = calloc(1, sizeof *plugins);
+    if (!plugins)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: plugins.");
+    plugins->b = b;
+    pthread_mutex_init(&plugins->lock, NULL);
+    *out = plugins;
+    if (berth_registry_workers(b->registry))
+        return BERTH_OK;
+    struct berth_worker_host host = {
+        .describe = describe, .report = report, .version = berth_version(), .ctx = plugins};
+    const struct berth_manager_ops *ops = berth_builtins.manager;
+    int rc = ops->open(b->engine, &host, &plugins->manager, err);
+    if (rc == BERTH_OK)
+        berth_registry_set_workers(b->registry, ops->workers(plugins->manager),
+                                   BERTH_WORKER_READY_MS, BERTH_WORKER_POLL_MS);
+    return rc;
+}
+
+void berth_plugins_close(struct berth_plugins *plugins)
+{
+    if (!plugins)
+        return;
+    berth_builtins.manager->close(plugins->manager);
+    pthread_mutex_destroy(&plugins->lock);
+    free(plugins);
+}
+
+/* --- changing --- */
+
+int berth_plugin_tell(struct berth_db *db, struct berth_arena *arena, const struct berth_plugin *p,
+                      const char *action, const struct berth_actor *actor, struct berth_error *err)
+{
+    struct berth_list companies;
+    auto_buf details = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &details};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "pluginKey", p->plugin_key);
+    berth_json_put_str(&w, "packageName", p->package_name);
+    berth_json_put_str(&w, "version", p->version);
+    berth_json_put_str(&w, "status", berth_plugin_status_name(p->status));
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&details, "Activity details", err);
+    if (rc == BERTH_OK)
+        rc = berth_company_select(db, arena, &companies, err);
+    for (int i = 0; rc == BERTH_OK && i < companies.count; i++) {
+        const struct berth_company *company = companies.items[i];
+        struct berth_entity entity = {.company_id = company->id, .type = "plugin", .id = p->id};
+        rc = berth_activity_of(db, &entity, action, actor, berth_buf_str(&details), err);
+    }
+    return rc;
+}
+
+int berth_plugin_tx_change(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct berth_plugin_change *c = ctx;
+    bool won;
+    int rc = berth_plugin_load(db, c->arena, c->name, BERTH_LOCK_UPDATE, &c->plugin, err);
+    if (rc == BERTH_OK && !c->plugin)
+        rc = berth_plugin_not_found(c->name, err);
+    if (rc == BERTH_OK)
+        rc = c->decide(c, c->plugin, err);
+    if (rc < 0)
+        return rc;
+    c->plugin->updated_at_ms = berth_time_wall_ms();
+    rc = berth_plugin_save(db, c->plugin, &won, err);
+    if (rc == BERTH_OK && !won)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin %s was changed meanwhile.", c->name);
+    return rc < 0 ? rc : berth_plugin_tell(db, c->arena, c->plugin, c->action, c->actor, err);
+}
+
+static int change(struct berth_plugin_change *c, struct berth_plugin **out, struct berth_error *err)
+{
+    struct berth_plugin *named;
+    int rc = berth_plugin_get(c->b, c->arena, c->name, &named, err);
+    if (rc < 0)
+        return rc;
+    c->name = named->id;
+    rc = berth_store_tx(c->b->store, berth_plugin_tx_change, c, err);
+    if (rc < 0)
+        return rc;
+    berth_plugins_reread(c->b);
+    *out = c->plugin;
+    return BERTH_OK;
+}
+
+void berth_plugins_stop(struct berth *b, const char *id)
+{
+    if (b->plugins->manager)
+        berth_builtins.manager->stop(b->plugins->manager, id);
+}
+
+static int decide_enable(struct berth_plugin_change *c, struct berth_plugin *p,
+                         struct berth_error *err)
+{
+    (void)c;
+    if (p->status != BERTH_PLUGIN_DISABLED && p->status != BERTH_PLUGIN_ERROR &&
+        p->status != BERTH_PLUGIN_UPGRADE_PENDING)
+        return berth_fail(err, BERTH_E_INVALID,
+                          "Cannot enable plugin in status '%s'. Plugin must be in 'disabled', "
+                          "'error', or 'upgrade_pending' status to be enabled.",
+                          berth_plugin_status_name(p->status));
+    p->status = BERTH_PLUGIN_READY;
+    p->last_error = NULL;
+    return BERTH_OK;
+}
+
+int berth_plugin_enable(struct berth *b, struct berth_arena *arena, const char *name,
+                        const struct berth_actor *actor, struct berth_plugin **out,
+                        struct berth_error *err)
+{
+    struct berth_plugin_change c = {.b = b,
+                                    .arena = arena,
+                                    .name = name,
+                                    .decide = decide_enable,
+                                    .action = "plugin.enabled",
+                                    .actor = actor};
+    return change(&c, out, err);
+}
+
+static int decide_disable(struct berth_plugin_change *c, struct berth_plugin *p,
+                          struct berth_error *err)
+{
+    if (p->status != BERTH_PLUGIN_READY)
+        return berth_fail(err, BERTH_E_INVALID,
+                          "Cannot disable plugin in status '%s'. Plugin must be in 'ready' status "
+                          "to be disabled.",
+                          berth_plugin_status_name(p->status));
+    p->status = BERTH_PLUGIN_DISABLED;
+    p->last_error = c->reason;
+    return BERTH_OK;
+}
+
+int berth_plugin_disable(struct berth *b, struct berth_arena *arena, const char *name,
+                         const char *reason, const struct berth_actor *actor,
+                         struct berth_plugin **out, struct berth_error *err)
+{
+    struct berth_plugin_change c = {.b = b,
+                                    .arena = arena,
+                                    .name = name,
+                                    .decide = decide_disable,
+                                    .action = "plugin.disabled",
+                                    .actor = actor,
+                                    .reason = reason};
+    int rc =
+        reason ? berth_utf8_check(reason, BERTH_REASON_BYTES_MAX, "The reason", err) : BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = change(&c, out, err);
+    if (rc == BERTH_OK)
+        berth_plugins_stop(b, (*out)->id);
+    return rc;
+}
+
+static int decide_config(struct berth_plugin_change *c, struct berth_plugin *p,
+                         struct berth_error *err)
+{
+    (void)err;
+    p->config_json = c->config_json;
+    return BERTH_OK;
+}
+
+int berth_plugin_check_config(struct berth_arena *arena, const char *json, const char **out,
+                              struct berth_error *err)
+{
+    auto_json *config = NULL;
+    size_t len = json ? strlen(json) : 0;
+    *out = "{}";
+    if (!json)
+        return BERTH_OK;
+    if (len > BERTH_CONFIG_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The config is longer than %d bytes.",
+                          BERTH_CONFIG_BYTES_MAX);
+    int rc = berth_json_parse(json, len, BERTH_JSON_OURS, &config, err);
+    if (rc == BERTH_OK && !berth_json_is(config, BERTH_JSON_OBJECT))
+        rc = berth_fail(err, BERTH_E_INVALID, "The config of a plugin is a JSON object.");
+    if (rc < 0)
+        return rc;
+    *out = berth_json_canonical_in(arena, config);
+    return berth_arena_check(arena, err);
+}
+
+int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const char *name,
+                           const char *config_json, const struct berth_actor *actor,
+                           struct berth_plugin **out, struct berth_error *err)
+{
+    struct berth_plugin_change c = {.b = b,
+                                    .arena = arena,
+                                    .name = name,
+                                    .decide = decide_config,
+                                    .action = "plugin.configured",
+                                    .actor = actor};
+    int rc = berth_plugin_check_config(arena, config_json, &c.config_json, err);
+    return rc < 0 ? rc : change(&c, out, err);
+}
+
+/* --- workers --- */
+
+int berth_plugin_worker(struct berth *b, struct berth_arena *arena, const char *name,
+                        struct berth_worker_status *out, struct berth_error *err)
+{
+    struct berth_plugin *p;
+    int rc = berth_plugin_get(b, arena, name, &p, err);
+    if (rc < 0)
+        return rc;
+    *out = (struct berth_worker_status){.status = "stopped"};
+    return b->plugins->manager
+               ? berth_builtins.manager->status(b->plugins->manager, p->id, arena, out, err)
+               : BERTH_OK;
+}
+
+int berth_plugin_restart(struct berth *b, struct berth_arena *arena, const char *name,
+                         struct berth_worker_status *out, struct berth_error *err)
+{
+    struct berth_plugin *p;
+    int rc = berth_plugin_get(b, arena, name, &p, err);
+    if (rc == BERTH_OK && p->status != BERTH_PLUGIN_READY)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin %s is %s: only one that is ready runs.",
+                        p->plugin_key, berth_plugin_status_name(p->status));
+    if (rc < 0)
+        return rc;
+    if (b->plugins->manager) {
+        const struct berth_manager_ops *ops = berth_builtins.manager;
+        ops->stop(b->plugins->manager, p->id);
+        ops->start(b->plugins->manager, p->id, BERTH_WORKER_START_MS);
+    }
+    return berth_plugin_worker(b, arena, p->id, out, err);
+}
+
+int berth_plugin_log(struct berth *b, struct berth_arena *arena, const char *name, const char **out,
+                     struct berth_error *err)
+{
+    struct berth_plugin *p;
+    int rc = berth_plugin_get(b, arena, name, &p, err);
+    if (rc < 0)
+        return rc;
+    *out = berth_plugin_log_file(b, arena, p->id, err);
+    return *out ? BERTH_OK : err->code;
+}
+
+/* --- as JSON --- */
+
+void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *p)
+{
+    auto_json *manifest = NULL;
+    struct berth_error ignored;
+    (void)berth_json_parse(p->manifest_json, strlen(p->manifest_json), BERTH_JSON_OURS, &manifest,
+                           &ignored);
+    auto_free char *categories = NULL;
+    const struct berth_json *list = berth_json_get(manifest, "categories");
+    if (list)
+        categories = berth_json_canonical(list);
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "id", p->id);
+    berth_json_put_str(w, "pluginKey", p->plugin_key);
+    berth_json_put_str(w, "packageName", p->package_name);
+    berth_json_put_str(w, "version", p->version);
+    berth_json_put_int(w, "apiVersion", 1);
+    berth_json_put_raw(w, "categories", categories ? categories : "[]");
+    berth_json_put_str(w, "status", berth_plugin_status_name(p->status));
+    berth_json_put_int(w, "installOrder", p->install_order);
+    berth_json_put_str(w, "packagePath", p->package_path);
+    berth_json_put_bool(w, "inPlace", p->in_place);
+    berth_json_put_str(w, "lastError", p->last_error);
+    berth_json_put_raw(w, "manifestJson", p->manifest_json);
+    berth_json_put_raw(w, "configJson", p->config_json);
+    berth_json_put_time(w, "installedAt", p->installed_at_ms);
+    berth_json_put_time(w, "updatedAt", p->updated_at_ms);
+    berth_json_close(w, '}');
+}
+
+void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_status *s)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "status", s->status);
+    if (s->pid)
+        berth_json_put_int(w, "pid", s->pid);
+    else
+        berth_json_put_str(w, "pid", NULL);
+    berth_json_put_int(w, "uptime", s->uptime_ms);
+    berth_json_put_int(w, "consecutiveCrashes", s->crashes);
+    berth_json_put_int(w, "totalCrashes", s->crashes_in_all);
+    berth_json_put_int(w, "pendingRequests", s->pending);
+    berth_json_put_time(w, "lastCrashAt", s->last_crash_at_ms);
+    berth_json_put_time(w, "nextRestartAt", s->next_restart_at_ms);
+    berth_json_put_raw(w, "supportedMethods", s->methods_json ? s->methods_json : "[]");
+    berth_json_put_str(w, "confinement", s->confinement);
+    berth_json_put_str(w, "lastError", s->last_error);
+    berth_json_close(w, '}');
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/plugin/plugin.h - plugins as this runtime sees them: which rows there are, and the
+ * routes to the places that their workers make. */
+#ifndef BERTH_CORE_PLUGIN_PLUGIN_H
+#define BERTH_CORE_PLUGIN_PLUGIN_H
+
+#include <berth/plugin.h>
+
+#include "core/berth.h"
+
+struct berth_plugins; /* safe to share between threads */
+
+int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth_error *err);
+void berth_plugins_close(struct berth_plugins *plugins); /* ends their workers; NULL is fine */
+
+/* The registry's routes as the rows are now, or were a second ago at most. Not inside of a
+ * transaction. What fails shows when a plugin is needed. */
+void berth_plugins_refresh(struct berth *b);
+
+/* Is it a directory that is meant? Else it is the name of a package. */
+bool berth_plugin_is_path(const char *source);
+
+void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *plugin);
+void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_status *status);
+#endif

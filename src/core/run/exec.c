@@ -1,0 +1,816 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/exec.c - a command in the place of a lease. Its output goes, masked, to the caller
+ * and to a queue on the engine's thread; a job on the pool writes the queue to the log, and the
+ * child waits when that cannot follow. What comes after its end is a job there, too. */
+#include "core/run/exec.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/redact.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/lease/ledger.h"
+#include "core/lease/lease.h"
+#include "core/lease/node.h"
+#include "core/run/exec_rows.h"
+#include "core/lease/lease_execs.h"
+#include "crypto/mask.h"
+#include "os/engine.h"
+#include "os/framelog.h"
+#include "os/fs.h"
+#include "os/pool.h"
+#include "os/spawn.h"
+#include "os/strays.h"
+#include "store/store.h"
+
+#define RESULT_BYTES_MAX 4096
+#define STRAYS_WAIT_MS 50
+#define SETTLE_MS 30000
+#define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
+
+/* Output on its way to the log. */
+struct chunk {
+    struct chunk *next;
+    enum berth_stream stream;
+    int64_t at_ms;
+    size_t len;
+    char bytes[];
+};
+
+struct berth_exec {
+    struct berth *b;
+    struct berth_arena arena;
+    struct berth_id id;
+    char label[sizeof "BERTH_EXEC_ID=" + BERTH_ID_SIZE];
+    char *log_path;
+    struct berth_lease *lease;
+    const struct berth_route *route;
+    char *words;                     /* of the command, as they may be shown */
+    struct berth_exec_record record; /* its row */
+    bool begun;                      /* the node knows of it */
+    struct berth_lease_exec entry;
+    struct berth_exec_handlers handlers; /* the caller's */
+    struct berth_mask *masks[2];         /* the engine's thread alone */
+
+    struct berth_framelog *log; /* the job's alone; NULL until there is output */
+    bool logless;               /* it cannot be made */
+    uint64_t log_limit;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct berth_running *running; /* NULL until it has been started */
+    struct chunk *head, **tail;
+    size_t queued;
+    bool behind;                /* the log cannot follow */
+    bool held;                  /* the caller wants no more for now */
+    bool unwanted;              /* its lease is over */
+    bool writing;               /* a job is at work on the queue */
+    bool ended;                 /* the command is; `end` says how */
+    bool lost[2];               /* output that there was no memory for */
+    bool done;                  /* and everything after it */
+    struct berth_post end_post; /* of an end that was told elsewhere than on the engine's thread */
+    struct berth_exec_end end_said;
+    int waiters; /* one of them does what comes after the end, and no thread is woken for it */
+    struct berth_exec_end end;
+};
+
+const char *berth_end_cause_name(enum berth_end_cause cause)
+{
+    return berth_end_causes.names[cause];
+}
+
+void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
+                           bool truncated)
+{
+    if (end->exit_code < 0)
+        berth_json_put_str(w, "exitCode", NULL);
+    else
+        berth_json_put_int(w, "exitCode", end->exit_code);
+    berth_json_put_str(w, "signal", end->signal ? sigabbrev_np(end->signal) : NULL);
+    berth_json_put_bool(w, "timedOut", end->cause == BERTH_END_TIMEOUT);
+    berth_json_put_int(w, "stdoutBytes", (int64_t)end->bytes[BERTH_STDOUT]);
+    berth_json_put_int(w, "stderrBytes", (int64_t)end->bytes[BERTH_STDERR]);
+    berth_json_put_bool(w, "truncated", truncated);
+    berth_json_put_str(w, "cause", berth_end_cause_name(end->cause));
+    berth_json_put_time(w, "startedAt", end->started_at_ms);
+    berth_json_put_time(w, "finishedAt", end->finished_at_ms);
+}
+
+/* The first bytes of both streams, whole characters only. There is no log without output. */
+static int read_texts(const char *log_path, const struct berth_exec_end *end,
+                      struct berth_buf texts[2], bool *cut, struct berth_error *err)
+{
+    struct berth_framereader *reader;
+    struct berth_frame frame;
+    bool more = true;
+    int rc = berth_framereader_open(log_path, &reader, err);
+    if (rc == BERTH_E_NOT_FOUND) { /* else it could not be made, or is removed */
+        *cut |= end->bytes[BERTH_STDOUT] || end->bytes[BERTH_STDERR];
+        return BERTH_OK;
+    }
+    if (rc < 0)
+        return rc;
+    while (rc == BERTH_OK && more) {
+        rc = berth_framereader_next(reader, &frame, &more, err);
+        if (rc < 0 || !more || frame.kind > BERTH_FRAME_STDERR)
+            continue;
+        struct berth_buf *text = &texts[frame.kind];
+        size_t room = BERTH_RESULT_TEXT_BYTES_MAX - text->len;
+        *cut |= frame.len > room;
+        berth_buf_append(text, frame.bytes, frame.len < room ? frame.len : room);
+    }
+    berth_framereader_close(reader);
+    for (int i = 0; i < 2 && *cut; i++)
+        if (texts[i].len == BERTH_RESULT_TEXT_BYTES_MAX)
+            berth_buf_truncate(&texts[i], berth_utf8_whole(texts[i].data, texts[i].len));
+    return rc;
+}
+
+void berth_exec_put_result(struct berth_json_writer *w, const char *exec_id,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_buf texts[2])
+{
+    berth_json_open(w, '{');
+    if (exec_id)
+        berth_json_put_str(w, "execId", exec_id);
+    berth_exec_end_fields(w, end, truncated);
+    berth_json_put_bytes(w, "stdout", berth_buf_str(&texts[0]), texts[0].len);
+    berth_json_put_bytes(w, "stderr", berth_buf_str(&texts[1]), texts[1].len);
+    berth_json_close(w, '}');
+}
+
+int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
+                           const struct berth_exec_end *end, bool truncated,
+                           struct berth_error *err)
+{
+    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
+                                 BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
+    int rc = read_texts(log_path, end, texts, &truncated, err);
+    berth_exec_put_result(w, exec_id, end, truncated, texts);
+    berth_buf_clear(&texts[0]);
+    berth_buf_clear(&texts[1]);
+    return rc;
+}
+
+bool berth_exec_outlasted(struct berth_exec *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool unwanted = x->unwanted;
+    pthread_mutex_unlock(&x->lock);
+    return unwanted;
+}
+
+bool berth_exec_truncated(const struct berth_exec *x)
+{
+    return x->record.truncated;
+}
+
+/* --- what a command leaves behind --- */
+
+void berth_exec_end_strays(struct berth *b)
+{
+    pthread_mutex_lock(&b->strays_lock);
+    char **labels = b->strays;
+    int count = b->stray_count;
+    b->strays = NULL;
+    b->stray_count = b->stray_cap = 0;
+    b->strays_set = false;
+    pthread_mutex_unlock(&b->strays_lock);
+    if (count)
+        (void)berth_strays_end((const char *const *)(void *)labels);
+    for (int i = 0; i < count; i++)
+        free(labels[i]);
+    free(labels);
+}
+
+static void strays_job(void *ctx)
+{
+    berth_exec_end_strays(ctx);
+}
+
+/* One look at all processes serves for many. */
+static void end_strays_soon(struct berth_exec *x)
+{
+    struct berth *b = x->b;
+    struct berth_error ignored;
+    char *label = strdup(x->label);
+    pthread_mutex_lock(&b->strays_lock);
+    if (label && b->stray_count + 1 >= b->stray_cap) {
+        int cap = b->stray_cap ? b->stray_cap * 2 : 16;
+        char **grown = realloc(b->strays, (size_t)cap * sizeof *grown);
+        if (grown) {
+            b->strays = grown;
+            b->stray_cap = cap;
+        }
+    }
+    bool kept = label && b->stray_count + 1 < b->stray_cap;
+    if (kept) {
+        b->strays[b->stray_count++] = label;
+        b->strays[b->stray_count] = NULL;
+        if (!b->strays_set)
+            b->strays_set =
+                berth_pool_after(b->pool, STRAYS_WAIT_MS, strays_job, b, &ignored) == BERTH_OK;
+    }
+    pthread_mutex_unlock(&b->strays_lock);
+    if (!kept) { /* no memory to wait with */
+        free(label);
+        (void)berth_strays_end((const char *const[]){x->label, NULL});
+    }
+}
+
+/* --- the log, on the pool --- */
+
+/* The way to the place broke, or something still held its streams. Asks it again; until somebody
+ * could, how it ended is not known, and what is left of it ends with the lease at the latest. */
+static void settle(struct berth_exec *x)
+{
+    struct berth_error err;
+    auto_driver_input use = {0};
+    struct berth_call call = berth_ledger_call(x->b, x->route, &x->arena, SETTLE_MS, -1);
+    struct berth_place place = berth_ledger_place(x->lease);
+    struct berth_exec_end end = x->end; /* one that is known stays: only what is left is ended */
+    int rc = berth_ledger_input(x->b, &x->arena, x->lease, &use, &err);
+    if (rc == BERTH_OK)
+        rc = berth_driver_exec_settle(x->route, &call, &use.who, &place, x->id.text, &end, &err);
+    if (x->end.cause == BERTH_END_LOST)
+        x->end = end;
+    if (rc < 0) {
+        berth_driver_input_mask_error(&use, &err);
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a command not known", "execId",
+                       x->id.text, "error", err.message, NULL);
+    }
+}
+
+static void end_log(struct berth_exec *x)
+{
+    auto_buf buf = BERTH_BUF_INIT(RESULT_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    struct berth_error err;
+    berth_json_open(&w, '{');
+    berth_exec_end_fields(&w, &x->end, x->record.truncated);
+    berth_json_close(&w, '}');
+    if (buf.failed ||
+        berth_framelog_end(x->log, berth_buf_str(&buf), x->end.finished_at_ms, &err) < 0)
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "end of a log not written", "execId", x->id.text,
+                       NULL);
+}
+
+static void finish(struct berth_exec *x)
+{
+    for (int i = 0; i < 2; i++)
+        x->record.truncated |= x->lost[i] || x->end.cut[i] || x->logless ||
+                               (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
+    if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
+        settle(x);
+    end_strays_soon(x);
+    berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
+                          (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
+    x->record.ended = true;
+    x->record.end = x->end;
+    berth_exec_rows_end(x->b, &x->record);
+    if (x->log)
+        end_log(x);
+    berth_lease_execs_leave(x->b, &x->entry);
+    if (x->handlers.on_end)
+        x->handlers.on_end(x->handlers.ctx, &x->end);
+    pthread_mutex_lock(&x->lock);
+    x->done = true;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+}
+
+/* With the first output. The directory is there, but for the first time. */
+static int open_log(struct berth_exec *x, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_framelog_create(x->log_path, x->log_limit, &x->log, err);
+    if (rc == BERTH_OK || err->os_errno != ENOENT)
+        return rc;
+    rc = berth_directory(x->b, "logs", &directory, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(directory, 0700, err);
+    return rc < 0 ? rc : berth_framelog_create(x->log_path, x->log_limit, &x->log, err);
+}
+
+static void write_chunk(struct berth_exec *x, struct chunk *chunk)
+{
+    struct berth_error err;
+    int rc = BERTH_OK;
+    if (!x->log && !x->logless) {
+        rc = open_log(x, &err);
+        x->logless = rc < 0;
+    }
+    if (x->log)
+        rc = berth_framelog_write(x->log, (enum berth_frame_kind)chunk->stream, chunk->bytes,
+                                  chunk->len, chunk->at_ms, &err);
+    if (rc < 0) /* once: the rest is counted only */
+        berth_log_line(&x->b->log, BERTH_LOG_WARN, "log cut", "execId", x->id.text, "error",
+                       err.message, NULL);
+    free(chunk);
+}
+
+/* Lock held. Until it has been started, there is nobody to tell. */
+static void set_pause(struct berth_exec *x)
+{
+    if (x->running && !x->ended)
+        x->running->ops->pause(x->running, x->behind || x->held);
+}
+
+static void finish_job(void *ctx)
+{
+    finish(ctx);
+}
+
+static void log_job(void *ctx)
+{
+    struct berth_exec *x = ctx;
+    pthread_mutex_lock(&x->lock);
+    while (x->head) {
+        struct chunk *chunk = x->head;
+        x->head = chunk->next;
+        if (!x->head)
+            x->tail = &x->head;
+        size_t len = chunk->len;
+        pthread_mutex_unlock(&x->lock);
+        write_chunk(x, chunk);
+        pthread_mutex_lock(&x->lock);
+        x->queued -= len;
+        if (x->behind && x->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2) {
+            x->behind = false;
+            set_pause(x);
+        }
+    }
+    bool last = x->ended && !x->done;
+    x->writing = last; /* nobody else is to finish it */
+    pthread_mutex_unlock(&x->lock);
+    struct berth_error none;
+    bool asks = last && (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1]);
+    /* To ask the place takes long: not here, where heartbeats and logs would wait behind it. */
+    if (asks && berth_pool_submit(x->b->providers, finish_job, x, &none) == BERTH_OK)
+        return;
+    if (last)
+        finish(x);
+}
+
+/* Lock held. Without a thread or memory for the job the writing is done here, for once. */
+static bool start_job(struct berth_exec *x)
+{
+    struct berth_error ignored;
+    if (x->writing)
+        return true;
+    x->writing = true;
+    return berth_pool_submit(x->b->pool, log_job, x, &ignored) == BERTH_OK;
+}
+
+/* --- on the engine's thread --- */
+
+struct emission {
+    struct berth_exec *x;
+    enum berth_stream stream;
+};
+
+static void emit(void *ctx, const char *bytes, size_t len)
+{
+    const struct emission *e = ctx;
+    struct berth_exec *x = e->x;
+    if (!len)
+        return;
+    struct chunk *chunk = malloc(sizeof *chunk + len);
+    bool here = false;
+    pthread_mutex_lock(&x->lock);
+    if (chunk) {
+        *chunk = (struct chunk){.stream = e->stream, .at_ms = berth_time_wall_ms(), .len = len};
+        memcpy(chunk->bytes, bytes, len);
+        *x->tail = chunk;
+        x->tail = &chunk->next;
+        x->queued += len;
+        if (x->queued > BERTH_PIPE_QUEUE_BYTES_MAX && !x->behind) {
+            x->behind = true;
+            set_pause(x);
+        }
+        here = !start_job(x);
+    } else {
+        x->lost[e->stream] = true;
+    }
+    pthread_mutex_unlock(&x->lock);
+    if (here)
+        log_job(x);
+    if (x->handlers.on_output)
+        x->handlers.on_output(x->handlers.ctx, e->stream, bytes, len);
+}
+
+/* What a driver says on another thread, on its way to the engine's. */
+struct saying {
+    struct berth_post post; /* first */
+    struct berth_exec *x;
+    enum berth_stream stream;
+    size_t len;
+    char bytes[];
+};
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
+
+static void run_saying(struct berth_post *post)
+{
+    struct saying *s = (struct saying *)(void *)post;
+    on_output(s->x, s->stream, s->bytes, s->len);
+    free(s);
+}
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct berth_exec *x = ctx;
+    struct emission e = {x, stream};
+    if (berth_engine_is_here(x->b->engine)) {
+        berth_mask_put(x->masks[stream], bytes, len, emit, &e);
+        return;
+    }
+    struct saying *s = malloc(sizeof *s + len);
+    struct berth_error none;
+    if (s) {
+        *s = (struct saying){.post = {.run = run_saying}, .x = x, .stream = stream, .len = len};
+        memcpy(s->bytes, bytes, len);
+    }
+    if (!s || berth_engine_post(x->b->engine, &s->post, &none) < 0) {
+        pthread_mutex_lock(&x->lock);
+        x->lost[stream] = true;
+        pthread_mutex_unlock(&x->lock);
+        free(s);
+    }
+}
+
+static void on_stdin_room(void *ctx)
+{
+    struct berth_exec *x = ctx;
+    if (x->handlers.on_stdin_room)
+        x->handlers.on_stdin_room(x->handlers.ctx);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end);
+
+static void run_end(struct berth_post *post)
+{
+    struct berth_exec *x =
+        (struct berth_exec *)((char *)post - offsetof(struct berth_exec, end_post));
+    on_end(x, &x->end_said);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    struct berth_exec *x = ctx;
+    struct berth_error none;
+    if (!berth_engine_is_here(x->b->engine)) { /* behind all that was said */
+        x->end_said = *end;
+        x->end_post.run = run_end;
+        if (berth_engine_post(x->b->engine, &x->end_post, &none) == BERTH_OK)
+            return;
+    }
+    for (int i = 0; i < 2; i++) {
+        struct emission e = {x, (enum berth_stream)i};
+        berth_mask_end(x->masks[i], emit, &e);
+    }
+    pthread_mutex_lock(&x->lock);
+    x->end = *end;
+    x->ended = true;
+    bool here = false;
+    bool asks = end->cause == BERTH_END_LOST || end->cut[0] || end->cut[1];
+    if (x->waiters)
+        pthread_cond_broadcast(&x->changed);
+    else if (x->handlers.quick_end && !x->writing && !asks) /* all that is left is a short write */
+        here = x->writing = true;
+    else
+        here = !start_job(x); /* one that is at work sees the end, too */
+    pthread_mutex_unlock(&x->lock);
+    if (here)
+        log_job(x);
+}
+
+/* --- what the child sees --- */
+
+static bool is_variable(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return false;
+    for (const char *c = text; c < equals; c++)
+        if (!((*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') || *c == '_' ||
+              (c > text && *c >= '0' && *c <= '9')))
+            return false;
+    return true;
+}
+
+static void add_variable(struct berth_arena *arena, struct berth_list *env, const char *name,
+                         const char *value)
+{
+    if (value)
+        (void)berth_list_add(env, arena, berth_arena_printf(arena, "%s=%s", name, value));
+}
+
+/* Built from nothing; those that say who it runs for are ours. */
+static int build_env(struct berth_exec *x, struct berth_arena *arena,
+                     const struct berth_exec_request *r, const char *const **out,
+                     struct berth_error *err)
+{
+    const struct berth_lease *l = x->lease;
+    static const char *const none[] = {NULL};
+    const char *const *given = r->env ? r->env : none;
+    struct berth_list env = {0};
+    /* These come first: what looks for strays does not read a large environment to its end. */
+    (void)berth_list_add(&env, arena, x->label);
+    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
+    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
+    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
+    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
+    for (const char *const *v = given; *v; v++) {
+        if (!is_variable(*v))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "A variable is written NAME=value, with letters, digits and _.");
+        if (strncmp(*v, "BERTH_", 6) == 0)
+            return berth_fail(err, BERTH_E_INVALID,
+                              "Variables whose names begin with BERTH_ are set by berth alone: "
+                              "leave out %.*s.",
+                              (int)strcspn(*v, "="), *v);
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
+    }
+    (void)berth_list_add(&env, arena, NULL);
+    *out = (const char *const *)(void *)env.items;
+    return berth_arena_check(arena, err);
+}
+
+/* --- starting --- */
+
+static void keep(void *ctx, const char *bytes, size_t len)
+{
+    berth_buf_append(ctx, bytes, len);
+}
+
+/* The words of the command as its row keeps them: names and shapes of secrets are hidden, and
+ * values that are known to be ones. */
+static int write_words(struct berth_exec *x, const char *const *argv,
+                       const struct berth_locked *values, int count, struct berth_error *err)
+{
+    auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
+    struct berth_mask *mask;
+    const char *words = berth_redact_command(&x->arena, argv);
+    if (!words)
+        return berth_arena_check(&x->arena, err);
+    int rc = berth_mask_new(values, count, &mask, err);
+    if (rc < 0)
+        return rc;
+    size_t len = strlen(words);
+    berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, keep, &masked);
+    berth_mask_end(mask, keep, &masked);
+    berth_mask_free(mask);
+    x->words = berth_arena_copy(&x->arena, berth_buf_str(&masked), masked.len);
+    if (x->words)
+        berth_utf8_mend(x->words);
+    return berth_arena_check(&x->arena, err);
+}
+
+static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
+                      const struct berth_driver_input *use, struct berth_error *err)
+{
+    int known = use->values ? use->references.count : 0, count = known + r->secret_count;
+    struct berth_locked *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
+    if (!all)
+        return berth_arena_check(&x->arena, err);
+    for (int i = 0; i < count; i++)
+        all[i] = i < known ? use->values[i] : r->secrets[i - known]; /* lent */
+    int rc = berth_mask_new(all, count, &x->masks[0], err);
+    if (rc == BERTH_OK)
+        rc = berth_mask_new(all, count, &x->masks[1], err);
+    return rc < 0 ? rc : write_words(x, r->argv, all, count, err);
+}
+
+/* A directory may have any bytes for a name, a row not. */
+static const char *mended(struct berth_arena *arena, const char *text)
+{
+    char *copy = berth_arena_strdup(arena, text);
+    if (copy)
+        berth_utf8_mend(copy);
+    return copy;
+}
+
+static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
+                        struct berth_error *err)
+{
+    x->record = (struct berth_exec_record){.id = x->id.text,
+                                           .company_id = x->lease->company_id,
+                                           .environment_id = x->lease->environment_id,
+                                           .lease_id = x->lease->id,
+                                           .run_id = x->lease->heartbeat_run_id,
+                                           .command = x->words,
+                                           .cwd = mended(&x->arena, r->cwd),
+                                           .owner = berth_node_id(x->b->node),
+                                           .end = {.started_at_ms = berth_time_wall_ms()}};
+    int rc = berth_arena_check(&x->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
+    x->begun = rc == BERTH_OK;
+    return rc < 0 ? rc : berth_exec_rows_begin(x->b, &x->record, err);
+}
+
+static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
+{
+    struct berth_command command = {.id = x->id.text,
+                                    .argv = r->argv,
+                                    .cwd = r->cwd,
+                                    .with_stdin = r->with_stdin,
+                                    .terminal = r->terminal,
+                                    .rows = r->rows,
+                                    .columns = r->columns,
+                                    .timeout_ms = r->timeout_ms,
+                                    .grace_ms = r->grace_ms};
+    auto_driver_input use = {0};
+    auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
+    int rc = berth_lease_begin_use(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
+    if (rc == BERTH_OK)
+        rc = build_env(x, &names, r, &command.env, err);
+    if (rc == BERTH_OK)
+        rc = berth_ledger_input(x->b, &x->arena, x->lease, &use, err);
+    if (rc == BERTH_OK)
+        rc = make_masks(x, r, &use, err);
+    if (rc == BERTH_OK)
+        rc = berth_exec_rows_log(x->b, x->id.text, &x->log_path, err);
+    if (rc < 0)
+        return rc;
+    x->log_limit = r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max;
+    if (r->typed_stdin && berth_route_whole_stdin(x->route))
+        command.with_stdin = false; /* it would wait for a person who waits for it */
+    struct berth_place place = berth_ledger_place(x->lease);
+    struct berth_exec_handlers ours = {
+        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = x};
+    struct berth_running *running;
+    struct berth_call call = berth_ledger_call(x->b, x->route, &x->arena, 0, -1);
+    rc = begin_record(x, r, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
+    if (rc < 0) {
+        berth_driver_input_mask_error(&use, err);
+        berth_exec_rows_void(x->b, x->id.text);
+        return rc;
+    }
+    berth_exec_rows_started(x->b, x->id.text);
+    pthread_mutex_lock(&x->lock);
+    x->running = running;
+    set_pause(x);
+    if (x->unwanted)
+        running->ops->cancel(running);
+    pthread_mutex_unlock(&x->lock);
+    return BERTH_OK;
+}
+
+/* With the roster's lock: it is not freed meanwhile. */
+static void end_unwanted(struct berth_lease_exec *entry)
+{
+    struct berth_exec *x =
+        (struct berth_exec *)((char *)entry - offsetof(struct berth_exec, entry));
+    pthread_mutex_lock(&x->lock);
+    bool now = x->running && !x->unwanted;
+    x->unwanted = true;
+    if (now)
+        x->running->ops->cancel(x->running);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void free_exec(struct berth_exec *x)
+{
+    berth_lease_execs_leave(x->b, &x->entry);
+    if (x->begun)
+        berth_node_end(x->b->node, x->id.text);
+    if (x->running)
+        x->running->ops->free(x->running);
+    for (struct chunk *chunk = x->head, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    berth_mask_free(x->masks[0]);
+    berth_mask_free(x->masks[1]);
+    berth_framelog_close(x->log);
+    free(x->log_path);
+    berth_arena_clear(&x->arena);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+}
+
+int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
+                     const struct berth_exec_handlers *handlers, struct berth_exec **out,
+                     struct berth_error *err)
+{
+    if (!request->argv || !request->argv[0])
+        return berth_fail(err, BERTH_E_INVALID, "There is no command to run.");
+    struct berth_exec *x = calloc(1, sizeof *x);
+    if (!x)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    x->b = b;
+    x->id = berth_id_new();
+    (void)snprintf(x->label, sizeof x->label, "BERTH_EXEC_ID=%s", x->id.text);
+    x->tail = &x->head;
+    if (handlers)
+        x->handlers = *handlers;
+    pthread_mutex_init(&x->lock, NULL);
+    pthread_cond_init(&x->changed, NULL);
+    x->entry.end = end_unwanted;
+    x->entry.label = x->label;
+    if (berth_id_parse(request->lease_id, "Lease", &x->entry.lease_id, err) == BERTH_OK)
+        berth_lease_execs_enter(b, &x->entry);
+    int rc = start(x, request, err);
+    if (rc < 0)
+        free_exec(x);
+    else
+        *out = x;
+    return rc;
+}
+
+/* --- while it runs --- */
+
+void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
+{
+    assert(!berth_engine_is_here(x->b->engine)); /* it would wait for itself */
+    pthread_mutex_lock(&x->lock);
+    x->waiters++;
+    while (!x->done) {
+        if (!x->ended || x->writing) {
+            pthread_cond_wait(&x->changed, &x->lock);
+            continue;
+        }
+        x->writing = true;
+        pthread_mutex_unlock(&x->lock);
+        log_job(x);
+        pthread_mutex_lock(&x->lock);
+    }
+    x->waiters--;
+    *end = x->end;
+    pthread_mutex_unlock(&x->lock);
+}
+
+void berth_exec_cancel(struct berth_exec *x)
+{
+    x->running->ops->cancel(x->running);
+}
+
+int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len, struct berth_error *err)
+{
+    return x->running->ops->write(x->running, bytes, len, err);
+}
+
+void berth_exec_close_stdin(struct berth_exec *x)
+{
+    x->running->ops->close_stdin(x->running);
+}
+
+void berth_exec_pause(struct berth_exec *x, bool paused)
+{
+    pthread_mutex_lock(&x->lock);
+    if (x->held != paused) {
+        x->held = paused;
+        set_pause(x);
+    }
+    pthread_mutex_unlock(&x->lock);
+}
+
+void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns)
+{
+    x->running->ops->resize(x->running, rows, columns);
+}
+
+const char *berth_exec_id(const struct berth_exec *x)
+{
+    return x->id.text;
+}
+
+const char *berth_exec_log(const struct berth_exec *x)
+{
+    return x->log_path;
+}
+
+bool berth_exec_free_now(struct berth_exec *x)
+{
+    pthread_mutex_lock(&x->lock);
+    bool quick = x->done && x->running->ops->quick_free;
+    pthread_mutex_unlock(&x->lock);
+    if (quick)
+        free_exec(x);
+    return quick;
+}
+
+void berth_exec_free(struct berth_exec *x)
+{
+    if (!x)
+        return;
+    struct berth_exec_end ignored;
+    berth_exec_wait(x, &ignored);
+    free_exec(x);
+}

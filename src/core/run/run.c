@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/run.c - see run.h. */
+#include "core/run/run.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "base/utf8.h"
+#include "core/lease/lease.h"
+#include "core/lease/node.h"
+#include "os/runtime.h"
+#include "os/strays.h"
+#include "store/company.h"
+#include "store/secret.h"
+#include "store/store.h"
+
+struct work {
+    struct berth_arena *arena;
+    const char *id;
+    const struct berth_run_end *end;
+    struct berth_run *run;
+};
+
+const char *berth_run_id(const struct berth_run *run)
+{
+    return run->id;
+}
+
+const char *berth_run_company_id(const struct berth_run *run)
+{
+    return run->company_id;
+}
+
+enum berth_run_status berth_run_status(const struct berth_run *run)
+{
+    return run->status;
+}
+
+void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
+{
+    berth_json_open(w, '{');
+    berth_json_put_str(w, "id", r->id);
+    berth_json_put_str(w, "companyId", r->company_id);
+    berth_json_put_str(w, "environmentId", r->environment_id);
+    berth_json_put_str(w, "status", berth_run_statuses.names[r->status]);
+    berth_json_put_str(w, "error", r->error);
+    berth_json_put_str(w, "errorCode", r->error_code);
+    berth_json_put_time(w, "startedAt", r->started_at_ms);
+    berth_json_put_time(w, "finishedAt", r->finished_at_ms);
+    berth_json_put_time(w, "createdAt", r->created_at_ms);
+    berth_json_put_time(w, "updatedAt", r->updated_at_ms);
+    berth_json_close(w, '}');
+}
+
+const char *berth_run_to_json(struct berth_arena *arena, const struct berth_run *run)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    berth_run_json(&(struct berth_json_writer){.buf = &buf}, run);
+    return berth_arena_strdup(arena, berth_buf_str(&buf));
+}
+
+struct listing {
+    struct berth_arena *arena;
+    const struct berth_run_filter *filter;
+    struct berth_list *out;
+};
+
+static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct listing *listing = ctx;
+    return berth_run_select(db, listing->arena, listing->filter, listing->out, err);
+}
+
+int berth_run_list(struct berth *b, struct berth_arena *arena,
+                   const struct berth_run_filter *filter, struct berth_list *out,
+                   struct berth_error *err)
+{
+    struct berth_run_filter full = *filter;
+    if (!full.company_id)
+        full.company_id = b->company_id;
+    *out = (struct berth_list){0};
+    struct listing listing = {.arena = arena, .filter = &full, .out = out};
+    return berth_id_valid(full.company_id) ? berth_store_read(b->store, tx_list, &listing, err)
+                                           : BERTH_OK;
+}
+
+static int not_found(const char *id, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Run \"%.60s\" not found.", id);
+}
+
+static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    struct berth_company *company;
+    int rc = berth_company_by_id(db, work->arena, work->run->company_id, &company, err);
+    if (rc == BERTH_OK && !company)
+        rc = berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    return rc < 0 ? rc : berth_run_insert(db, work->run, err);
+}
+
+/* `as` has what the caller says of it; the rest is filled in. */
+static int create(struct berth *b, struct berth_arena *arena, const struct berth_run *as,
+                  struct berth_run **out, struct berth_error *err)
+{
+    if (as->company_id && !berth_id_valid(as->company_id))
+        return berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
+    if (as->id && !berth_id_valid(as->id))
+        return berth_fail(err, BERTH_E_INVALID, "The id of a run is a UUID.");
+    struct berth_run *run = berth_arena_alloc(arena, sizeof *run);
+    if (!run)
+        return berth_arena_check(arena, err);
+    struct berth_id id = berth_id_new();
+    int64_t now = berth_time_wall_ms();
+    *run = (struct berth_run){
+        .id = berth_arena_strdup(arena, as->id ? as->id : id.text),
+        .company_id = berth_arena_strdup(arena, as->company_id ? as->company_id : b->company_id),
+        .environment_id = berth_arena_strdup(arena, as->environment_id),
+        .status = BERTH_RUN_RUNNING,
+        .owner = as->owner,
+        .started_at_ms = now,
+        .created_at_ms = now,
+        .updated_at_ms = now,
+    };
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0)
+        return rc;
+    struct work work = {.arena = arena, .run = run};
+    rc = berth_store_tx(b->store, tx_create, &work, err);
+    if (rc == BERTH_OK)
+        *out = run;
+    return rc;
+}
+
+int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
+                     struct berth_run **out, struct berth_error *err)
+{
+    return create(b, arena, &(struct berth_run){.company_id = company_id}, out, err);
+}
+
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,
+                         const char *company_id, const char *environment_id, struct berth_run **out,
+                         struct berth_error *err)
+{
+    struct berth_run as = {.id = id,
+                           .company_id = company_id,
+                           .environment_id = environment_id,
+                           .owner = berth_node_id(b->node)};
+    return create(b, arena, &as, out, err);
+}
+
+static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    return berth_run_load(db, work->arena, work->id, &work->run, err);
+}
+
+int berth_run_get(struct berth *b, struct berth_arena *arena, const char *id,
+                  struct berth_run **out, struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Run", &parsed, err) < 0)
+        return not_found(id, err);
+    struct work work = {.arena = arena, .id = parsed.text};
+    int rc = berth_store_read(b->store, tx_get, &work, err);
+    if (rc == BERTH_OK && !work.run)
+        rc = not_found(id, err);
+    if (rc == BERTH_OK)
+        *out = work.run;
+    return rc;
+}
+
+static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work *work = ctx;
+    int rc = berth_run_load(db, work->arena, work->id, &work->run, err);
+    if (rc < 0)
+        return rc;
+    if (!work->run)
+        return not_found(work->id, err);
+    if (berth_run_ended((int)work->run->status))
+        return BERTH_OK;
+    struct berth_run *run = work->run;
+    if (run->owner) /* what it might read of secrets */
+        rc = berth_binding_remove_all(db, run->company_id, "run", run->id, err);
+    if (rc < 0)
+        return rc;
+    run->status = work->end->status;
+    run->error = work->end->error;
+    run->error_code = work->end->error_code;
+    run->finished_at_ms = run->updated_at_ms = berth_time_wall_ms();
+    bool won; /* a lost race means that it has ended: that end stays */
+    return berth_run_save(db, run, &won, err);
+}
+
+/* --- runs whose process is gone --- */
+
+static int tx_performed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct listing *listing = ctx;
+    return berth_run_select_performed(db, listing->arena, listing->out, err);
+}
+
+static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_run *run,
+                    int *count, struct berth_error *err)
+{
+    static const struct berth_run_end lost = {.status = BERTH_RUN_FAILED,
+                                              .error = "The process that ran it is gone.",
+                                              .error_code = "process_lost"};
+    struct work now = {.arena = arena, .id = run->id};
+    int rc = berth_store_read(b->store, tx_get, &now, err);
+    if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
+        return rc; /* whoever performed it has ended it since it was listed */
+    const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
+    if (!label)
+        return berth_arena_check(arena, err);
+    int strays = berth_strays_end((const char *const[]){label, NULL});
+    char socket[BERTH_RUNTIME_SOCKET_SIZE];
+    if (berth_runtime_socket(run->id, socket, err) == BERTH_OK)
+        (void)unlink(socket);
+    struct work work = {.arena = arena, .id = run->id, .end = &lost};
+    rc = berth_store_tx(b->store, tx_finish, &work, err);
+    if (rc < 0)
+        return rc;
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", strays);
+    berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", run->id,
+                   "processes", number, NULL);
+    (*count)++;
+    return BERTH_OK;
+}
+
+int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
+                       struct berth_error *err)
+{
+    struct berth_list performed = {0};
+    struct listing listing = {.arena = arena, .out = &performed};
+    *count = 0;
+    int rc = berth_store_read(b->store, tx_performed, &listing, err);
+    for (int i = 0; rc == BERTH_OK && i < performed.count; i++) {
+        const struct berth_run *run = performed.items[i];
+        bool at_work;
+        rc = berth_node_at_work(b->node, run->owner, run->id, 0, &at_work, err);
+        if (rc == BERTH_OK && !at_work)
+            rc = end_lost(b, arena, run, count, err);
+    }
+    return rc;
+}
+
+enum berth_lease_status berth_run_lease_status(int run_status)
+{
+    return run_status == BERTH_RUN_FAILED || run_status == BERTH_RUN_TIMED_OUT
+               ? BERTH_LEASE_FAILED
+               : BERTH_LEASE_RELEASED;
+}
+
+int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
+                     const struct berth_run_end *end, struct berth_list *released,
+                     struct berth_error *err)
+{
+    struct berth_id parsed;
+    if (berth_id_parse(id, "Run", &parsed, err) < 0)
+        return not_found(id, err);
+    if (!berth_run_ended((int)end->status))
+        return berth_fail(err, BERTH_E_INVALID,
+                          "A run ends as succeeded, failed, cancelled or timed_out.");
+    /* The text may be what some place said. */
+    struct berth_run_end mended = *end;
+    char *text = berth_arena_strdup(arena, end->error);
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0)
+        return rc;
+    if (text)
+        berth_utf8_mend(text);
+    mended.error = text;
+    struct work work = {.arena = arena, .id = parsed.text, .end = &mended};
+    rc = berth_store_tx(b->store, tx_finish, &work, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(run_after_end);
+    struct berth_release_request request = {.status = berth_run_lease_status((int)work.run->status),
+                                            .actor = end->actor};
+    return berth_lease_release_run(b, arena, work.run->id, &request, released, err);
+}

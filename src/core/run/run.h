@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/run.h - what the ledger and the programs need besides berth/run.h. */
+#ifndef BERTH_CORE_RUN_RUN_H
+#define BERTH_CORE_RUN_RUN_H
+
+#include <berth/run.h>
+
+#include "core/activity.h"
+#include "core/berth.h"
+#include "store/lease.h"
+#include "store/run.h"
+
+void berth_run_json(struct berth_json_writer *w, const struct berth_run *run);
+
+/* A run that this process performs: when it dies, a sweep ends the run. id NULL: a new one. */
+int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,
+                         const char *company_id, const char *environment_id, struct berth_run **out,
+                         struct berth_error *err);
+/* Ends runs whose process is gone, with what they left on this machine; their leases are then those
+ * of an ended run. How many there were. */
+int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
+                       struct berth_error *err);
+
+/* Cancels what berth_run_start began and waits until it is given back; none is begun any more. */
+void berth_run_end_all(struct berth *b);
+
+/* What becomes of a run's leases: failed and timed_out -> failed, everything else -> released. */
+enum berth_lease_status berth_run_lease_status(int run_status);
+#endif

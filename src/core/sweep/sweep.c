@@ -1,0 +1,731 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/sweep/sweep.c - see sweep.h. Reads all standing rows, judges each, and works the
+ * verdicts off, environments beside each other: one that hangs holds up itself only. */
+#include "core/sweep/sweep.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/failpoint.h"
+#include "base/limits.h"
+#include "base/map.h"
+#include "base/time.h"
+#include "core/activity.h"
+#include "core/sweep/orphans.h"
+#include "core/environment/environment.h"
+#include "core/lease/ledger.h"
+#include "core/lease/node.h"
+#include "core/plugin/plugin.h"
+#include "core/run/exec_rows.h"
+#include "core/lease/lease_execs.h"
+#include "core/run/run.h"
+#include "os/pool.h"
+#include "store/prefix.h"
+#include "store/store.h"
+
+#define SELF_SWEEP_WAIT_MS 1000
+
+/* One pass; lives until its caller and all of its jobs have let go. */
+struct pass {
+    struct berth *b;
+    struct berth_sweep_options options;
+    struct berth_arena arena; /* what was read; not written once the jobs run */
+    struct berth_list standing, environments;
+    struct berth_list groups, lanes;
+    int64_t now_ms;
+
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    int holders;
+    int running; /* jobs */
+    int left;    /* groups nobody has finished yet */
+    struct berth_sweep_report report;
+};
+
+/* One environment with its standing rows. */
+struct group {
+    struct pass *pass;
+    const char *environment_id;
+    const struct berth_environment *environment; /* NULL: gone, or of no interest in this pass */
+    struct berth_list rows;                      /* of struct berth_standing */
+};
+
+/* The environments of one provider. A bounded number of jobs takes them one after the other, so
+ * that a provider that hangs leaves threads to the others. */
+struct lane {
+    struct pass *pass;
+    const char *provider;
+    struct berth_list groups;
+    unsigned first; /* each pass starts elsewhere, so that nobody is always last */
+    int next;
+};
+
+static void count(struct pass *pass, int *field)
+{
+    pthread_mutex_lock(&pass->lock);
+    ++*field;
+    pthread_mutex_unlock(&pass->lock);
+}
+
+static void let_go(struct pass *pass)
+{
+    pthread_mutex_lock(&pass->lock);
+    bool last = --pass->holders == 0;
+    pthread_mutex_unlock(&pass->lock);
+    if (!last)
+        return;
+    berth_arena_clear(&pass->arena);
+    pthread_mutex_destroy(&pass->lock);
+    pthread_cond_destroy(&pass->done);
+    free(pass);
+}
+
+/* --- judging --- */
+
+enum verdict {
+    LEAVE,
+    RELEASE, /* as `status` */
+    ADOPT,   /* its owner is gone: destroy the place */
+    CLEAN,   /* closed, but a place is parked or owed */
+};
+
+struct judgement {
+    enum verdict verdict;
+    enum berth_lease_status status;
+    const char *reason;
+    int *counter;
+};
+
+static struct judgement judge_active(struct pass *pass, const struct berth_standing *s)
+{
+    struct berth_sweep_report *r = &pass->report;
+    if (s->run_status == -2)
+        return (struct judgement){RELEASE, BERTH_LEASE_FAILED, "run_gone", &r->released};
+    if (s->run_status >= 0 && berth_run_ended(s->run_status))
+        return (struct judgement){RELEASE, berth_run_lease_status(s->run_status), NULL,
+                                  &r->released};
+    if (s->due_at_ms <= pass->now_ms)
+        return (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
+    return (struct judgement){LEAVE};
+}
+
+static int judge(struct pass *pass, const struct berth_standing *s, struct judgement *out,
+                 struct berth_error *err)
+{
+    struct berth_sweep_report *r = &pass->report;
+    *out = (struct judgement){LEAVE};
+    bool at_work = false;
+    int rc = berth_node_at_work(pass->b->node, s->owner, s->id, 0, &at_work, err);
+    if (rc < 0 || at_work)
+        return rc;
+    bool due = s->due_at_ms <= pass->now_ms || s->owner; /* an owner died in the middle of it */
+    /* No retry is set so far ahead: the clock went back. */
+    bool too_far = s->due_at_ms > pass->now_ms + pass->b->settings.cleanup_retry_max_ms;
+    switch (s->status) {
+    case BERTH_LEASE_ACQUIRING:
+    case BERTH_LEASE_RELEASING:
+        *out = (struct judgement){ADOPT, .counter = &r->adopted};
+        break;
+    case BERTH_LEASE_ACTIVE:
+        *out = judge_active(pass, s);
+        break;
+    case BERTH_LEASE_RETAINED:
+        if (due)
+            *out = (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
+        break;
+    case BERTH_LEASE_RELEASED:
+    case BERTH_LEASE_EXPIRED:
+    case BERTH_LEASE_FAILED:
+        if (s->place == BERTH_PLACE_PARKED && (due || s->outdated))
+            *out = (struct judgement){CLEAN, .counter = &r->unparked};
+        else if (s->place != BERTH_PLACE_PARKED && (due || too_far))
+            *out = (struct judgement){CLEAN, .counter = &r->cleaned};
+        break;
+    }
+    return BERTH_OK;
+}
+
+/* --- carrying out --- */
+
+struct taking {
+    struct pass *pass;
+    struct berth_arena *arena;
+    const struct berth_standing *seen;
+    struct berth_lease *lease; /* NULL: somebody else has it now */
+};
+
+static int tx_take(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct taking *t = ctx;
+    struct berth_lease *l;
+    t->lease = NULL;
+    int rc = berth_lease_load(db, t->arena, t->seen->id, &l, err);
+    if (rc < 0 || !l || l->version != t->seen->version)
+        return rc;
+    enum berth_lease_duty duty = BERTH_DUTY_DESTROY;
+    if (l->status == BERTH_LEASE_ACQUIRING) {
+        l->status = BERTH_LEASE_RELEASING;
+        l->final_status = BERTH_LEASE_FAILED;
+        l->failure_reason = "owner_lost";
+    } else if (l->status != BERTH_LEASE_RELEASING && l->duty != BERTH_DUTY_NULL) {
+        duty = l->duty; /* owed since an earlier try */
+    }
+    berth_ledger_take(t->pass->b, l, duty);
+    bool won;
+    rc = berth_lease_save(db, l, &won, err);
+    if (rc == BERTH_OK && won)
+        t->lease = l;
+    return rc;
+}
+
+/* Adopts the row and settles it. *done: the provider confirmed. */
+static int take_and_settle(struct pass *pass, struct berth_arena *arena,
+                           const struct berth_standing *s, bool *taken, bool *done,
+                           struct berth_error *err)
+{
+    struct taking t = {.pass = pass, .arena = arena, .seen = s};
+    *taken = *done = false;
+    BERTH_FAILPOINT(sweep_before_claim);
+    int rc = berth_store_tx(pass->b->store, tx_take, &t, err);
+    if (rc < 0 || !t.lease)
+        return rc;
+    BERTH_FAILPOINT(sweep_after_claim);
+    *taken = true;
+    (void)berth_lease_execs_end(pass->b, s->id);
+    rc = berth_ledger_settle(pass->b, arena, &t.lease, BERTH_OP_SWEEP, NULL, err);
+    *done = rc == BERTH_OK && t.lease->cleanup == BERTH_CLEANUP_SUCCESS;
+    return rc;
+}
+
+static int release(struct pass *pass, struct berth_arena *arena, const struct berth_standing *s,
+                   const struct judgement *j, bool *taken, bool *done, struct berth_error *err)
+{
+    struct berth_release_request request = {
+        .lease_id = s->id, .if_version = s->version, .status = j->status, .reason = j->reason};
+    struct berth_lease *l;
+    int rc = berth_lease_release(pass->b, arena, &request, &l, err);
+    *done = rc == BERTH_OK && l->cleanup != BERTH_CLEANUP_FAILED;
+    /* It may have been decided otherwise meanwhile, and is left alone then. */
+    *taken = rc < 0 || (l->status != BERTH_LEASE_ACTIVE &&
+                        (l->status != BERTH_LEASE_RETAINED || j->status == BERTH_LEASE_FAILED));
+    return rc;
+}
+
+static bool ledger_only(struct pass *pass, const struct berth_standing *s)
+{
+    const struct berth_route *route = berth_registry_find(pass->b->registry, s->driver, NULL);
+    return route && berth_route_ledger_only(route);
+}
+
+static bool is_closing(const struct berth *b)
+{
+    struct pollfd closing = {.fd = b->closing_fd, .events = POLLIN};
+    return poll(&closing, 1, 0) > 0;
+}
+
+static void work_off(struct pass *pass, const struct berth_standing *s)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct judgement j;
+    struct berth_error err;
+    if (is_closing(pass->b))
+        return; /* a call that is cancelled at once would only count as failed */
+    int rc = judge(pass, s, &j, &err);
+    if (rc == BERTH_OK && j.verdict == LEAVE) {
+        if (pass->options.own_only)
+            count(pass, &pass->report.unfinished); /* a thread of ours has it: look again */
+        return;
+    }
+    if (rc == BERTH_OK && !pass->options.call_providers && !ledger_only(pass, s)) {
+        count(pass, &pass->report.waiting);
+        return;
+    }
+    bool taken = true, done = false;
+    if (rc == BERTH_OK)
+        rc = berth_node_begin(pass->b->node, s->id, &err);
+    if (rc == BERTH_OK) {
+        rc = j.verdict == RELEASE ? release(pass, &arena, s, &j, &taken, &done, &err)
+                                  : take_and_settle(pass, &arena, s, &taken, &done, &err);
+        berth_node_end(pass->b->node, s->id);
+    }
+    if (rc < 0) {
+        berth_sweep_soon(pass->b); /* the row may be ours, and not at its end */
+        berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "sweep of a lease failed", "leaseId", s->id,
+                       "environmentId", s->environment_id, "error", err.message, NULL);
+    }
+    if (rc < 0 || (taken && !done))
+        count(pass, &pass->report.failed);
+    else if (taken)
+        count(pass, j.counter);
+}
+
+/* --- one environment --- */
+
+static void finish_delete(struct pass *pass, const struct berth_environment *e)
+{
+    struct berth_error err;
+    bool deleted;
+    if (berth_environment_finish_delete(pass->b, e->id, NULL, &deleted, &err) < 0)
+        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "environment could not be deleted",
+                       "environmentId", e->id, "error", err.message, NULL);
+    else if (deleted)
+        count(pass, &pass->report.deleted);
+}
+
+/* Only an audit has to look at environments of which nothing stands. */
+static bool audits(const struct pass *pass)
+{
+    return pass->options.audit && pass->options.call_providers;
+}
+
+static void audit(struct pass *pass, const struct berth_environment *e)
+{
+    struct berth_orphans_report report = {0};
+    berth_orphans_end(pass->b, e, &report);
+    pthread_mutex_lock(&pass->lock);
+    pass->report.found += report.found;
+    pass->report.foreign += report.foreign;
+    pthread_mutex_unlock(&pass->lock);
+}
+
+/* One job per environment at a time, over all passes: one whose provider hangs must not take a
+ * thread more with every pass. */
+static bool enter(struct berth *b, const char *environment_id)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    bool entered = !berth_map_get(&b->sweeping, environment_id) &&
+                   berth_map_put(&b->sweeping, environment_id, b);
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return entered;
+}
+
+static void leave(struct berth *b, const char *environment_id)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    (void)berth_map_remove(&b->sweeping, environment_id);
+    pthread_mutex_unlock(&b->sweeping_lock);
+}
+
+/* The same for the jobs of a provider, of which there may be some. */
+static bool enter_lane(struct berth *b, const char *provider)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
+    bool entered =
+        jobs < BERTH_PROVIDER_SWEEPS_MAX && berth_map_put(&b->lanes, provider, (void *)(jobs + 1));
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return entered;
+}
+
+static void leave_lane(struct berth *b, const char *provider)
+{
+    pthread_mutex_lock(&b->sweeping_lock);
+    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
+    if (jobs > 1)
+        (void)berth_map_put(&b->lanes, provider, (void *)(jobs - 1)); /* it is there: fits */
+    else
+        (void)berth_map_remove(&b->lanes, provider);
+    pthread_mutex_unlock(&b->sweeping_lock);
+}
+
+static void tell_commands(struct pass *pass, const struct berth_standing *s)
+{
+    struct judgement j;
+    struct berth_error ignored;
+    if (s->status == BERTH_LEASE_ACTIVE && judge(pass, s, &j, &ignored) == BERTH_OK &&
+        j.verdict == RELEASE)
+        berth_lease_execs_tell(pass->b, s->id);
+}
+
+static void sweep_group(const struct group *group)
+{
+    struct pass *pass = group->pass;
+    if (!enter(pass->b, group->environment_id)) {
+        count(pass, &pass->report.unfinished);
+        return;
+    }
+    for (int i = 0; i < group->rows.count; i++) /* commands end beside each other */
+        tell_commands(pass, group->rows.items[i]);
+    for (int i = 0; i < group->rows.count; i++)
+        work_off(pass, group->rows.items[i]);
+    if (group->environment && audits(pass))
+        audit(pass, group->environment);
+    if (group->environment && group->environment->deleting)
+        finish_delete(pass, group->environment);
+    leave(pass->b, group->environment_id);
+}
+
+static const struct group *next_group(struct lane *lane)
+{
+    unsigned groups = (unsigned)lane->groups.count;
+    pthread_mutex_lock(&lane->pass->lock);
+    int at = lane->next < lane->groups.count && !is_closing(lane->pass->b) ? lane->next++ : -1;
+    pthread_mutex_unlock(&lane->pass->lock);
+    return at < 0 ? NULL : lane->groups.items[(lane->first + (unsigned)at) % groups];
+}
+
+static void run_job(void *ctx)
+{
+    struct lane *lane = ctx;
+    struct pass *pass = lane->pass;
+    for (const struct group *group; (group = next_group(lane));) {
+        sweep_group(group);
+        pthread_mutex_lock(&pass->lock);
+        pass->left--;
+        pthread_mutex_unlock(&pass->lock);
+    }
+    leave_lane(pass->b, lane->provider);
+    pthread_mutex_lock(&pass->lock);
+    pass->running--;
+    pthread_cond_signal(&pass->done);
+    pthread_mutex_unlock(&pass->lock);
+    let_go(pass);
+}
+
+/* --- the pass --- */
+
+static int tx_read(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct pass *pass = ctx;
+    struct berth_environment_filter all = BERTH_ENVIRONMENT_FILTER_INIT;
+    int rc = pass->options.own_only ? BERTH_OK
+             : audits(pass)
+                 ? berth_environment_select(db, &pass->arena, &all, &pass->environments, err)
+                 : berth_environment_select_drained(db, &pass->arena, &pass->environments, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_select_standing(db, &pass->arena, &pass->standing, err);
+    return rc;
+}
+
+static struct group *add_group(struct pass *pass, struct berth_map *by_id, const char *id,
+                               const struct berth_environment *environment)
+{
+    struct group *group = berth_arena_alloc(&pass->arena, sizeof *group);
+    if (!group || !berth_list_add(&pass->groups, &pass->arena, group) ||
+        !berth_map_put(by_id, id, group)) {
+        pass->arena.failed = true;
+        return NULL;
+    }
+    *group = (struct group){.pass = pass, .environment_id = id, .environment = environment};
+    return group;
+}
+
+/* A row that nobody can read. */
+struct poison {
+    struct berth_arena *arena;
+    enum berth_kind kind;
+    const char *type, *action, *id, *trouble;
+};
+
+static bool is_told(const struct berth_list *entries, const char *action)
+{
+    for (int i = 0; i < entries->count; i++)
+        if (strcmp(((const struct berth_activity *)entries->items[i])->action, action) == 0)
+            return true;
+    return false;
+}
+
+/* Once, however often it is met. */
+static int tx_quarantine(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct poison *p = ctx;
+    struct berth_activity_filter filter = {.entity_id = p->id, .limit = BERTH_LIST_ROWS_MAX};
+    struct berth_list entries;
+    const char *company_id, *lease_id;
+    int rc = berth_owner_select(db, p->arena, p->kind, p->id, &company_id, &lease_id, err);
+    if (rc == BERTH_OK)
+        rc = berth_activity_select(db, p->arena, &filter, &entries, err);
+    if (rc < 0 || !company_id || is_told(&entries, p->action))
+        return rc;
+    auto_buf details = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &details};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", p->trouble);
+    berth_json_close(&w, '}');
+    struct berth_entity entity = {company_id, p->type, p->id};
+    rc = berth_buf_check(&details, "Activity details", err);
+    return rc < 0 ? rc
+                  : berth_activity_of(db, &entity, p->action, NULL, berth_buf_str(&details), err);
+}
+
+static void quarantine(struct pass *pass, const struct poison *poison, const char *event)
+{
+    struct berth_error err;
+    struct poison told = *poison;
+    told.arena = &pass->arena;
+    pass->report.quarantined++;
+    berth_log_line(&pass->b->log, BERTH_LOG_ERROR, event, "id", poison->id, "error",
+                   poison->trouble, NULL);
+    if (berth_store_tx(pass->b->store, tx_quarantine, &told, &err) < 0) /* the next pass does */
+        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "not in the activity log", "id", poison->id,
+                       "error", err.message, NULL);
+}
+
+static void quarantine_environment(struct pass *pass, const char *id, const char *trouble)
+{
+    struct poison poison = {.kind = BERTH_KIND_ENVIRONMENT,
+                            .type = "environment",
+                            .action = "environment.quarantined",
+                            .id = id,
+                            .trouble = trouble};
+    quarantine(pass, &poison, "unreadable environment left alone");
+}
+
+static void quarantine_lease(struct pass *pass, const char *id, const char *trouble)
+{
+    struct poison poison = {.kind = BERTH_KIND_LEASE,
+                            .type = "environment_lease",
+                            .action = "environment.lease_quarantined",
+                            .id = id,
+                            .trouble = trouble};
+    quarantine(pass, &poison, "unreadable lease left alone");
+}
+
+/* Sorts the rows by environment; rows nobody can read are reported and left alone. */
+static int make_groups(struct pass *pass, struct berth_error *err)
+{
+    struct berth_map by_id = BERTH_MAP_INIT;
+    for (int i = 0; i < pass->environments.count; i++) {
+        const struct berth_environment *e = pass->environments.items[i];
+        if (e->trouble)
+            quarantine_environment(pass, e->id, e->trouble);
+        else
+            (void)add_group(pass, &by_id, e->id, e);
+    }
+    for (int i = 0; i < pass->standing.count; i++) {
+        struct berth_standing *s = pass->standing.items[i];
+        if (pass->options.own_only &&
+            (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
+            continue;
+        if (s->trouble) {
+            quarantine_lease(pass, s->id, s->trouble);
+            continue;
+        }
+        struct group *group = berth_map_get(&by_id, s->environment_id);
+        if (!group)
+            group = add_group(pass, &by_id, s->environment_id, NULL);
+        if (group)
+            (void)berth_list_add(&group->rows, &pass->arena, s);
+    }
+    berth_map_clear(&by_id);
+    return berth_arena_check(&pass->arena, err);
+}
+
+/* Whose threads the job will use. */
+static const char *provider_of(struct berth *b, const struct group *group)
+{
+    const struct berth_environment *e = group->environment;
+    const struct berth_route *route;
+    struct berth_error ignored;
+    if (group->rows.count) {
+        const struct berth_standing *first = group->rows.items[0];
+        return first->provider ? first->provider : first->driver;
+    }
+    if (e && berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
+                                  e->config_json, &route, &ignored) == BERTH_OK)
+        return berth_route_provider(route);
+    return "none";
+}
+
+static int make_lanes(struct pass *pass, struct berth_error *err)
+{
+    struct berth_map by_provider = BERTH_MAP_INIT;
+    unsigned first = atomic_fetch_add(&pass->b->sweeps, 1);
+    for (int i = 0; i < pass->groups.count; i++) {
+        struct group *group = pass->groups.items[i];
+        const char *provider = provider_of(pass->b, group);
+        struct lane *lane = berth_map_get(&by_provider, provider);
+        if (!lane) {
+            lane = berth_arena_alloc(&pass->arena, sizeof *lane);
+            if (!lane || !berth_list_add(&pass->lanes, &pass->arena, lane) ||
+                !berth_map_put(&by_provider, provider, lane)) {
+                pass->arena.failed = true;
+                break;
+            }
+            *lane = (struct lane){.pass = pass, .provider = provider, .first = first};
+        }
+        (void)berth_list_add(&lane->groups, &pass->arena, group);
+    }
+    berth_map_clear(&by_provider);
+    pass->left = pass->groups.count;
+    return berth_arena_check(&pass->arena, err);
+}
+
+static void count_job(struct pass *pass, int more)
+{
+    pthread_mutex_lock(&pass->lock);
+    pass->holders += more;
+    pass->running += more;
+    pthread_mutex_unlock(&pass->lock);
+}
+
+/* As many jobs as the lane has groups and its provider may have; what earlier passes left hanging
+ * counts. */
+static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *err)
+{
+    int jobs = pass->options.call_providers ? lane->groups.count : 1;
+    int rc = BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < jobs && enter_lane(pass->b, lane->provider); i++) {
+        count_job(pass, 1);
+        if (!pass->options.call_providers) {
+            run_job(lane); /* short, and no thread is worth it */
+            continue;
+        }
+        rc = berth_pool_submit(pass->b->providers, run_job, lane, err);
+        if (rc < 0) {
+            leave_lane(pass->b, lane->provider);
+            count_job(pass, -1);
+        }
+    }
+    return rc;
+}
+
+static void wait_for_jobs(struct pass *pass)
+{
+    struct timespec until = berth_time_until(pass->options.wait_ms);
+    int timed_out = 0;
+    while (pass->running && !timed_out)
+        timed_out = pthread_cond_timedwait(&pass->done, &pass->lock, &until);
+}
+
+static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    int64_t *owed = ctx;
+    return berth_lease_count_owed(db, owed, err);
+}
+
+static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct berth_error *err)
+{
+    struct berth *b = pass->b;
+    int rc = pass->options.own_only ? BERTH_OK
+                                    : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
+    if (rc == BERTH_OK && !pass->options.own_only)
+        rc = berth_exec_rows_end_lost(b, &pass->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_read, pass, err);
+    if (rc == BERTH_OK)
+        rc = make_groups(pass, err);
+    if (rc == BERTH_OK)
+        rc = make_lanes(pass, err);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; rc == BERTH_OK && i < pass->lanes.count; i++)
+        rc = start_jobs(pass, pass->lanes.items[i], err);
+    pthread_mutex_lock(&pass->lock);
+    wait_for_jobs(pass);
+    pass->report.unfinished += pass->left;
+    *report = pass->report;
+    pthread_mutex_unlock(&pass->lock);
+    int64_t owed = 0;
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_count_owed, &owed, err);
+    report->owed = (int)owed;
+    if (rc == BERTH_OK && pass->options.call_providers)
+        rc = berth_node_forget_dead(b->node, err);
+    return rc;
+}
+
+int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
+                struct berth_sweep_report *report, struct berth_error *err)
+{
+    struct pass *pass = calloc(1, sizeof *pass);
+    if (!pass)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: sweep.");
+    berth_plugins_refresh(b);
+    pass->b = b;
+    pass->options = *options;
+    pass->now_ms = berth_time_wall_ms();
+    pass->holders = 1;
+    pthread_mutex_init(&pass->lock, NULL);
+    berth_time_cond_init(&pass->done);
+    int rc = run_pass(pass, report, err);
+    let_go(pass);
+    return rc;
+}
+
+/* --- by itself --- */
+
+static void sweep_job(void *ctx);
+
+/* False: it could not be set for want of memory. */
+static bool set_timer(struct berth *b)
+{
+    struct berth_error ignored;
+    int64_t delay_ms = b->settings.self_sweep_ms;
+    pthread_mutex_lock(&b->sweeping_lock);
+    bool wanted = delay_ms > 0 && !b->closing;
+    if (wanted && !b->sweep_set)
+        b->sweep_set = berth_pool_after(b->pool, delay_ms, sweep_job, b, &ignored) == BERTH_OK;
+    bool set = !wanted || b->sweep_set;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    return set;
+}
+
+static void sweep_job(void *ctx)
+{
+    struct berth *b = ctx;
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report report;
+    struct berth_error err;
+    options.audit = false;
+    options.own_only = true;
+    options.wait_ms = SELF_SWEEP_WAIT_MS;
+    pthread_mutex_lock(&b->sweeping_lock);
+    b->sweep_set = false;
+    pthread_mutex_unlock(&b->sweeping_lock);
+    if (berth_sweep(b, &options, &report, &err) == BERTH_OK && !report.unfinished)
+        return;
+    const struct timespec pause = {.tv_nsec = 100 * 1000000};
+    while (!set_timer(b))
+        (void)nanosleep(&pause, NULL); /* out of memory for now */
+}
+
+void berth_sweep_soon(struct berth *b)
+{
+    atomic_store(&b->sweep_missed, !set_timer(b));
+}
+
+void berth_sweep_remind(struct berth *b)
+{
+    if (atomic_load_explicit(&b->sweep_missed, memory_order_relaxed))
+        berth_sweep_soon(b);
+}
+
+int berth_sweep_ledger(struct berth *b, struct berth_error *err)
+{
+    struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
+    struct berth_sweep_report unsaid;
+    pass.call_providers = false;
+    return berth_sweep(b, &pass, &unsaid, err);
+}
+
+/* --- as JSON --- */
+
+void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *r)
+{
+    const struct {
+        const char *name;
+        int count;
+    } counts[] = {{"lost", r->lost},
+                  {"released", r->released},
+                  {"expired", r->expired},
+                  {"adopted", r->adopted},
+                  {"unparked", r->unparked},
+                  {"cleaned", r->cleaned},
+                  {"found", r->found},
+                  {"foreign", r->foreign},
+                  {"deleted", r->deleted},
+                  {"quarantined", r->quarantined},
+                  {"failed", r->failed},
+                  {"owed", r->owed},
+                  {"unfinished", r->unfinished}};
+    berth_json_open(w, '{');
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        berth_json_put_int(w, counts[i].name, counts[i].count);
+    berth_json_close(w, '}');
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/net/http_client.c - see client.h: libcurl, one transfer at a time, so that somebody who wants
+ * it to end is heard at once. */
+#include "net/http_client.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+#define BEARER "Authorization: Bearer "
+#define WAIT_MS 1000
+
+struct asking {
+    const struct berth_http_client_request *request;
+    struct berth_http_client_reply *reply;
+    CURL *easy;
+    CURLM *multi;
+    struct curl_slist *headers;
+    char trouble[CURL_ERROR_SIZE];
+    bool enough;  /* on_bytes wants no more */
+    bool failed;  /* no memory, or too much */
+    bool no_list; /* no memory for the headers */
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static CURLcode ready;
+
+static void initialise(void)
+{
+    ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void end(struct asking *a)
+{
+    if (a->multi && a->easy)
+        (void)curl_multi_remove_handle(a->multi, a->easy);
+    curl_easy_cleanup(a->easy);
+    (void)curl_multi_cleanup(a->multi);
+    for (struct curl_slist *h = a->headers; h; h = h->next)
+        explicit_bzero(h->data, strlen(h->data)); /* one of them is the token */
+    curl_slist_free_all(a->headers);
+}
+
+static void add_header(struct asking *a, const char *line)
+{
+    struct curl_slist *more = curl_slist_append(a->headers, line);
+    if (more)
+        a->headers = more;
+    a->no_list |= !more;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
+{
+    struct asking *a = ctx;
+    size_t len = size * count;
+    long status = 0;
+    (void)curl_easy_getinfo(a->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (a->request->on_bytes && status >= 200 && status < 300) {
+        a->enough = !a->request->on_bytes(a->request->ctx, bytes, len);
+        return a->enough ? 0 : len;
+    }
+    berth_buf_append(&a->reply->body, bytes, len);
+    a->failed = a->reply->body.failed;
+    return a->failed ? 0 : len;
+}
+
+static void set_headers(struct asking *a)
+{
+    const struct berth_http_client_request *r = a->request;
+    char token[sizeof BEARER + BERTH_TOKEN_BYTES_MAX] = BEARER;
+    for (const char *const *h = r->headers; h && *h; h++)
+        add_header(a, *h);
+    if (r->body)
+        add_header(a, "Expect:"); /* what we send is short */
+    if (r->token) {
+        memcpy(token + strlen(BEARER), r->token->bytes, r->token->len);
+        token[strlen(BEARER) + r->token->len] = '\0';
+        add_header(a, token);
+        explicit_bzero(token, sizeof token);
+    }
+}
+
+static int prepare(struct asking *a, struct berth_error *err)
+{
+    const struct berth_http_client_request *r = a->request;
+    for (size_t i = 0; r->token && i < r->token->len; i++)
+        if (r->token->len > BERTH_TOKEN_BYTES_MAX || ((const char *)r->token->bytes)[i] < '!' ||
+            ((const char *)r->token->bytes)[i] > '~')
+            return berth_fail(err, BERTH_E_INVALID, "The token is none: it is one word.");
+    (void)pthread_once(&once, initialise);
+    a->easy = ready == CURLE_OK ? curl_easy_init() : NULL;
+    a->multi = a->easy ? curl_multi_init() : NULL;
+    if (a->multi)
+        set_headers(a);
+    if (!a->multi || a->no_list)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    CURL *e = a->easy;
+    bool set = curl_easy_setopt(e, CURLOPT_URL, r->url) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, r->method) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_HTTPHEADER, a->headers) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_ERRORBUFFER, a->trouble) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_WRITEDATA, a) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_ms) == CURLE_OK &&
+               curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms) == CURLE_OK;
+    if (set && r->stall_ms)
+        set = curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
+              curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)(r->stall_ms / 1000)) == CURLE_OK &&
+              curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK;
+    if (set && strcmp(r->method, "HEAD") == 0)
+        set = curl_easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
+    if (set && r->socket)
+        set = curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, r->socket) == CURLE_OK;
+    if (set && r->ca_file)
+        set = curl_easy_setopt(e, CURLOPT_CAINFO, r->ca_file) == CURLE_OK;
+    if (set && r->body)
+        set =
+            curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body_len) == CURLE_OK &&
+            curl_easy_setopt(e, CURLOPT_POSTFIELDS, r->body) == CURLE_OK;
+    if (!set || curl_multi_add_handle(a->multi, e) != CURLM_OK)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    return BERTH_OK;
+}
+
+static int fail_transfer(const struct asking *a, CURLcode code, struct berth_error *err)
+{
+    const char *why = a->trouble[0] ? a->trouble : curl_easy_strerror(code);
+    switch (code) {
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return berth_fail(err, BERTH_E_INVALID,
+                          "\"%.200s\" is no URL: write http://host:port or https://host.",
+                          a->request->url);
+    case CURLE_OPERATION_TIMEDOUT:
+        return berth_fail(err, BERTH_E_TIMEOUT, "%.200s did not answer in time.", a->request->url);
+    case CURLE_OUT_OF_MEMORY:
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_ISSUER_ERROR:
+        return berth_fail(err, BERTH_E_DENIED, "%.200s is not who it should be: %.300s",
+                          a->request->url, why);
+    default:
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot reach %.200s: %.300s",
+                          a->request->socket ? a->request->socket : a->request->url, why);
+    }
+}
+
+/* Until it is over, or somebody wants that. */
+static int transfer(struct asking *a, struct berth_error *err)
+{
+    for (;;) {
+        int running, left;
+        if (curl_multi_perform(a->multi, &running) != CURLM_OK)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+        for (const CURLMsg *said; (said = curl_multi_info_read(a->multi, &left));)
+            if (said->msg == CURLMSG_DONE) {
+                CURLcode code = said->data.result;
+                if (code == CURLE_OK || a->enough)
+                    return BERTH_OK;
+                if (a->failed)
+                    return berth_buf_check(&a->reply->body, "The answer", err);
+                return fail_transfer(a, code, err);
+            }
+        struct curl_waitfd cancel = {.fd = a->request->cancel_fd, .events = CURL_WAIT_POLLIN};
+        unsigned extra = a->request->cancel_fd >= 0;
+        if (curl_multi_poll(a->multi, &cancel, extra, WAIT_MS, NULL) != CURLM_OK)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+        if (extra && cancel.revents)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    }
+}
+
+int berth_http_client_ask(const struct berth_http_client_request *request,
+                          struct berth_http_client_reply *reply, struct berth_error *err)
+{
+    struct asking a = {.request = request, .reply = reply};
+    *reply = (struct berth_http_client_reply){.body = BERTH_BUF_INIT(request->answer_max)};
+    int rc = prepare(&a, err);
+    if (rc == BERTH_OK)
+        rc = transfer(&a, err);
+    if (rc == BERTH_OK) {
+        long status = 0;
+        const char *type = NULL;
+        (void)curl_easy_getinfo(a.easy, CURLINFO_RESPONSE_CODE, &status);
+        (void)curl_easy_getinfo(a.easy, CURLINFO_CONTENT_TYPE, &type);
+        reply->status = (int)status;
+        (void)snprintf(reply->type, sizeof reply->type, "%s", type ? type : "");
+    } else {
+        berth_buf_clear(&reply->body);
+    }
+    end(&a);
+    return rc;
+}

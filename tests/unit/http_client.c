@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/http_client.c - asking over HTTP, of our own server: at a socket, by TCP and by TLS.
+ */
+#include "net/http_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/time.h"
+#include "daemon/secure.h"
+#include "http/server.h"
+#include "os/engine.h"
+#include "os/fs.h"
+
+static struct {
+    char directory[64], socket[96], certificate[96], key[96];
+    struct berth_engine *engine;
+    struct berth_http_server *server;
+    struct berth_secure *secure;
+    int port, tls_port;
+    struct berth_http_exchange *held;
+} stage;
+
+/* --- the other side --- */
+
+static void on_held_gone(void *ctx)
+{
+    (void)ctx;
+    berth_http_stream_end(stage.held);
+    stage.held = NULL;
+}
+
+static void begin_stream(struct berth_http_exchange *x)
+{
+    struct berth_http_answer head = {.status = 200, .type = "text/event-stream"};
+    struct berth_http_stream_handlers handlers = {.on_gone = on_held_gone};
+    stage.held = x;
+    berth_http_stream_begin(x, &head, &handlers);
+    if (stage.held)
+        berth_http_stream_write(x, "data: 1\n\n", 9);
+}
+
+static void on_request(void *ctx, struct berth_http_exchange *x)
+{
+    (void)ctx;
+    const struct berth_http_head *h = berth_http_exchange_head(x);
+    const char *shown = berth_http_header(h, "authorization"), *own = berth_http_header(h, "x-own");
+    size_t len;
+    const char *body = berth_http_exchange_body(x, &len);
+    struct berth_http_answer a = {
+        .status = 200, .type = "text/plain", .body = BERTH_BUF_INIT(64 * 1024 * 1024)};
+    if (strcmp(h->path, "/stream") == 0) {
+        begin_stream(x);
+        return;
+    }
+    if (strcmp(h->path, "/refuse") == 0) {
+        a.status = 403;
+        berth_buf_puts(&a.body, "no");
+    } else if (strcmp(h->path, "/away") == 0) {
+        a.status = 302;
+        a.more[0] = (struct berth_http_header){"Location", "/refuse"};
+    } else if (strcmp(h->path, "/much") == 0) {
+        for (int i = 0; i < 40000; i++)
+            berth_buf_printf(&a.body, "%099d\n", i);
+    } else {
+        berth_buf_printf(&a.body, "%s|%s|%s|%.*s", berth_http_methods[h->method],
+                         shown ? shown : "", own ? own : "", (int)len, len ? body : "");
+    }
+    berth_http_answer(x, &a);
+}
+
+static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
+                              const struct berth_peer *peer)
+{
+    (void)ctx, (void)head, (void)peer;
+    return 8 * 1024 * 1024;
+}
+
+static void make_certificate(void)
+{
+    char command[600];
+    (void)snprintf(stage.certificate, sizeof stage.certificate, "%s/cert.pem", stage.directory);
+    (void)snprintf(stage.key, sizeof stage.key, "%s/key.pem", stage.directory);
+    (void)snprintf(
+        command, sizeof command,
+        "umask 077; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "
+        "-days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 "
+        "-keyout %s -out %s 2>/dev/null",
+        stage.key, stage.certificate);
+    assert_int_equal(system(command), 0); /* NOLINT */
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    struct berth_http_handlers handlers = {.body_bytes_max = body_bytes_max,
+                                           .on_request = on_request};
+    (void)snprintf(stage.directory, sizeof stage.directory, "/tmp/berth-client.XXXXXX");
+    assert_non_null(mkdtemp(stage.directory));
+    (void)snprintf(stage.socket, sizeof stage.socket, "%s/s", stage.directory);
+    make_certificate();
+    assert_int_equal(berth_engine_new(&stage.engine, &err), 0);
+    assert_int_equal(
+        berth_http_server_open(stage.engine, &settings, &handlers, &stage.server, &err), 0);
+    assert_int_equal(berth_secure_new(stage.certificate, stage.key, &stage.secure, &err), 0);
+    struct berth_http_address at = {.path = stage.socket};
+    assert_int_equal(berth_http_server_listen(stage.server, &at, &err), 0);
+    at = (struct berth_http_address){.host = "127.0.0.1"};
+    stage.port = berth_http_server_listen(stage.server, &at, &err);
+    at.secure = berth_secure_ops(stage.secure);
+    stage.tls_port = berth_http_server_listen(stage.server, &at, &err);
+    assert_true(stage.port > 0 && stage.tls_port > 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    berth_http_server_close(stage.server);
+    berth_engine_free(stage.engine);
+    berth_secure_free(stage.secure);
+    return berth_fs_remove_tree(stage.directory, &err);
+}
+
+/* --- tests --- */
+
+static const char *url(bool tls, const char *path)
+{
+    static char out[200];
+    (void)snprintf(out, sizeof out, "http%s://127.0.0.1:%d%s", tls ? "s" : "",
+                   tls ? stage.tls_port : stage.port, path);
+    return out;
+}
+
+static void expect(const struct berth_http_client_request *r, int status, const char *body)
+{
+    struct berth_http_client_reply reply;
+    struct berth_error err;
+    int rc = berth_http_client_ask(r, &reply, &err);
+    if (rc < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(reply.status, status);
+    assert_string_equal(berth_buf_str(&reply.body), body);
+    berth_buf_clear(&reply.body);
+}
+
+static void expect_failure(const struct berth_http_client_request *r, int code)
+{
+    struct berth_http_client_reply reply;
+    struct berth_error err;
+    int rc = berth_http_client_ask(r, &reply, &err);
+    if (rc != code)
+        fail_msg("%d instead of %d: %s", rc, code, rc < 0 ? err.message : "");
+    assert_null(reply.body.data);
+}
+
+static void asks_in_every_way(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    struct berth_locked token = BERTH_LOCKED_INIT;
+    char text[] = "berth_42";
+    token.bytes = text;
+    token.len = strlen(text);
+    const char *const headers[] = {"X-Own: mine", NULL};
+    r.url = "http://berth/x";
+    r.socket = stage.socket;
+    expect(&r, 200, "GET|||");
+    r.socket = NULL;
+    r.url = url(false, "/x");
+    r.method = "POST";
+    r.headers = headers;
+    r.token = &token;
+    r.body = "some bytes";
+    r.body_len = 10;
+    expect(&r, 200, "POST|Bearer berth_42|mine|some bytes");
+    r.method = "PATCH";
+    r.body_len = 0;
+    r.body = "";
+    expect(&r, 200, "PATCH|Bearer berth_42|mine|");
+    r = (struct berth_http_client_request)BERTH_CLIENT_REQUEST_INIT;
+    r.method = "DELETE";
+    r.url = url(false, "/x");
+    expect(&r, 200, "DELETE|||");
+    r.method = "HEAD";
+    expect(&r, 200, "");
+    r.method = "GET";
+    r.url = url(false, "/refuse");
+    expect(&r, 403, "no");
+    r.url = url(false, "/away"); /* is not gone to */
+    expect(&r, 302, "");
+}
+
+static void trusts_whom_it_should(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    r.url = url(true, "/x");
+    expect_failure(&r, BERTH_E_DENIED);
+    r.ca_file = stage.certificate;
+    expect(&r, 200, "GET|||");
+}
+
+static void nobody_there(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    r.url = "http://berth/x";
+    r.socket = "/nowhere/at/all";
+    expect_failure(&r, BERTH_E_UNAVAILABLE);
+    r.socket = NULL;
+    r.url = "http://127.0.0.1:1/";
+    expect_failure(&r, BERTH_E_UNAVAILABLE);
+    static const char *const wrong[] = {"", "nonsense://x", "http://", "http://a b/",
+                                        "file:///etc/passwd"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        r.url = wrong[i];
+        expect_failure(&r, BERTH_E_INVALID);
+    }
+}
+
+static bool count_bytes(void *ctx, const char *bytes, size_t len)
+{
+    size_t *count = ctx;
+    (void)bytes;
+    *count += len;
+    return *count < 1000000;
+}
+
+static void hears_as_it_comes(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    struct berth_http_client_reply reply;
+    struct berth_error err;
+    size_t count = 0;
+    r.url = url(false, "/much");
+    r.on_bytes = count_bytes;
+    r.ctx = &count;
+    assert_int_equal(berth_http_client_ask(&r, &reply, &err), 0); /* until it has had enough */
+    assert_in_range(count, 1000000, 2000000);
+    assert_null(reply.body.data);
+    r.on_bytes = NULL;
+    r.answer_max = 1000;
+    expect_failure(&r, BERTH_E_TOO_LARGE);
+    count = 0;
+    r = (struct berth_http_client_request)BERTH_CLIENT_REQUEST_INIT;
+    r.on_bytes = count_bytes;
+    r.ctx = &count;
+    r.url = url(false, "/refuse"); /* an error is collected */
+    expect(&r, 403, "no");
+    assert_int_equal(count, 0);
+}
+
+static bool cancel_soon(void *ctx, const char *bytes, size_t len)
+{
+    (void)bytes, (void)len;
+    (void)eventfd_write(*(int *)ctx, 1);
+    return true;
+}
+
+static void ends_when_it_should(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    int cancel = eventfd(0, EFD_CLOEXEC);
+    r.url = url(false, "/stream"); /* it never ends by itself */
+    r.timeout_ms = 200;
+    expect_failure(&r, BERTH_E_TIMEOUT);
+    r.timeout_ms = 0;
+    r.cancel_fd = cancel;
+    r.on_bytes = cancel_soon;
+    r.ctx = &cancel;
+    int64_t from = berth_time_mono_ms();
+    expect_failure(&r, BERTH_E_CANCELLED);
+    assert_in_range(berth_time_mono_ms() - from, 0, 900); /* it does not wait for anything */
+    (void)close(cancel);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(asks_in_every_way),   cmocka_unit_test(trusts_whom_it_should),
+        cmocka_unit_test(nobody_there),        cmocka_unit_test(hears_as_it_comes),
+        cmocka_unit_test(ends_when_it_should),
+    };
+    return cmocka_run_group_tests_name("client", tests, set_up, tear_down);
+}
