@@ -17,8 +17,8 @@
 #include "base/issues.h"
 #include "base/json.h"
 #include "core/environment/environment.h"
-#include "core/run/exec.h"
 #include "core/lease/lease.h"
+#include "core/run/exec.h"
 #include "ground.h"
 #include "samples.h"
 

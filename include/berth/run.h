@@ -81,6 +81,9 @@ struct berth_run_request {
     struct berth_exec_request command; /* lease_id is not read; cwd NULL: the workspace */
     int cancel_fd;                     /* becomes readable when it is to end; -1: never */
     const struct berth_actor *actor;
+    /* Called once, when the run has a row and nothing forbids it to begin; a run that is refused
+     * before that is reported by its end alone. Or NULL. */
+    void (*on_created)(void *ctx, const struct berth_run *run);
     void (*on_phase)(void *ctx, enum berth_run_phase phase); /* or NULL */
     /* The command runs: from here to on_stopped it may be written to. Or NULL. */
     void (*on_started)(void *ctx, struct berth_exec *exec);

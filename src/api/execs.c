@@ -14,8 +14,10 @@
 #include "api/watch.h"
 #include "base/auto.h"
 #include "base/limits.h"
-#include "core/run/exec.h"
 #include "core/lease/lease.h"
+#include "core/run/exec.h"
+#include "core/run/exec_journal.h"
+#include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
 #include "crypto/hash.h"
 #include "http/websocket.h"
@@ -240,7 +242,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
-        berth_exec_rows_flush(c->b); /* whoever is told of it finds it, also elsewhere */
+        berth_exec_journal_flush(c->b); /* whoever is told of it finds it, also elsewhere */
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);

@@ -14,9 +14,9 @@
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
-#include "core/run/run_cancel.h"
 #include "core/environment/environment.h"
 #include "core/run/exec_rows.h"
+#include "core/run/run_cancel.h"
 #include "store/run.h"
 
 #define END_WAIT_MS 20

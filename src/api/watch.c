@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/run/exec.h"
+#include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
 #include "os/framelog.h"

@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "cli/daemon.h"
 #include "core/daemon_lock.h"
+#include "core/paths.h"
 #include "core/sweep/sweep.h"
 #include "os/socket.h"
 

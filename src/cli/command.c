@@ -15,6 +15,7 @@
 #include "cli/run_socket.h"
 #include "cli/session.h"
 #include "core/run/exec.h"
+#include "core/run/exec_result.h"
 
 /* --- what both commands share --- */
 

@@ -70,7 +70,7 @@ static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 
 static void check_key(struct visit *v)
 {
-    struct berth_sealer *vault = v->cli->b->vault;
+    struct berth_sealer *vault = v->cli->b->sealer;
     const char *path = berth_sealer_path(vault);
     struct key_look look = {.arena = &v->cli->arena};
     struct berth_error trouble;

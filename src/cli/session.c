@@ -16,8 +16,8 @@
 
 #include "base/limits.h"
 #include "cli/command.h"
-#include "cli/run_socket.h"
 #include "cli/follow.h"
+#include "cli/run_socket.h"
 #include "os/fs.h"
 
 struct piece {

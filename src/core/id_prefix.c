@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/id.h"
-#include "core/run/exec_rows.h"
+#include "core/run/exec_journal.h"
 #include "store/store.h"
 
 static const char *const kinds[][2] = {[BERTH_KIND_COMPANY] = {"Company", "companies"},
@@ -88,7 +88,7 @@ int berth_id_prefix_owner(struct berth *b, struct berth_arena *arena, enum berth
     if (berth_id_parse(id, kinds[kind][0], &parsed, err) < 0)
         return BERTH_OK;
     if (kind == BERTH_KIND_EXEC)
-        berth_exec_rows_flush(b);
+        berth_exec_journal_flush(b);
     struct ownership o = {.arena = arena, .kind = kind, .id = parsed.text};
     int rc = berth_store_read(b->store, tx_owner, &o, err);
     *company_id = o.company_id;

@@ -124,7 +124,7 @@ int berth_idempotency_begin(struct berth *b, struct berth_arena *arena,
                         .request = request,
                         .id = out->id.text,
                         .now_ms = berth_time_wall_ms()};
-    int rc = berth_node_begin(b->node, out->id.text, err); /* before others can see it */
+    int rc = berth_node_claim(b->node, out->id.text, err); /* before others can see it */
     if (rc < 0)
         return rc;
     rc = berth_store_tx(b->store, tx_begin, &work, err);
@@ -135,7 +135,7 @@ int berth_idempotency_begin(struct berth *b, struct berth_arena *arena,
     else if (rc == BERTH_OK)
         rc = look_at(&work, out, err);
     if (!out->at_work)
-        berth_node_end(b->node, out->id.text);
+        berth_node_unclaim(b->node, out->id.text);
     return rc;
 }
 
@@ -157,5 +157,5 @@ void berth_idempotency_end(struct berth *b, struct berth_idempotency *once, int 
     if (berth_store_tx(b->store, tx_end, &work, &err) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "answer of a request not kept", "error",
                        err.message, NULL);
-    berth_node_end(b->node, once->id.text);
+    berth_node_unclaim(b->node, once->id.text);
 }

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "os/socket.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "daemon/yaml.h"
 #include "http/server.h"
+#include "os/socket.h"
 #include "store/store.h"
 
 #define SWEEP_MS 30000

@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/daemon_lock.h"
+#include "core/paths.h"
 #include "core/token.h"
 #include "crypto/tls.h"
 #include "daemon/secure.h"

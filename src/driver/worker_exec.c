@@ -13,8 +13,8 @@
 #include "base/failpoint.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "crypto/locked.h"
 #include "base/utf8.h"
+#include "crypto/locked.h"
 #include "driver/worker_ask.h"
 #include "os/engine.h"
 

@@ -16,21 +16,15 @@
 
 #define LONG_BYTES (1024 * 1024)
 #define FILE_BYTES_MAX ((size_t)256 * 1024 * 1024)
+/* The end of the name of a file that is going to replace a journal. */
+#define NEXT_SUFFIX ".next"
 
 struct berth_journal {
-    char *paths[2];
-    int fds[2]; /* -1: not made yet */
-    off_t sizes[2];
-    int at;      /* the one that is written to */
-    bool broken; /* half a line is in it */
+    char *path, *next_path;
+    int fd;
+    off_t size;
+    bool broken; /* half a line is at its end */
 };
-
-static int make_file(struct berth_journal *j, int which, struct berth_error *err)
-{
-    if (j->fds[which] < 0)
-        j->fds[which] = berth_lockfile_make(j->paths[which], err);
-    return j->fds[which] < 0 ? j->fds[which] : BERTH_OK;
-}
 
 int berth_journal_open(const char *directory, const char *name, struct berth_journal **out,
                        struct berth_error *err)
@@ -38,100 +32,108 @@ int berth_journal_open(const char *directory, const char *name, struct berth_jou
     struct berth_journal *j = calloc(1, sizeof *j);
     if (!j)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
-    j->fds[0] = j->fds[1] = -1;
+    j->fd = -1;
     int rc = BERTH_OK;
-    for (int i = 0; i < 2 && rc == BERTH_OK; i++)
-        if (asprintf(&j->paths[i], "%s/%s.%d", directory, name, i) < 0) {
-            j->paths[i] = NULL;
-            rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
-        }
+    if (asprintf(&j->path, "%s/%s", directory, name) < 0 ||
+        asprintf(&j->next_path, "%s" NEXT_SUFFIX, j->path) < 0)
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
     if (rc == BERTH_OK)
-        rc = make_file(j, 0, err);
-    if (rc < 0 && err->os_errno == ENOENT) { /* but for the first time the directory is there */
+        rc = j->fd = berth_lockfile_make(j->path, err);
+    if (rc < 0 && err->os_errno == ENOENT) { /* only the first time is the directory missing */
         rc = berth_fs_mkdirs(directory, 0700, err);
         if (rc == BERTH_OK)
-            rc = make_file(j, 0, err);
+            rc = j->fd = berth_lockfile_make(j->path, err);
     }
-    if (rc == BERTH_OK)
+    if (rc >= 0) {
         *out = j;
-    else
-        berth_journal_close(j, false);
-    if (rc < 0 && rc != BERTH_E_NO_MEMORY)
-        rc = err->code = BERTH_E_UNAVAILABLE;
-    return rc;
-}
-
-static int put(struct berth_journal *j, int which, const char *line, size_t len,
-               struct berth_error *err)
-{
-    if (j->broken)
-        return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal cannot be written any more.");
-    if (berth_fs_write_all(j->fds[which], line, len, err) == BERTH_OK) {
-        j->sizes[which] += (off_t)len;
         return BERTH_OK;
     }
-    int number = err->os_errno;
-    /* Else the next line would go on behind half of this. */
-    j->broken = ftruncate(j->fds[which], j->sizes[which]) < 0;
-    return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal %s cannot be written: %s.",
-                      j->paths[which], strerror(number));
+    berth_journal_close(j, false);
+    if (rc != BERTH_E_NO_MEMORY)
+        rc = err->code = BERTH_E_UNAVAILABLE;
+    return rc;
 }
 
 int berth_journal_put(struct berth_journal *j, const char *line, size_t len,
                       struct berth_error *err)
 {
-    return put(j, j->at, line, len, err);
+    if (j->broken)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal cannot be written any more.");
+    if (berth_fs_write_all(j->fd, line, len, err) == BERTH_OK) {
+        j->size += (off_t)len;
+        return BERTH_OK;
+    }
+    int number = err->os_errno;
+    /* Without this the next line would follow half of this one. */
+    j->broken = ftruncate(j->fd, j->size) < 0;
+    return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal %s cannot be written: %s.", j->path,
+                      strerror(number));
 }
 
-int berth_journal_put_to_both(struct berth_journal *j, const char *line, size_t len,
-                              struct berth_error *err)
+bool berth_journal_is_empty(const struct berth_journal *j)
 {
-    int rc = j->sizes[!j->at] ? put(j, !j->at, line, len, err) : BERTH_OK;
-    return rc < 0 ? rc : put(j, j->at, line, len, err);
+    return j->size == 0;
 }
 
 bool berth_journal_is_long(const struct berth_journal *j)
 {
-    return j->sizes[j->at] > LONG_BYTES;
+    return j->size > LONG_BYTES;
 }
 
-bool berth_journal_turn(struct berth_journal *j)
+/* Writes the text to a new locked file and renames it over the journal. */
+static int journal_rename(struct berth_journal *j, const char *text, size_t len,
+                          struct berth_error *err)
 {
-    struct berth_error none;
-    int other = !j->at;
-    if (j->sizes[other] || make_file(j, other, &none) < 0)
-        return false;
-    j->at = other;
-    return true;
+    auto_close int fd = berth_lockfile_make(j->next_path, err);
+    int rc = fd < 0 ? fd : berth_fs_write_all(fd, text, len, err);
+    if (rc == BERTH_OK && rename(j->next_path, j->path) < 0)
+        rc = berth_fail_errno(err, "Cannot replace %s", j->path);
+    if (rc < 0) {
+        if (fd >= 0)
+            (void)unlink(j->next_path);
+        return rc;
+    }
+    (void)close(j->fd);
+    j->fd = fd;
+    fd = -1;
+    return BERTH_OK;
 }
 
-bool berth_journal_owes(const struct berth_journal *j)
+int berth_journal_replace(struct berth_journal *j, const char *text, size_t len,
+                          struct berth_error *err)
 {
-    return j->sizes[!j->at] > 0;
-}
-
-void berth_journal_clear(struct berth_journal *j)
-{
-    int other = !j->at;
-    if (j->sizes[other] && ftruncate(j->fds[other], 0) == 0)
-        j->sizes[other] = 0;
+    int rc = BERTH_OK;
+    if (len)
+        rc = journal_rename(j, text, len, err);
+    else if (ftruncate(j->fd, 0) < 0)
+        rc = berth_fail_errno(err, "Cannot empty %s", j->path);
+    if (rc < 0)
+        return rc;
+    j->size = (off_t)len;
+    j->broken = false;
+    return BERTH_OK;
 }
 
 void berth_journal_close(struct berth_journal *j, bool keep)
 {
     if (!j)
         return;
-    for (int i = 0; i < 2; i++) {
-        if (j->fds[i] >= 0 && !keep)
-            (void)unlink(j->paths[i]);
-        if (j->fds[i] >= 0)
-            (void)close(j->fds[i]);
-        free(j->paths[i]);
-    }
+    if (j->fd >= 0 && !keep)
+        (void)unlink(j->path);
+    if (j->fd >= 0)
+        (void)close(j->fd);
+    free(j->path);
+    free(j->next_path);
     free(j);
 }
 
-/* --- those of the dead --- */
+/* --- journals of dead processes --- */
+
+static bool is_next(const char *path)
+{
+    size_t len = strlen(path), end = strlen(NEXT_SUFFIX);
+    return len > end && strcmp(path + len - end, NEXT_SUFFIX) == 0;
+}
 
 static int recover_file(const char *path, berth_journal_fn *fn, void *ctx, struct berth_error *err)
 {
@@ -141,6 +143,10 @@ static int recover_file(const char *path, berth_journal_fn *fn, void *ctx, struc
     int rc = berth_lockfile_look(path, &state, &fd, err);
     if (rc < 0 || state != BERTH_LOCKFILE_DEAD)
         return rc;
+    if (is_next(path)) { /* never renamed: the journal itself has all lines */
+        (void)unlink(path);
+        return BERTH_OK;
+    }
     rc = berth_fs_read_all(fd, &text, err);
     while (text.len && text.data[text.len - 1] != '\n')
         berth_buf_truncate(&text, text.len - 1);
@@ -153,13 +159,9 @@ static int recover_file(const char *path, berth_journal_fn *fn, void *ctx, struc
 
 bool berth_journal_is_left(const char *directory, const char *name)
 {
-    bool left = false;
-    for (int i = 0; i < 2; i++) {
-        char path[PATH_MAX];
-        (void)snprintf(path, sizeof path, "%s/%s.%d", directory, name, i);
-        left |= access(path, F_OK) == 0;
-    }
-    return left;
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
 }
 
 int berth_journal_recover(const char *directory, const char *prefix, berth_journal_fn *fn,
@@ -175,7 +177,7 @@ int berth_journal_recover(const char *directory, const char *prefix, berth_journ
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
         int one = recover_file(path, fn, ctx, err);
-        rc = one < 0 ? one : rc; /* the others do not wait for it */
+        rc = one < 0 ? one : rc; /* go on with the others */
     }
     return rc;
 }

@@ -2,6 +2,7 @@
  * src/os/pool.c - see pool.h. One mutex guards everything; jobs run outside it. */
 #include "os/pool.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,22 +13,14 @@
 #include <time.h>
 
 #include "base/auto.h"
-#include "base/time.h"
 
 #define RETRY_MS 1000 /* of a timer that no thread could be started for */
-
-struct job {
-    struct berth_deadline deadline; /* first: the heap hands back its address */
-    berth_job_fn *fn;
-    void *ctx;
-    struct job *next;
-};
 
 struct berth_pool {
     pthread_mutex_t lock;
     pthread_cond_t work;  /* for the workers: a job is queued, or the pool stops */
     pthread_cond_t timer; /* for the timer thread: the heap or the clock changed */
-    struct job *head, **tail;
+    struct berth_job *head, **tail;
     struct berth_deadlines timed;
     struct berth_time_watch watch;
     pthread_t *threads;
@@ -68,7 +61,7 @@ static void *worker_main(void *ctx)
             pool->idle--;
             pool->woken = false;
         }
-        struct job *job = pool->head;
+        struct berth_job *job = pool->head;
         if (!job)
             break;
         pool->head = job->next;
@@ -79,8 +72,10 @@ static void *worker_main(void *ctx)
         pthread_mutex_unlock(&pool->lock);
         if (wake)
             pthread_cond_signal(&pool->work);
+        bool owned = job->owned; /* the owner of any other may free it while it runs */
         job->fn(job->ctx);
-        free(job);
+        if (owned)
+            free(job);
         pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -89,7 +84,7 @@ static void *worker_main(void *ctx)
 
 /* Takes the job over, unless it fails; a thread more is started when none is idle. Called with the
  * lock held; one is to be woken afterwards. */
-static int enqueue(struct berth_pool *pool, struct job *job, struct berth_error *err)
+static int enqueue(struct berth_pool *pool, struct berth_job *job, struct berth_error *err)
 {
     /* An idle thread that was signalled still counts as idle until it wakes. */
     if (pool->queued >= pool->idle && pool->count < pool->max) {
@@ -126,7 +121,7 @@ static void *timer_main(void *ctx)
         if (due) {
             struct berth_error err;
             due->at_ms = now + RETRY_MS;
-            if (enqueue(pool, (struct job *)due, &err) < 0)
+            if (enqueue(pool, (struct berth_job *)due, &err) < 0)
                 (void)berth_deadlines_add(&pool->timed, due, &err); /* it has just left the heap */
             else if (should_wake(pool))
                 pthread_cond_signal(&pool->work);
@@ -170,35 +165,51 @@ int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error 
     return BERTH_OK;
 }
 
-static struct job *new_job(berth_job_fn *fn, void *ctx, struct berth_error *err)
+static struct berth_job *new_job(berth_job_fn *fn, void *ctx, struct berth_error *err)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct berth_job *job = calloc(1, sizeof *job);
     if (!job) {
         (void)berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: job.");
         return NULL;
     }
     job->fn = fn;
     job->ctx = ctx;
+    job->owned = true;
     return job;
 }
 
-int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, struct berth_error *err)
+/* Queues the job and wakes a worker. */
+static int pool_queue(struct berth_pool *pool, struct berth_job *job, struct berth_error *err)
 {
-    struct job *job = new_job(fn, ctx, err);
-    if (!job)
-        return err->code;
     pthread_mutex_lock(&pool->lock);
     int rc = enqueue(pool, job, err);
     bool wake = rc == BERTH_OK && should_wake(pool);
     atomic_fetch_add(&pool->waking, wake);
     pthread_mutex_unlock(&pool->lock);
-    if (wake) { /* with the lock it would run into it */
+    if (wake) { /* a worker woken with the lock held would run into it */
         pthread_cond_signal(&pool->work);
         atomic_fetch_sub(&pool->waking, 1);
     }
+    return rc;
+}
+
+int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx, struct berth_error *err)
+{
+    struct berth_job *job = new_job(fn, ctx, err);
+    if (!job)
+        return err->code;
+    int rc = pool_queue(pool, job, err);
     if (rc < 0)
         free(job);
     return rc;
+}
+
+void berth_pool_put(struct berth_pool *pool, struct berth_job *job)
+{
+    struct berth_error none;
+    int rc = pool_queue(pool, job, &none);
+    assert(rc == BERTH_OK); /* enqueue fails only when there is no thread at all */
+    (void)rc;
 }
 
 /* Called with the lock held. */
@@ -218,7 +229,7 @@ static int start_timer(struct berth_pool *pool, struct berth_error *err)
 int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn, void *ctx,
                      struct berth_error *err)
 {
-    struct job *job = new_job(fn, ctx, err);
+    struct berth_job *job = new_job(fn, ctx, err);
     if (!job)
         return err->code;
     if (__builtin_add_overflow(berth_time_mono_ms(), delay_ms, &job->deadline.at_ms))

@@ -10,8 +10,8 @@
 #include "base/arena.h"
 #include "base/auto.h"
 #include "base/json.h"
-#include "os/pool.h"
 #include "crypto/locked.h"
+#include "os/pool.h"
 #include "plugin/worker.h"
 
 #define THREADS_MAX 4 /* for what blocks: starting, long messages, logs */

@@ -6,9 +6,82 @@ static const char *const cause_names[] = {"exited",    "signalled", "timeout",
                                           "cancelled", "lost",      NULL};
 const struct berth_enum berth_end_causes = {"cause", cause_names};
 
+#define TEXT(key, member)                                                                          \
+    {                                                                                              \
+        key, offsetof(struct berth_exec_record, member)                                            \
+    }
+const struct berth_exec_text berth_exec_texts[BERTH_EXEC_TEXTS] = {
+    TEXT("id", id),
+    TEXT("companyId", company_id),
+    TEXT("environmentId", environment_id),
+    TEXT("leaseId", lease_id),
+    TEXT("runId", run_id),
+    TEXT("command", command),
+    TEXT("cwd", cwd),
+    TEXT("owner", owner),
+};
+
+#define NUMBER(key, member, type)                                                                  \
+    {                                                                                              \
+        key, offsetof(struct berth_exec_record, member), type                                      \
+    }
+const struct berth_exec_number berth_exec_numbers[BERTH_EXEC_NUMBERS] = {
+    NUMBER("exitCode", end.exit_code, 'i'),
+    NUMBER("signal", end.signal, 'i'),
+    NUMBER("stdoutBytes", end.bytes[BERTH_STDOUT], 'u'),
+    NUMBER("stderrBytes", end.bytes[BERTH_STDERR], 'u'),
+    NUMBER("truncated", truncated, 'b'),
+    NUMBER("startedAt", end.started_at_ms, 't'),
+    NUMBER("finishedAt", end.finished_at_ms, 't'),
+};
+
+/* The texts, the cause, then the numbers. */
 #define COLUMNS                                                                                    \
-    "id, company_id, environment_id, lease_id, run_id, command, cwd, cause, exit_code, signal,"    \
-    " stdout_bytes, stderr_bytes, truncated, started_at, finished_at, owner"
+    "id, company_id, environment_id, lease_id, run_id, command, cwd, owner, cause,"                \
+    " exit_code, signal, stdout_bytes, stderr_bytes, truncated, started_at, finished_at"
+#define COLUMN_CAUSE BERTH_EXEC_TEXTS
+#define COLUMN_NUMBERS (BERTH_EXEC_TEXTS + 1)
+#define COLUMN_COUNT (COLUMN_NUMBERS + BERTH_EXEC_NUMBERS)
+
+const char **berth_exec_text_at(struct berth_exec_record *x, const struct berth_exec_text *field)
+{
+    return (const char **)(void *)((char *)x + field->offset);
+}
+
+int64_t berth_exec_number_get(const struct berth_exec_record *x,
+                              const struct berth_exec_number *field)
+{
+    const void *at = (const char *)x + field->offset;
+    switch (field->type) {
+    case 'i':
+        return *(const int *)at;
+    case 'b':
+        return *(const bool *)at;
+    case 'u':
+        return (int64_t) * (const uint64_t *)at;
+    default:
+        return *(const int64_t *)at;
+    }
+}
+
+void berth_exec_number_set(struct berth_exec_record *x, const struct berth_exec_number *field,
+                           int64_t value)
+{
+    void *at = (char *)x + field->offset;
+    switch (field->type) {
+    case 'i':
+        *(int *)at = (int)value;
+        break;
+    case 'b':
+        *(bool *)at = value != 0;
+        break;
+    case 'u':
+        *(uint64_t *)at = (uint64_t)value;
+        break;
+    default:
+        *(int64_t *)at = value;
+    }
+}
 
 struct reader {
     struct berth_arena *arena;
@@ -22,47 +95,38 @@ static int on_exec(void *ctx, const struct berth_value *row, struct berth_error 
     struct berth_exec_record *x = berth_arena_alloc(arena, sizeof *x);
     if (!x || !berth_list_add(reader->out, arena, x))
         return berth_arena_check(arena, err);
+    const struct berth_value *cause_value = &row[COLUMN_CAUSE];
     int cause = BERTH_END_EXITED;
-    x->ended = row[7].type == BERTH_VALUE_TEXT;
-    int rc = x->ended ? berth_enum_read(&berth_end_causes, &row[7], &cause, err) : BERTH_OK;
+    x->ended = cause_value->type == BERTH_VALUE_TEXT;
+    int rc = x->ended ? berth_enum_read(&berth_end_causes, cause_value, &cause, err) : BERTH_OK;
     if (rc < 0)
         return rc;
-    x->id = berth_row_text(arena, &row[0]);
-    x->company_id = berth_row_text(arena, &row[1]);
-    x->environment_id = berth_row_text(arena, &row[2]);
-    x->lease_id = berth_row_text(arena, &row[3]);
-    x->run_id = berth_row_text(arena, &row[4]);
-    x->command = berth_row_text(arena, &row[5]);
-    x->cwd = berth_row_text(arena, &row[6]);
-    x->end = (struct berth_exec_end){.cause = (enum berth_end_cause)cause,
-                                     .exit_code = (int)row[8].number,
-                                     .signal = (int)row[9].number,
-                                     .bytes = {(uint64_t)row[10].number, (uint64_t)row[11].number},
-                                     .started_at_ms = row[13].number,
-                                     .finished_at_ms = row[14].number};
-    x->truncated = row[12].number != 0;
-    x->owner = berth_row_text(arena, &row[15]);
+    x->end.cause = (enum berth_end_cause)cause;
+    for (int i = 0; i < BERTH_EXEC_TEXTS; i++)
+        *berth_exec_text_at(x, &berth_exec_texts[i]) = berth_row_text(arena, &row[i]);
+    for (int i = 0; i < BERTH_EXEC_NUMBERS; i++)
+        berth_exec_number_set(x, &berth_exec_numbers[i], row[COLUMN_NUMBERS + i].number);
     return berth_arena_check(arena, err);
 }
 
-int berth_exec_put(struct berth_db *db, const struct berth_exec_record *x, struct berth_error *err)
+int berth_exec_put(struct berth_db *db, const struct berth_exec_record *record,
+                   struct berth_error *err)
 {
-    const struct berth_exec_end *end = &x->end;
-    return berth_db_exec(
-        db,
-        "INSERT INTO execs (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,"
-        " $13, $14, $15, $16) ON CONFLICT (id) DO UPDATE SET cause = $8, exit_code = $9, signal = "
-        "$10,"
-        " stdout_bytes = $11, stderr_bytes = $12, truncated = $13, started_at = $14, finished_at = "
-        "$15"
-        " WHERE excluded.cause IS NOT NULL",
-        NULL, NULL, err, berth_text(x->id), berth_text(x->company_id),
-        berth_text(x->environment_id), berth_text(x->lease_id), berth_text(x->run_id),
-        berth_text(x->command), berth_text(x->cwd),
-        berth_text(x->ended ? cause_names[end->cause] : NULL), berth_int(end->exit_code),
-        berth_int(end->signal), berth_int((int64_t)end->bytes[0]),
-        berth_int((int64_t)end->bytes[1]), berth_int(x->truncated), berth_int(end->started_at_ms),
-        berth_int_or_null(end->finished_at_ms), berth_text(x->owner));
+    struct berth_exec_record x = *record;
+    struct berth_value args[COLUMN_COUNT];
+    for (int i = 0; i < BERTH_EXEC_TEXTS; i++)
+        args[i] = berth_text(*berth_exec_text_at(&x, &berth_exec_texts[i]));
+    args[COLUMN_CAUSE] = berth_text(x.ended ? cause_names[x.end.cause] : NULL);
+    for (int i = 0; i < BERTH_EXEC_NUMBERS; i++)
+        args[COLUMN_NUMBERS + i] = berth_int(berth_exec_number_get(&x, &berth_exec_numbers[i]));
+    args[COLUMN_COUNT - 1] = berth_int_or_null(x.end.finished_at_ms);
+    return berth_db_run(db,
+                        "INSERT INTO execs (" COLUMNS
+                        ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+                        " $15, $16) ON CONFLICT (id) DO UPDATE SET cause = $9, exit_code = $10,"
+                        " signal = $11, stdout_bytes = $12, stderr_bytes = $13, truncated = $14,"
+                        " started_at = $15, finished_at = $16 WHERE excluded.cause IS NOT NULL",
+                        args, COLUMN_COUNT, NULL, NULL, err);
 }
 
 int berth_exec_load(struct berth_db *db, struct berth_arena *arena, const char *id,

@@ -361,7 +361,7 @@ static int on_standing(void *ctx, const struct berth_value *row, struct berth_er
     s->outdated = row[9].number != 0;
     s->version = row[10].number;
     s->provider = berth_row_text(arena, &row[11]);
-    s->run_status = row[7].type == BERTH_VALUE_NULL ? -1 : -2;
+    s->run_status = row[7].type == BERTH_VALUE_NULL ? BERTH_RUN_STATUS_NONE : BERTH_RUN_STATUS_GONE;
     int status = 0, place = 0;
     struct berth_error trouble;
     int rc = berth_enum_read(&berth_lease_statuses, &row[4], &status, &trouble);

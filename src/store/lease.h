@@ -113,13 +113,17 @@ int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
                              const char *provider_lease_id, const char *but, bool *held,
                              struct berth_error *err);
 
-/* A standing row as the sweep sees it: with what has become of its run and environment. */
+/* run_status of a lease without a run, and of one whose run has no row any more. */
+#define BERTH_RUN_STATUS_NONE (-1)
+#define BERTH_RUN_STATUS_GONE (-2)
+
+/* A standing row as the sweep sees it, with the state of its run and environment. */
 struct berth_standing {
     const char *id, *environment_id, *owner, *driver, *provider;
     enum berth_lease_status status;
     enum berth_lease_place place;
     int64_t due_at_ms, version;
-    int run_status;      /* enum berth_run_status, -1: the lease has no run, -2: the run is gone */
+    int run_status;      /* enum berth_run_status, or one of the two above */
     bool outdated;       /* its environment is gone, archived or configured otherwise */
     const char *trouble; /* what makes the row unreadable, or NULL */
 };

@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "core/run/exec_journal.h"
 #include "core/run/exec_rows.h"
 #include "core/token.h"
 #include "crypto/locked.h"
@@ -220,8 +221,8 @@ static void make_stage(struct stage *s, struct fixture *f)
                                        .run_id = s->run,
                                        .command = "true",
                                        .ended = true};
-    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
-    berth_exec_rows_end(f->b, &record);
+    assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
+    berth_exec_journal_end(f->b, &record);
     make_tokens(s);
     struct berth_http_address tcp = {.host = "127.0.0.1"};
     s->port = berth_api_listen(asked_api, &tcp, &f->err);

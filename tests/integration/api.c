@@ -6,6 +6,7 @@
 #include "asking.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "core/run/exec_journal.h"
 #include "core/run/exec_rows.h"
 #include "plugins.h"
 #include "scripted.h"
@@ -232,8 +233,8 @@ static void lists_have_pages(void **state)
                                            .command = "true",
                                            .owner = e,
                                            .ended = true};
-        assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
-        berth_exec_rows_end(f->b, &record);
+        assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
+        berth_exec_journal_end(f->b, &record);
     }
     for (int i = 0; i < 6; i++)
         (void)ask_environment(
@@ -483,7 +484,7 @@ static void W29_leases_expire_and_are_touched(void **state)
     const char *exec = text_of(f, "/api/environment-leases/%s/exec", id);
     berth_time_shift(59000, 0);
     assert_int_equal(ask(f, "POST", exec, "{'command':'true'}").status, 200);
-    berth_exec_rows_flush(f->b); /* it is written a little later */
+    berth_exec_journal_flush(f->b); /* it is written a little later */
     r = ask(f, "GET", text_of(f, "/api/environment-leases/%s", id), NULL);
     assert_string_not_equal(reply_text(f, &r, "lastUsedAt"), used);
     berth_time_shift(2000, 0);

@@ -18,8 +18,8 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/time.h"
-#include "core/run/exec.h"
 #include "core/lease/node.h"
+#include "core/run/exec.h"
 #include "store/db.h"
 #include "store/store.h"
 

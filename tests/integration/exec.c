@@ -14,14 +14,17 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/time.h"
-#include "core/run/exec.h"
 #include "core/lease/node.h"
+#include "core/paths.h"
+#include "core/run/exec.h"
 #include "core/run/exec_journal.h"
+#include "core/run/exec_note.h"
+#include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
+#include "core/run/stray_queue.h"
 #include "core/secret/secret.h"
 #include "os/framelog.h"
 #include "os/fs.h"
-#include "os/journal.h"
 #include "os/lockfile.h"
 #include "os/strays.h"
 #include "scripted.h"
@@ -238,7 +241,7 @@ static void daemons_do_not_stay(void **state)
     berth_exec_wait(x, &end);
     char label[64];
     (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", berth_exec_id(x));
-    berth_exec_end_strays(f->b);
+    berth_stray_queue_flush(f->b->stray_queue);
     assert_int_equal(berth_strays_end((const char *const[]){label, NULL}), 0);
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
@@ -394,14 +397,6 @@ static void stubborn_commands_end_with_their_lease(void **state)
     clear(&live);
 }
 
-/* As if one were set: nobody writes rows by himself. */
-static void set_no_timer(struct fixture *f)
-{
-    pthread_mutex_lock(&f->b->strays_lock);
-    f->b->notes_set = true;
-    pthread_mutex_unlock(&f->b->strays_lock);
-}
-
 /* A sweep that comes between a command's end and its row does not take it for a dead process's. */
 static void an_end_that_is_queued_is_no_loss(void **state)
 {
@@ -412,9 +407,9 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     struct live live;
     struct berth_exec *x = start(f, &r, &live);
     struct berth_exec_end end;
-    berth_exec_rows_flush(f->b);
+    berth_exec_journal_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
-    set_no_timer(f);
+    berth_exec_journal_hold(f->b);
     berth_exec_close_stdin(x);
     berth_exec_wait(x, &end);
     (void)unlink(berth_exec_log(x));
@@ -433,7 +428,7 @@ static char *leave_journal(struct fixture *f, const char *store_id, const char *
     char *path = NULL;
     assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
     assert_ok(f, berth_fs_mkdirs(directory, 0700, &f->err));
-    assert_true(asprintf(&path, "%s/%s.%s.0", directory, store_id, node.text) > 0);
+    assert_true(asprintf(&path, "%s/%s.%s", directory, store_id, node.text) > 0);
     auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     assert_ok(f, berth_fs_write_all(fd, text, strlen(text), &f->err));
     return path;
@@ -508,15 +503,15 @@ static void what_somebody_recovers_is_not_lost(void **state)
                                        .end = {.started_at_ms = 1000}};
     struct berth_exec_record *found;
     auto_buf text = BERTH_BUF_INIT(1 << 20);
-    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
-    berth_exec_rows_started(f->b, record.id);
+    assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
+    berth_exec_journal_started(f->b, record.id);
     record.ended = true;
     record.end.finished_at_ms = 2000;
     berth_exec_note_write(&text, &record);
     auto_free char *directory = NULL;
     char path[PATH_MAX];
     assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
-    (void)snprintf(path, sizeof path, "%s/%s.%s.1", directory, f->b->store_id, node.text);
+    (void)snprintf(path, sizeof path, "%s/%s.%s", directory, f->b->store_id, node.text);
     int fd = berth_lockfile_make(path, &f->err);
     assert_ok(f, berth_fs_write_all(fd, text.data, text.len, &f->err));
     (void)sweep(f);
@@ -529,7 +524,23 @@ static void what_somebody_recovers_is_not_lost(void **state)
     assert_int_equal(found->end.cause, BERTH_END_EXITED);
 }
 
-/* Killed between two turns of its journal: the void of one file is about a line of the other. */
+static void journal_path(struct fixture *f, const char *node_id, char path[PATH_MAX])
+{
+    auto_free char *directory = NULL;
+    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
+    (void)snprintf(path, PATH_MAX, "%s/%s.%s", directory, f->b->store_id, node_id);
+}
+
+static long journal_size(struct fixture *f)
+{
+    struct stat st;
+    char path[PATH_MAX];
+    journal_path(f, berth_node_id(f->b->node), path);
+    assert_int_equal(stat(path, &st), 0);
+    return (long)st.st_size;
+}
+
+/* Killed when the journal has the start of a command and the word that it never began. */
 static void what_never_began_has_no_row(void **state)
 {
     struct fixture *f = *state;
@@ -544,34 +555,58 @@ static void what_never_began_has_no_row(void **state)
     struct berth_exec_record *found;
     struct berth_exec_request r = request_of(l, SH("true"));
     struct live live;
-    set_no_timer(f);
-    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
+    berth_exec_journal_hold(f->b);
+    assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
     berth_exec_free(start(f, &r, &live));
-    assert_true(berth_journal_turn(f->b->journal)); /* as a flush does that is under way */
-    berth_exec_rows_void(f->b, record.id);
-    assert_true(berth_journal_owes(f->b->journal));
-    auto_free char *directory = NULL;
-    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
-    char path[2][PATH_MAX], copy[2][PATH_MAX];
+    berth_exec_journal_void(f->b, record.id);
+    char path[PATH_MAX], copy[PATH_MAX];
     struct berth_id dead = berth_id_new();
-    for (int i = 0; i < 2; i++) { /* as they are at this moment */
-        auto_buf text = BERTH_BUF_INIT(1 << 20);
-        (void)snprintf(path[i], sizeof path[i], "%s/%s.%s.%d", directory, f->b->store_id,
-                       berth_node_id(f->b->node), i);
-        (void)snprintf(copy[i], sizeof copy[i], "%s/%s.%s.%d", directory, f->b->store_id, dead.text,
-                       i);
-        auto_close int from = open(path[i], O_RDONLY | O_CLOEXEC),
-                       to = open(copy[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        assert_ok(f, berth_fs_read_all(from, &text, &f->err));
-        assert_ok(f, berth_fs_write_all(to, text.data, text.len, &f->err));
-    }
-    berth_exec_rows_recover(f->b);
-    assert_int_equal(access(copy[0], F_OK), -1);
-    assert_int_equal(access(copy[1], F_OK), -1);
+    auto_buf text = BERTH_BUF_INIT(1 << 20);
+    journal_path(f, berth_node_id(f->b->node), path);
+    journal_path(f, dead.text, copy);
+    int from = open(path, O_RDONLY | O_CLOEXEC),
+        to = open(copy, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_ok(f, berth_fs_read_all(from, &text, &f->err));
+    assert_ok(f, berth_fs_write_all(to, text.data, text.len, &f->err));
+    (void)close(from);
+    (void)close(to);
+    berth_exec_journal_recover(f->b);
+    assert_int_equal(access(copy, F_OK), -1);
     assert_int_equal(berth_exec_rows_get(f->b, &f->arena, record.id, &found, &f->err),
                      BERTH_E_NOT_FOUND);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
     clear(&live);
+}
+
+/* A command that is about to start stays in a journal that is trimmed because it is long. */
+static void a_trim_keeps_what_is_not_written(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_id id = berth_id_new();
+    struct berth_exec_record record = {.id = id.text,
+                                       .company_id = l->company_id,
+                                       .environment_id = l->environment_id,
+                                       .lease_id = l->id,
+                                       .command = "true",
+                                       .owner = berth_node_id(f->b->node)};
+    struct berth_exec_request r = request_of(l, (const char *const[]){"/etc/passwd", NULL});
+    struct berth_exec *x;
+    berth_exec_journal_hold(f->b);
+    assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
+    berth_exec_journal_flush(f->b);
+    char path[PATH_MAX];
+    auto_buf text = BERTH_BUF_INIT(1 << 20);
+    journal_path(f, berth_node_id(f->b->node), path);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_ok(f, berth_fs_read_all(fd, &text, &f->err));
+    assert_non_null(strstr(berth_buf_str(&text), record.id));
+    assert_in_range(text.len, 1, 1000);
+    berth_exec_journal_void(f->b, record.id);
+    berth_exec_journal_flush(f->b);
+    assert_int_equal(journal_size(f), 0);
 }
 
 /* A file where a directory should be. */
@@ -589,13 +624,12 @@ static void refused_commands_leave_a_short_journal(void **state)
     struct berth_lease *l = lease_here(f);
     struct berth_exec_request r = request_of(l, (const char *const[]){"/etc/passwd", NULL});
     struct berth_exec *x;
-    set_no_timer(f);
+    berth_exec_journal_hold(f->b);
     for (int i = 0; i < 5000; i++) /* 374 bytes each */
         assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
-    assert_true(berth_journal_is_long(f->b->journal));
-    berth_exec_rows_flush(f->b);
-    assert_false(berth_journal_is_long(f->b->journal));
-    assert_false(berth_journal_owes(f->b->journal));
+    assert_true(journal_size(f) > 1024 * 1024);
+    berth_exec_journal_flush(f->b);
+    assert_int_equal(journal_size(f), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
 }
 
@@ -619,17 +653,17 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     run_sql(f, "ALTER TABLE execs RENAME TO execs_elsewhere", NULL);
     for (int i = 0; i < 3; i++) {
         run_command(f, l);
-        berth_exec_rows_flush(f->b);
+        berth_exec_journal_flush(f->b);
     }
-    assert_true(berth_journal_owes(f->b->journal));
+    assert_true(journal_size(f) > 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs_elsewhere"), 0);
     run_sql(f, "ALTER TABLE execs_elsewhere RENAME TO execs", NULL);
     const char *of_all = "SELECT count(*) FROM execs WHERE exit_code = 3";
     for (int i = 0; i < 100 && count_rows(f, of_all) < 3; i++)
         pause_ms(100);
     assert_int_equal(count_rows(f, of_all), 3);
-    berth_exec_rows_flush(f->b); /* behind the one that wrote them */
-    assert_false(berth_journal_owes(f->b->journal));
+    berth_exec_journal_flush(f->b); /* behind the one that wrote them */
+    assert_int_equal(journal_size(f), 0);
 }
 
 static void what_cannot_be_recorded_is_not_started(void **state)
@@ -708,6 +742,7 @@ int main(void)
         TEST_ON_BOTH(what_was_told_outlives_a_kill),
         TEST_ON_SQLITE(what_somebody_recovers_is_not_lost),
         TEST_ON_SQLITE(what_never_began_has_no_row),
+        TEST_ON_SQLITE(a_trim_keeps_what_is_not_written),
         TEST_ON_SQLITE(refused_commands_leave_a_short_journal),
         TEST_ON_BOTH(rows_wait_for_a_store_that_is_away),
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),

@@ -13,6 +13,7 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "core/run/exec.h"
+#include "core/run/exec_journal.h"
 #include "core/run/exec_rows.h"
 #include "core/secret/secret.h"
 #include "farhost.h"
@@ -189,7 +190,7 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_events"), 1);
-    berth_exec_rows_flush(f->b);
+    berth_exec_journal_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%the-value%'"),
                      0);
     assert_int_equal(

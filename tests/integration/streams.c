@@ -12,9 +12,9 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/idempotency.h"
-#include "plugins.h"
 #include "core/run/exec_rows.h"
 #include "core/token.h"
+#include "plugins.h"
 
 /* --- help --- */
 

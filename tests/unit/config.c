@@ -4,8 +4,8 @@
 
 #include "base/auto.h"
 #include "base/issues.h"
-#include "core/environment/config.h"
 #include "core/driver.h"
+#include "core/environment/config.h"
 
 #define SECRET_ID "0198c5d2-7c1e-7000-8000-00000000abcd"
 #define SSH_GOOD "\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"/w\""

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,41 +99,77 @@ static void a_kill_takes_nothing(void **state)
     assert_string_equal(recover(g, "store."), "");
 }
 
-static void put_by_turns(struct ground *g)
+static void put_and_replace(struct ground *g)
 {
     put(g, "one\n");
-    if (!berth_journal_turn(g->journal))
-        return;
     put(g, "two\n");
-    berth_journal_clear(g->journal);
-    if (!berth_journal_turn(g->journal))
-        return;
-    put(g, "three\n");
+    if (berth_journal_replace(g->journal, "two\n", 4, &g->err) == BERTH_OK)
+        put(g, "three\n");
 }
 
-static void what_has_arrived_is_gone(void **state)
+static void replaced_lines_are_gone(void **state)
 {
     struct ground *g = *state;
-    in_a_killed_process(g, put_by_turns);
-    const char *found = recover(g, "store.");
-    assert_null(strstr(found, "one"));
-    assert_non_null(strstr(found, "[two\n]"));
-    assert_non_null(strstr(found, "[three\n]"));
+    in_a_killed_process(g, put_and_replace);
+    assert_string_equal(recover(g, "store."), "[two\nthree\n]");
 }
 
-static void no_turn_onto_what_has_not_arrived(void **state)
+static void a_journal_can_be_emptied(void **state)
+{
+    struct ground *g = *state;
+    assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
+    assert_true(berth_journal_is_empty(g->journal));
+    put(g, "one\n");
+    assert_false(berth_journal_is_empty(g->journal));
+    assert_ok(g, berth_journal_replace(g->journal, "", 0, &g->err));
+    assert_true(berth_journal_is_empty(g->journal));
+    put(g, "two\n");
+    berth_journal_close(take_ptr(g->journal), true);
+    assert_string_equal(recover(g, "store."), "[two\n]");
+}
+
+/* The replaced file is locked like the first one. */
+static void a_replaced_journal_of_a_living_process_is_left_alone(void **state)
 {
     struct ground *g = *state;
     assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
     put(g, "one\n");
-    assert_true(berth_journal_turn(g->journal));
-    put(g, "two\n");
-    assert_false(berth_journal_turn(g->journal));
-    put(g, "three\n");
+    assert_ok(g, berth_journal_replace(g->journal, "two\n", 4, &g->err));
+    assert_string_equal(recover(g, "store."), "");
+    assert_true(berth_journal_is_left(g->inner, "store.node"));
     berth_journal_close(take_ptr(g->journal), true);
-    const char *found = recover(g, "store.");
-    assert_non_null(strstr(found, "[one\n]"));
-    assert_non_null(strstr(found, "[two\nthree\n]"));
+    assert_string_equal(recover(g, "store."), "[two\n]");
+    assert_false(berth_journal_is_left(g->inner, "store.node"));
+}
+
+/* A directory in the way of the new file: the lines that are there stay, and more can be put. */
+static void a_failed_replace_loses_nothing(void **state)
+{
+    struct ground *g = *state;
+    char path[128];
+    assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
+    put(g, "one\n");
+    (void)snprintf(path, sizeof path, "%s/store.node.next", g->inner);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_true(berth_journal_replace(g->journal, "two\n", 4, &g->err) < 0);
+    put(g, "three\n");
+    assert_int_equal(rmdir(path), 0);
+    berth_journal_close(take_ptr(g->journal), true);
+    assert_string_equal(recover(g, "store."), "[one\nthree\n]");
+}
+
+/* A process killed between writing the new file and renaming it. */
+static void an_unfinished_replace_is_dropped(void **state)
+{
+    struct ground *g = *state;
+    char path[128];
+    in_a_killed_process(g, put_two);
+    (void)snprintf(path, sizeof path, "%s/store.node.next", g->inner);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_ok(g, berth_fs_write_all(fd, "two\n", 4, &g->err));
+    (void)close(fd);
+    assert_string_equal(recover(g, "store."), "[one\ntwo\n]");
+    assert_int_equal(access(path, F_OK), -1);
 }
 
 static void who_lives_is_left_alone(void **state)
@@ -176,7 +213,7 @@ static void half_a_line_is_none(void **state)
     in_a_killed_process(g, put_beyond_a_limit);
     assert_string_equal(recover(g, "store."), "[one\nthree\n]");
     char path[128];
-    (void)snprintf(path, sizeof path, "%s/store.dead.0", g->inner);
+    (void)snprintf(path, sizeof path, "%s/store.dead", g->inner);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_ok(g, berth_fs_write_all(fd, "whole\nhal", 9, &g->err));
     (void)close(fd);
@@ -199,8 +236,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_kill_takes_nothing),
-        TEST(what_has_arrived_is_gone),
-        TEST(no_turn_onto_what_has_not_arrived),
+        TEST(replaced_lines_are_gone),
+        TEST(a_journal_can_be_emptied),
+        TEST(a_replaced_journal_of_a_living_process_is_left_alone),
+        TEST(a_failed_replace_loses_nothing),
+        TEST(an_unfinished_replace_is_dropped),
         TEST(who_lives_is_left_alone),
         TEST(who_cannot_take_them_finds_them_again),
         TEST(half_a_line_is_none),

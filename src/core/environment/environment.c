@@ -11,10 +11,10 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease/lease.h"
-#include "core/plugin/plugin.h"
 #include "core/lease/lease_execs.h"
-#include "core/secret/secret_refs.h"
+#include "core/plugin/plugin.h"
 #include "core/secret/secret.h"
+#include "core/secret/secret_refs.h"
 #include "store/company.h"
 #include "store/store.h"
 

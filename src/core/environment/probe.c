@@ -12,9 +12,9 @@
 #include "core/environment/environment.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
-#include "core/plugin/plugin.h"
 #include "core/lease/parking.h"
-#include "core/sweep/sweep.h"
+#include "core/lease/self_sweep.h"
+#include "core/plugin/plugin.h"
 #include "core/secret/driver_input.h"
 #include "store/store.h"
 
@@ -145,7 +145,7 @@ static void record_failure(struct probing *p, bool called, const struct berth_er
     if (rc == BERTH_OK && p->row)
         rc = berth_ledger_settle(p->b, p->arena, &p->row, BERTH_OP_PROBE, p->actor, &err);
     if (rc < 0) {
-        berth_sweep_soon(p->b);
+        berth_self_sweep_soon(p->b);
         berth_log_line(&p->b->log, BERTH_LOG_ERROR, "failed probe not recorded", "leaseId",
                        p->id.text, "error", err.message, NULL);
     }
@@ -245,9 +245,9 @@ static int touch(struct probing *p, struct berth_error *err)
 
 static void end_probe(struct probing *p, int rc)
 {
-    berth_node_end(p->b->node, p->id.text);
+    berth_node_unclaim(p->b->node, p->id.text);
     if (rc < 0 && p->lease)
-        berth_sweep_soon(p->b); /* the row may not be at its end */
+        berth_self_sweep_soon(p->b); /* the row may not be at its end */
 }
 
 int berth_environment_probe(struct berth *b, struct berth_arena *arena, const char *id,
@@ -259,7 +259,7 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
         .b = b, .arena = arena, .actor = actor, .probe = out, .id = berth_id_new(), .keys = -1};
     int rc = berth_environment_get(b, arena, id, &p.environment, err);
     if (rc == BERTH_OK)
-        rc = berth_node_begin(b->node, p.id.text, err);
+        rc = berth_node_claim(b->node, p.id.text, err);
     if (rc < 0)
         return rc;
     rc = find_route(&p, err);
@@ -315,7 +315,7 @@ int berth_environment_probe_config(struct berth *b, struct berth_arena *arena,
     int rc = input->company_id ? berth_company_get(b, arena, input->company_id, &company, err)
                                : BERTH_OK;
     if (rc == BERTH_OK)
-        rc = berth_node_begin(b->node, p.id.text, err);
+        rc = berth_node_claim(b->node, p.id.text, err);
     if (rc < 0)
         return rc;
     if (input->config_json)

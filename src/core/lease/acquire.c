@@ -9,12 +9,12 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease/late_place.h"
-#include "core/lease/ledger.h"
 #include "core/lease/lease.h"
+#include "core/lease/ledger.h"
 #include "core/lease/node.h"
-#include "core/plugin/plugin.h"
 #include "core/lease/parking.h"
-#include "core/sweep/sweep.h"
+#include "core/lease/self_sweep.h"
+#include "core/plugin/plugin.h"
 #include "store/plugin.h"
 #include "store/run.h"
 #include "store/store.h"
@@ -629,7 +629,7 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     if (rc == BERTH_OK)
         rc = check_request(request, err);
     if (rc == BERTH_OK)
-        rc = berth_node_begin(b->node, a.id.text, err);
+        rc = berth_node_claim(b->node, a.id.text, err);
     if (rc < 0)
         return rc;
     a.environment_id = environment_id.text;
@@ -638,10 +638,10 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     rc = acquire(&a, err);
     if (rc == BERTH_OK)
         berth_metrics_observe(b, BERTH_METRIC_ACQUIRE, berth_metrics_now_us() - begun_us);
-    berth_node_end(b->node, a.id.text);
+    berth_node_unclaim(b->node, a.id.text);
     if (rc < 0 && (a.lease || rc == BERTH_E_UNAVAILABLE))
-        berth_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
-    berth_sweep_remind(b);
+        berth_self_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
+    berth_self_sweep_remind(b);
     if (rc < 0)
         return berth_wrap(err, "acquire %s", request->environment_id);
     *out = a.lease;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/lease/late_place.c - see late.h. What cannot be written down now is tried again; only
- * the end of the runtime lets go of it, with a word in the log. */
+ * src/core/lease/late_place.c - see late_place.h. What cannot be written down now is tried again;
+ * only the end of the runtime lets go of it, with a word in the log. */
 #include "core/lease/late_place.h"
 
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "base/lock.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
+#include "core/lock_order.h"
 #include "os/pool.h"
 #include "store/store.h"
 
@@ -24,7 +26,7 @@ struct berth_late_place {
     struct berth_lease *row; /* to be settled, or NULL */
 };
 
-static void free_late(struct berth_late_place *late)
+static void late_free(struct berth_late_place *late)
 {
     berth_arena_clear(&late->arena);
     free(late);
@@ -58,7 +60,7 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
 
 /* UPSTREAM: it repeats a secret, or cannot be kept. The place stays unknown, as one that nobody
  * told of. */
-static int clean(struct berth_late_place *late, struct berth_error *err)
+static int late_clean(struct berth_late_place *late, struct berth_error *err)
 {
     struct berth_lease *row;
     if (late->clean)
@@ -77,11 +79,11 @@ static int clean(struct berth_late_place *late, struct berth_error *err)
     return rc;
 }
 
-static int record(struct berth_late_place *late, struct berth_error *err)
+static int late_record(struct berth_late_place *late, struct berth_error *err)
 {
     struct berth *b = late->b;
     struct berth_error unsettled;
-    int rc = clean(late, err);
+    int rc = late_clean(late, err);
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_record, late, err);
     if (rc < 0)
@@ -95,14 +97,14 @@ static int record(struct berth_late_place *late, struct berth_error *err)
 }
 
 /* True: nothing more can be done about it, and it is freed. */
-static bool work_off(struct berth_late_place *late, bool last)
+static bool late_work_off(struct berth_late_place *late, bool last)
 {
     struct berth *b = late->b;
     struct berth_error err;
-    int rc = berth_node_begin(b->node, late->lease_id, &err);
+    int rc = berth_node_claim(b->node, late->lease_id, &err);
     if (rc == BERTH_OK) {
-        rc = record(late, &err);
-        berth_node_end(b->node, late->lease_id);
+        rc = late_record(late, &err);
+        berth_node_unclaim(b->node, late->lease_id);
     }
     if (rc < 0 && rc != BERTH_E_UPSTREAM && rc != BERTH_E_NOT_FOUND && !last)
         return false;
@@ -110,53 +112,80 @@ static bool work_off(struct berth_late_place *late, bool last)
         berth_log_line(&b->log, BERTH_LOG_ERROR, "late place not recorded", "leaseId",
                        late->lease_id, "place", late->clean ? late->place.id : "", "error",
                        err.message, NULL);
-    free_late(late);
+    late_free(late);
     return true;
 }
 
-/* --- all of them --- */
+/* --- the queue --- */
+
+struct berth_late_places {
+    struct berth *b;
+    struct berth_lock lock;
+    struct berth_late_place *first;
+    bool timed;   /* a job is due */
+    bool stopped; /* the runtime closes: the flush records what comes now */
+};
+
+int berth_late_places_new(struct berth *b, struct berth_late_places **out, struct berth_error *err)
+{
+    struct berth_late_places *all = calloc(1, sizeof *all);
+    if (!all)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: leases.");
+    all->b = b;
+    berth_lock_init(&all->lock, BERTH_RANK_LATE_PLACES);
+    *out = all;
+    return BERTH_OK;
+}
+
+void berth_late_places_stop(struct berth_late_places *all)
+{
+    if (!all)
+        return;
+    berth_lock_take(&all->lock);
+    all->stopped = true;
+    berth_lock_drop(&all->lock);
+}
 
 static void late_job(void *ctx);
 
-/* Lock held. */
-static void push(struct berth *b, struct berth_late_place *late)
-{
-    late->next = b->late;
-    b->late = late;
-}
-
-/* Lock held. Without a thread the next one, or the end, does it. */
-static void set_job(struct berth *b, int64_t delay_ms)
+/* Lock held. When no job can be set, the next place or the flush takes them. */
+static void late_set_job(struct berth_late_places *all, int64_t delay_ms)
 {
     struct berth_error ignored;
-    if (b->closing || b->late_set)
+    if (all->stopped || all->timed)
         return;
-    int rc = delay_ms ? berth_pool_after(b->pool, delay_ms, late_job, b, &ignored)
-                      : berth_pool_submit(b->providers, late_job, b, &ignored);
-    b->late_set = rc == BERTH_OK;
+    int rc = delay_ms ? berth_pool_after(all->b->pool, delay_ms, late_job, all, &ignored)
+                      : berth_pool_submit(all->b->providers, late_job, all, &ignored);
+    all->timed = rc == BERTH_OK;
 }
 
-static struct berth_late_place *take_all(struct berth *b)
+static void late_push(struct berth_late_places *all, struct berth_late_place *late,
+                      int64_t delay_ms)
 {
-    pthread_mutex_lock(&b->sweeping_lock);
-    struct berth_late_place *all = b->late;
-    b->late = NULL;
-    b->late_set = false;
-    pthread_mutex_unlock(&b->sweeping_lock);
-    return all;
+    berth_lock_take(&all->lock);
+    late->next = all->first;
+    all->first = late;
+    late_set_job(all, delay_ms);
+    berth_lock_drop(&all->lock);
+}
+
+static struct berth_late_place *late_take_all(struct berth_late_places *all)
+{
+    berth_lock_take(&all->lock);
+    struct berth_late_place *first = all->first;
+    all->first = NULL;
+    all->timed = false;
+    berth_lock_drop(&all->lock);
+    return first;
 }
 
 static void late_job(void *ctx)
 {
-    struct berth *b = ctx;
-    for (struct berth_late_place *late = take_all(b), *next; late; late = next) {
+    struct berth_late_places *all = ctx;
+    for (struct berth_late_place *late = late_take_all(all), *next; late; late = next) {
         next = late->next;
-        if (work_off(late, false))
-            continue;
-        pthread_mutex_lock(&b->sweeping_lock);
-        push(b, late);
-        set_job(b, RETRY_MS);
-        pthread_mutex_unlock(&b->sweeping_lock);
+        if (!late_work_off(late, false))
+            late_push(all, late, RETRY_MS);
     }
 }
 
@@ -175,20 +204,21 @@ void berth_late_place_put(void *ctx, const char *lease_id, const struct berth_pl
         berth_log_line(&b->log, BERTH_LOG_ERROR, "late place not recorded", "leaseId", lease_id,
                        "error", "out of memory", NULL);
         if (late)
-            free_late(late);
+            late_free(late);
         return;
     }
-    pthread_mutex_lock(&b->sweeping_lock);
-    push(b, late);
-    set_job(b, 0);
-    pthread_mutex_unlock(&b->sweeping_lock);
+    late_push(b->late_places, late, 0);
 }
 
-void berth_late_place_flush(struct berth *b)
+void berth_late_places_free(struct berth_late_places *all)
 {
-    for (struct berth_late_place *late = take_all(b), *next; late; late = next) {
+    if (!all)
+        return;
+    for (struct berth_late_place *late = late_take_all(all), *next; late; late = next) {
         next = late->next;
-        late->settles = false; /* there is no worker that could be asked */
-        (void)work_off(late, true);
+        late->settles = false; /* no worker is left that could be asked */
+        (void)late_work_off(late, true);
     }
+    berth_lock_destroy(&all->lock);
+    free(all);
 }

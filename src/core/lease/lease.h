@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/lease/lease.h - what the programs need besides berth/lease.h. */
+ * src/core/lease/lease.h - leases for the rest of core/, the API and the command line. */
 #ifndef BERTH_CORE_LEASE_LEASE_H
 #define BERTH_CORE_LEASE_LEASE_H
 
@@ -9,9 +9,11 @@
 #include "core/berth.h"
 #include "store/lease.h"
 
-/* An active lease, and the way to its place. CONFLICT: it is not active, or has expired. */
+/* Loads an active lease and finds the route to its place. Returns CONFLICT when the lease is not
+ * active or has expired. */
 int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,
                           struct berth_lease **lease, const struct berth_route **route,
                           struct berth_error *err);
+int berth_lease_not_found(struct berth_error *err); /* fills the error and returns its code */
 void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *lease);
 #endif

@@ -10,9 +10,9 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease/node.h"
-#include "core/plugin/plugin.h"
 #include "core/lease/parking.h"
-#include "core/sweep/sweep.h"
+#include "core/lease/self_sweep.h"
+#include "core/plugin/plugin.h"
 #include "store/store.h"
 
 struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
@@ -368,7 +368,7 @@ int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth
     pass_after_place(op, duty);
     int rc = berth_store_tx(b->store, tx_settle, &s, err);
     if (rc < 0)
-        berth_sweep_soon(b);
+        berth_self_sweep_soon(b);
     pass_after_outcome(op, duty);
     if (rc == BERTH_OK && s.stored)
         *lease = s.stored;

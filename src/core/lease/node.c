@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/node.c - see node.h. */
 #include "core/lease/node.h"
+#include "core/lock_order.h"
 
 #include <libgen.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 
 #include "base/auto.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
 #include "os/fs.h"
@@ -33,7 +35,7 @@ struct berth_node {
     char *directory; /* of the locked files; NULL in a shared store */
     int lock_fd;
 
-    pthread_mutex_t lock;
+    struct berth_lock lock;
     struct berth_map working; /* lease id -> how many threads are at work on it */
     int64_t beat_at_ms;       /* monotonic, of the last beat that arrived */
     bool beating;
@@ -128,9 +130,9 @@ static int beat_once(struct berth_node *node, struct berth_error *err)
     int64_t sent_at_ms = berth_time_mono_ms(); /* the row says no later than this */
     int rc = berth_store_tx(node->store, tx_beat, &beat, err);
     if (rc == BERTH_OK) {
-        pthread_mutex_lock(&node->lock);
+        berth_lock_take(&node->lock);
         node->beat_at_ms = sent_at_ms;
-        pthread_mutex_unlock(&node->lock);
+        berth_lock_drop(&node->lock);
     }
     return rc;
 }
@@ -168,7 +170,7 @@ int berth_node_open(struct berth_store *store, struct berth_pool *pool, int64_t 
     node->pool = pool;
     node->lapse_ms = lapse_ms;
     node->lock_fd = -1;
-    pthread_mutex_init(&node->lock, NULL);
+    berth_lock_init(&node->lock, BERTH_RANK_NODE);
     int rc = berth_store_shared(store) ? start_beating(node, err) : open_files(node, err);
     if (rc < 0) {
         berth_node_close(node);
@@ -188,7 +190,7 @@ void berth_node_close(struct berth_node *node)
         struct berth_error ignored; /* a row that stays counts as dead soon */
         (void)berth_store_tx(node->store, tx_remove, &beat, &ignored);
     }
-    pthread_mutex_destroy(&node->lock);
+    berth_lock_destroy(&node->lock);
     berth_map_clear(&node->working);
     free(node->directory);
     free(node);
@@ -199,24 +201,24 @@ const char *berth_node_id(const struct berth_node *node)
     return node->id.text;
 }
 
-int berth_node_begin(struct berth_node *node, const char *lease_id, struct berth_error *err)
+int berth_node_claim(struct berth_node *node, const char *lease_id, struct berth_error *err)
 {
-    pthread_mutex_lock(&node->lock);
+    berth_lock_take(&node->lock);
     uintptr_t count = (uintptr_t)berth_map_get(&node->working, lease_id);
     bool ok = berth_map_put(&node->working, lease_id, (void *)(count + 1));
-    pthread_mutex_unlock(&node->lock);
+    berth_lock_drop(&node->lock);
     return ok ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: node.");
 }
 
-void berth_node_end(struct berth_node *node, const char *lease_id)
+void berth_node_unclaim(struct berth_node *node, const char *lease_id)
 {
-    pthread_mutex_lock(&node->lock);
+    berth_lock_take(&node->lock);
     uintptr_t count = (uintptr_t)berth_map_get(&node->working, lease_id);
     if (count > 1)
         (void)berth_map_put(&node->working, lease_id, (void *)(count - 1)); /* it is there: fits */
     else
         (void)berth_map_remove(&node->working, lease_id);
-    pthread_mutex_unlock(&node->lock);
+    berth_lock_drop(&node->lock);
 }
 
 int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, int own,
@@ -226,9 +228,9 @@ int berth_node_at_work(struct berth_node *node, const char *owner, const char *l
     if (!owner)
         return BERTH_OK;
     if (strcmp(owner, node->id.text) == 0) {
-        pthread_mutex_lock(&node->lock);
+        berth_lock_take(&node->lock);
         *out = (uintptr_t)berth_map_get(&node->working, lease_id) > (uintptr_t)own;
-        pthread_mutex_unlock(&node->lock);
+        berth_lock_drop(&node->lock);
         return BERTH_OK;
     }
     if (!berth_store_shared(node->store))
@@ -259,9 +261,9 @@ int berth_node_forget_dead(struct berth_node *node, struct berth_error *err)
 
 static int64_t silent_ms(struct berth_node *node)
 {
-    pthread_mutex_lock(&node->lock);
+    berth_lock_take(&node->lock);
     int64_t since_ms = berth_time_mono_ms() - node->beat_at_ms;
-    pthread_mutex_unlock(&node->lock);
+    berth_lock_drop(&node->lock);
     return since_ms;
 }
 

@@ -22,8 +22,8 @@ const char *berth_node_id(const struct berth_node *node);
 
 /* Between these two this process is at work on the lease, and no sweep takes it over. Threads
  * that meet on one lease are told apart by the store. */
-int berth_node_begin(struct berth_node *node, const char *lease_id, struct berth_error *err);
-void berth_node_end(struct berth_node *node, const char *lease_id);
+int berth_node_claim(struct berth_node *node, const char *lease_id, struct berth_error *err);
+void berth_node_unclaim(struct berth_node *node, const char *lease_id);
 
 /* Is somebody at work on that lease? `owner` is what its row says, NULL: nobody. `own` is how often
  * the caller itself has begun. */

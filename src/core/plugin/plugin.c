@@ -14,10 +14,13 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/activity.h"
 #include "core/id_prefix.h"
+#include "core/lock_order.h"
+#include "core/paths.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_change.h"
 #include "net/worker.h"
@@ -32,7 +35,7 @@
 struct berth_plugins {
     struct berth *b;
     struct berth_manager *manager; /* NULL: somebody else's workers were given to the registry */
-    pthread_mutex_t lock;
+    struct berth_lock lock;
     int64_t read_at_ms; /* monotonic; 0: never */
 };
 
@@ -156,7 +159,7 @@ static int tell_manager(struct berth_plugins *plugins, struct berth_arena *arena
 static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
 {
     struct berth *b = plugins->b;
-    pthread_mutex_lock(&plugins->lock);
+    berth_lock_take(&plugins->lock);
     int64_t now_ms = berth_time_mono_ms();
     if (!plugins->read_at_ms || now_ms - plugins->read_at_ms >= fresh_ms) {
         auto_arena arena = BERTH_ARENA_INIT;
@@ -172,7 +175,7 @@ static void refresh(struct berth_plugins *plugins, int64_t fresh_ms)
         if (rc < 0)
             berth_log_line(&b->log, BERTH_LOG_WARN, "plugins not read", "error", err.message, NULL);
     }
-    pthread_mutex_unlock(&plugins->lock);
+    berth_lock_drop(&plugins->lock);
 }
 
 void berth_plugins_reread(struct berth *b)
@@ -237,7 +240,7 @@ int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth
     if (!plugins)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: plugins.");
     plugins->b = b;
-    pthread_mutex_init(&plugins->lock, NULL);
+    berth_lock_init(&plugins->lock, BERTH_RANK_PLUGINS);
     *out = plugins;
     if (berth_registry_workers(b->registry))
         return BERTH_OK;
@@ -256,7 +259,7 @@ void berth_plugins_close(struct berth_plugins *plugins)
     if (!plugins)
         return;
     berth_builtins.manager->close(plugins->manager);
-    pthread_mutex_destroy(&plugins->lock);
+    berth_lock_destroy(&plugins->lock);
     free(plugins);
 }
 

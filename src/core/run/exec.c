@@ -16,25 +16,29 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/redact.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "core/lease/ledger.h"
 #include "core/lease/lease.h"
-#include "core/lease/node.h"
-#include "core/run/exec_rows.h"
 #include "core/lease/lease_execs.h"
+#include "core/lease/ledger.h"
+#include "core/lease/node.h"
+#include "core/lock_order.h"
+#include "core/paths.h"
+#include "core/run/exec_journal.h"
+#include "core/run/exec_result.h"
+#include "core/run/exec_rows.h"
+#include "core/run/stray_queue.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/pool.h"
 #include "os/spawn.h"
-#include "os/strays.h"
 #include "store/store.h"
 
 #define RESULT_BYTES_MAX 4096
-#define STRAYS_WAIT_MS 50
 #define SETTLE_MS 30000
 #define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
 
@@ -66,7 +70,7 @@ struct berth_exec {
     bool logless;               /* it cannot be made */
     uint64_t log_limit;
 
-    pthread_mutex_t lock;
+    struct berth_lock lock;
     pthread_cond_t changed;
     struct berth_running *running; /* NULL until it has been started */
     struct chunk *head, **tail;
@@ -84,148 +88,17 @@ struct berth_exec {
     struct berth_exec_end end;
 };
 
-const char *berth_end_cause_name(enum berth_end_cause cause)
-{
-    return berth_end_causes.names[cause];
-}
-
-void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_end *end,
-                           bool truncated)
-{
-    if (end->exit_code < 0)
-        berth_json_put_str(w, "exitCode", NULL);
-    else
-        berth_json_put_int(w, "exitCode", end->exit_code);
-    berth_json_put_str(w, "signal", end->signal ? sigabbrev_np(end->signal) : NULL);
-    berth_json_put_bool(w, "timedOut", end->cause == BERTH_END_TIMEOUT);
-    berth_json_put_int(w, "stdoutBytes", (int64_t)end->bytes[BERTH_STDOUT]);
-    berth_json_put_int(w, "stderrBytes", (int64_t)end->bytes[BERTH_STDERR]);
-    berth_json_put_bool(w, "truncated", truncated);
-    berth_json_put_str(w, "cause", berth_end_cause_name(end->cause));
-    berth_json_put_time(w, "startedAt", end->started_at_ms);
-    berth_json_put_time(w, "finishedAt", end->finished_at_ms);
-}
-
-/* The first bytes of both streams, whole characters only. There is no log without output. */
-static int read_texts(const char *log_path, const struct berth_exec_end *end,
-                      struct berth_buf texts[2], bool *cut, struct berth_error *err)
-{
-    struct berth_framereader *reader;
-    struct berth_frame frame;
-    bool more = true;
-    int rc = berth_framereader_open(log_path, &reader, err);
-    if (rc == BERTH_E_NOT_FOUND) { /* else it could not be made, or is removed */
-        *cut |= end->bytes[BERTH_STDOUT] || end->bytes[BERTH_STDERR];
-        return BERTH_OK;
-    }
-    if (rc < 0)
-        return rc;
-    while (rc == BERTH_OK && more) {
-        rc = berth_framereader_next(reader, &frame, &more, err);
-        if (rc < 0 || !more || frame.kind > BERTH_FRAME_STDERR)
-            continue;
-        struct berth_buf *text = &texts[frame.kind];
-        size_t room = BERTH_RESULT_TEXT_BYTES_MAX - text->len;
-        *cut |= frame.len > room;
-        berth_buf_append(text, frame.bytes, frame.len < room ? frame.len : room);
-    }
-    berth_framereader_close(reader);
-    for (int i = 0; i < 2 && *cut; i++)
-        if (texts[i].len == BERTH_RESULT_TEXT_BYTES_MAX)
-            berth_buf_truncate(&texts[i], berth_utf8_whole(texts[i].data, texts[i].len));
-    return rc;
-}
-
-void berth_exec_put_result(struct berth_json_writer *w, const char *exec_id,
-                           const struct berth_exec_end *end, bool truncated,
-                           struct berth_buf texts[2])
-{
-    berth_json_open(w, '{');
-    if (exec_id)
-        berth_json_put_str(w, "execId", exec_id);
-    berth_exec_end_fields(w, end, truncated);
-    berth_json_put_bytes(w, "stdout", berth_buf_str(&texts[0]), texts[0].len);
-    berth_json_put_bytes(w, "stderr", berth_buf_str(&texts[1]), texts[1].len);
-    berth_json_close(w, '}');
-}
-
-int berth_exec_result_json(struct berth_json_writer *w, const char *log_path, const char *exec_id,
-                           const struct berth_exec_end *end, bool truncated,
-                           struct berth_error *err)
-{
-    struct berth_buf texts[2] = {BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1),
-                                 BERTH_BUF_INIT(BERTH_RESULT_TEXT_BYTES_MAX + 1)};
-    int rc = read_texts(log_path, end, texts, &truncated, err);
-    berth_exec_put_result(w, exec_id, end, truncated, texts);
-    berth_buf_clear(&texts[0]);
-    berth_buf_clear(&texts[1]);
-    return rc;
-}
-
 bool berth_exec_outlasted(struct berth_exec *x)
 {
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     bool unwanted = x->unwanted;
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     return unwanted;
 }
 
 bool berth_exec_truncated(const struct berth_exec *x)
 {
     return x->record.truncated;
-}
-
-/* --- what a command leaves behind --- */
-
-void berth_exec_end_strays(struct berth *b)
-{
-    pthread_mutex_lock(&b->strays_lock);
-    char **labels = b->strays;
-    int count = b->stray_count;
-    b->strays = NULL;
-    b->stray_count = b->stray_cap = 0;
-    b->strays_set = false;
-    pthread_mutex_unlock(&b->strays_lock);
-    if (count)
-        (void)berth_strays_end((const char *const *)(void *)labels);
-    for (int i = 0; i < count; i++)
-        free(labels[i]);
-    free(labels);
-}
-
-static void strays_job(void *ctx)
-{
-    berth_exec_end_strays(ctx);
-}
-
-/* One look at all processes serves for many. */
-static void end_strays_soon(struct berth_exec *x)
-{
-    struct berth *b = x->b;
-    struct berth_error ignored;
-    char *label = strdup(x->label);
-    pthread_mutex_lock(&b->strays_lock);
-    if (label && b->stray_count + 1 >= b->stray_cap) {
-        int cap = b->stray_cap ? b->stray_cap * 2 : 16;
-        char **grown = realloc(b->strays, (size_t)cap * sizeof *grown);
-        if (grown) {
-            b->strays = grown;
-            b->stray_cap = cap;
-        }
-    }
-    bool kept = label && b->stray_count + 1 < b->stray_cap;
-    if (kept) {
-        b->strays[b->stray_count++] = label;
-        b->strays[b->stray_count] = NULL;
-        if (!b->strays_set)
-            b->strays_set =
-                berth_pool_after(b->pool, STRAYS_WAIT_MS, strays_job, b, &ignored) == BERTH_OK;
-    }
-    pthread_mutex_unlock(&b->strays_lock);
-    if (!kept) { /* no memory to wait with */
-        free(label);
-        (void)berth_strays_end((const char *const[]){x->label, NULL});
-    }
 }
 
 /* --- the log, on the pool --- */
@@ -272,21 +145,21 @@ static void finish(struct berth_exec *x)
                                (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
     if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
         settle(x);
-    end_strays_soon(x);
+    berth_stray_queue_add(x->b->stray_queue, x->label);
     berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
                           (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
     x->record.ended = true;
     x->record.end = x->end;
-    berth_exec_rows_end(x->b, &x->record);
+    berth_exec_journal_end(x->b, &x->record);
     if (x->log)
         end_log(x);
     berth_lease_execs_leave(x->b, &x->entry);
     if (x->handlers.on_end)
         x->handlers.on_end(x->handlers.ctx, &x->end);
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     x->done = true;
     pthread_cond_broadcast(&x->changed);
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
 }
 
 /* With the first output. The directory is there, but for the first time. */
@@ -334,16 +207,16 @@ static void finish_job(void *ctx)
 static void log_job(void *ctx)
 {
     struct berth_exec *x = ctx;
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     while (x->head) {
         struct chunk *chunk = x->head;
         x->head = chunk->next;
         if (!x->head)
             x->tail = &x->head;
         size_t len = chunk->len;
-        pthread_mutex_unlock(&x->lock);
+        berth_lock_drop(&x->lock);
         write_chunk(x, chunk);
-        pthread_mutex_lock(&x->lock);
+        berth_lock_take(&x->lock);
         x->queued -= len;
         if (x->behind && x->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2) {
             x->behind = false;
@@ -352,7 +225,7 @@ static void log_job(void *ctx)
     }
     bool last = x->ended && !x->done;
     x->writing = last; /* nobody else is to finish it */
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     struct berth_error none;
     bool asks = last && (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1]);
     /* To ask the place takes long: not here, where heartbeats and logs would wait behind it. */
@@ -387,7 +260,7 @@ static void emit(void *ctx, const char *bytes, size_t len)
         return;
     struct chunk *chunk = malloc(sizeof *chunk + len);
     bool here = false;
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     if (chunk) {
         *chunk = (struct chunk){.stream = e->stream, .at_ms = berth_time_wall_ms(), .len = len};
         memcpy(chunk->bytes, bytes, len);
@@ -402,7 +275,7 @@ static void emit(void *ctx, const char *bytes, size_t len)
     } else {
         x->lost[e->stream] = true;
     }
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     if (here)
         log_job(x);
     if (x->handlers.on_output)
@@ -442,9 +315,9 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
         memcpy(s->bytes, bytes, len);
     }
     if (!s || berth_engine_post(x->b->engine, &s->post, &none) < 0) {
-        pthread_mutex_lock(&x->lock);
+        berth_lock_take(&x->lock);
         x->lost[stream] = true;
-        pthread_mutex_unlock(&x->lock);
+        berth_lock_drop(&x->lock);
         free(s);
     }
 }
@@ -479,7 +352,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         struct emission e = {x, (enum berth_stream)i};
         berth_mask_end(x->masks[i], emit, &e);
     }
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     x->end = *end;
     x->ended = true;
     bool here = false;
@@ -490,7 +363,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         here = x->writing = true;
     else
         here = !start_job(x); /* one that is at work sees the end, too */
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     if (here)
         log_job(x);
 }
@@ -615,9 +488,9 @@ static int begin_record(struct berth_exec *x, const struct berth_exec_request *r
                                            .end = {.started_at_ms = berth_time_wall_ms()}};
     int rc = berth_arena_check(&x->arena, err);
     if (rc == BERTH_OK)
-        rc = berth_node_begin(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
+        rc = berth_node_claim(x->b->node, x->id.text, err); /* no sweep takes it for a dead one's */
     x->begun = rc == BERTH_OK;
-    return rc < 0 ? rc : berth_exec_rows_begin(x->b, &x->record, err);
+    return rc < 0 ? rc : berth_exec_journal_begin(x->b, &x->record, err);
 }
 
 static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
@@ -658,16 +531,16 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_driver_input_mask_error(&use, err);
-        berth_exec_rows_void(x->b, x->id.text);
+        berth_exec_journal_void(x->b, x->id.text);
         return rc;
     }
-    berth_exec_rows_started(x->b, x->id.text);
-    pthread_mutex_lock(&x->lock);
+    berth_exec_journal_started(x->b, x->id.text);
+    berth_lock_take(&x->lock);
     x->running = running;
     set_pause(x);
     if (x->unwanted)
         running->ops->cancel(running);
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     return BERTH_OK;
 }
 
@@ -676,19 +549,19 @@ static void end_unwanted(struct berth_lease_exec *entry)
 {
     struct berth_exec *x =
         (struct berth_exec *)((char *)entry - offsetof(struct berth_exec, entry));
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     bool now = x->running && !x->unwanted;
     x->unwanted = true;
     if (now)
         x->running->ops->cancel(x->running);
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
 }
 
 static void free_exec(struct berth_exec *x)
 {
     berth_lease_execs_leave(x->b, &x->entry);
     if (x->begun)
-        berth_node_end(x->b->node, x->id.text);
+        berth_node_unclaim(x->b->node, x->id.text);
     if (x->running)
         x->running->ops->free(x->running);
     for (struct chunk *chunk = x->head, *next; chunk; chunk = next) {
@@ -701,7 +574,7 @@ static void free_exec(struct berth_exec *x)
     free(x->log_path);
     berth_arena_clear(&x->arena);
     pthread_cond_destroy(&x->changed);
-    pthread_mutex_destroy(&x->lock);
+    berth_lock_destroy(&x->lock);
     free(x);
 }
 
@@ -720,7 +593,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
     x->tail = &x->head;
     if (handlers)
         x->handlers = *handlers;
-    pthread_mutex_init(&x->lock, NULL);
+    berth_lock_init(&x->lock, BERTH_RANK_EXEC);
     pthread_cond_init(&x->changed, NULL);
     x->entry.end = end_unwanted;
     x->entry.label = x->label;
@@ -739,21 +612,21 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
 void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
 {
     assert(!berth_engine_is_here(x->b->engine)); /* it would wait for itself */
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     x->waiters++;
     while (!x->done) {
         if (!x->ended || x->writing) {
-            pthread_cond_wait(&x->changed, &x->lock);
+            berth_lock_wait(&x->lock, &x->changed);
             continue;
         }
         x->writing = true;
-        pthread_mutex_unlock(&x->lock);
+        berth_lock_drop(&x->lock);
         log_job(x);
-        pthread_mutex_lock(&x->lock);
+        berth_lock_take(&x->lock);
     }
     x->waiters--;
     *end = x->end;
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
 }
 
 void berth_exec_cancel(struct berth_exec *x)
@@ -773,12 +646,12 @@ void berth_exec_close_stdin(struct berth_exec *x)
 
 void berth_exec_pause(struct berth_exec *x, bool paused)
 {
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     if (x->held != paused) {
         x->held = paused;
         set_pause(x);
     }
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
 }
 
 void berth_exec_resize(struct berth_exec *x, unsigned short rows, unsigned short columns)
@@ -798,9 +671,9 @@ const char *berth_exec_log(const struct berth_exec *x)
 
 bool berth_exec_free_now(struct berth_exec *x)
 {
-    pthread_mutex_lock(&x->lock);
+    berth_lock_take(&x->lock);
     bool quick = x->done && x->running->ops->quick_free;
-    pthread_mutex_unlock(&x->lock);
+    berth_lock_drop(&x->lock);
     if (quick)
         free_exec(x);
     return quick;

@@ -21,9 +21,6 @@ int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char 
 int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
                        struct berth_error *err);
 
-/* Cancels what berth_run_start began and waits until it is given back; none is begun any more. */
-void berth_run_end_all(struct berth *b);
-
 /* What becomes of a run's leases: failed and timed_out -> failed, everything else -> released. */
 enum berth_lease_status berth_run_lease_status(int run_status);
 #endif

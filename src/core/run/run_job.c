@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/run_job.c - a whole run: a lease, a workspace, the command, and the place given back
- * whatever happened. */
+ * src/core/run/run_job.c - performs a whole run: takes a lease, makes the workspace ready, runs the
+ * command, and gives the place back whatever happened. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,11 +14,15 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/lock.h"
 #include "core/environment/environment.h"
-#include "core/run/exec.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
+#include "core/lock_order.h"
+#include "core/run/exec.h"
 #include "core/run/run.h"
+#include "core/run/run_job.h"
+#include "core/run/stray_queue.h"
 #include "core/secret/secret.h"
 #include "os/pool.h"
 #include "os/spawn.h"
@@ -36,12 +40,12 @@ struct berth_run_job {
     const char *code;        /* of what failed */
     int ended_fd;            /* readable when a command has ended */
     bool outlasted;          /* its lease was over before it was */
-    struct berth_exec *exec; /* the command, once it runs; b->runs_lock */
+    struct berth_exec *exec; /* the command, once it runs; the lock of all jobs */
     int rc;                  /* of what failed before it, with `err` */
     struct berth_error *err;
     struct berth_locked *values; /* of the request's secrets */
 
-    /* Of one that nobody waits for: */
+    /* Set by berth_run_start, where no thread waits for the run: */
     berth_run_done_fn *on_done;
     _Atomic int arrived; /* its beginning is over, its command is: whoever is second goes on */
     void *ctx;
@@ -49,10 +53,19 @@ struct berth_run_job {
     struct berth_arena own;
     struct berth_run_result result;
     struct berth_error trouble;
-    struct berth_run_job *next, **link; /* among the runtime's */
+    struct berth_job end_job; /* so that the end needs no memory */
+    struct berth_run_job *next, **link;
 };
 
-static void enter(const struct berth_run_job *p, enum berth_run_phase phase)
+struct berth_run_jobs {
+    struct berth *b;
+    struct berth_lock lock;
+    pthread_cond_t left; /* a job has left */
+    struct berth_run_job *first;
+    bool closing; /* none begins any more */
+};
+
+static void run_job_enter(const struct berth_run_job *p, enum berth_run_phase phase)
 {
     if (p->request->on_phase)
         p->request->on_phase(p->request->handlers.ctx, phase);
@@ -117,7 +130,7 @@ static int find_environment(struct berth_run_job *p, struct berth_error *err)
 
 /* What cannot run a command is refused before a place is taken; a driver that is not there is
  * acquire's to tell. Nothing ever runs here instead. */
-static int guard(struct berth_run_job *p, struct berth_error *err)
+static int check_can_exec(struct berth_run_job *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;
     const struct berth_route *route;
@@ -140,7 +153,7 @@ static int guard(struct berth_run_job *p, struct berth_error *err)
 static int take_lease(struct berth_run_job *p, struct berth_error *err)
 {
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
-    enter(p, BERTH_PHASE_ACQUIRING);
+    run_job_enter(p, BERTH_PHASE_ACQUIRING);
     request.environment_id = p->environment->id;
     request.run_id = p->out->run->id;
     request.ttl_ms = p->request->ttl_ms;
@@ -158,7 +171,7 @@ static int make_workspace(struct berth_run_job *p, struct berth_realized *out,
     if (!path)
         path = getcwd(here, sizeof here);
     struct berth_workspace workspace = {.local_path = path};
-    enter(p, BERTH_PHASE_REALIZING);
+    run_job_enter(p, BERTH_PHASE_REALIZING);
     int rc = berth_lease_realize(p->b, p->arena, p->lease->id, &workspace, out, err);
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "realize workspace for", err) : rc;
 }
@@ -198,7 +211,7 @@ static int judge_provision(const struct provisioning *v, const struct berth_exec
                       *line ? ": " : "", line);
 }
 
-static void await(const struct berth_run_job *p, struct berth_exec *x);
+static void run_job_await(const struct berth_run_job *p, struct berth_exec *x);
 
 static void on_provision_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
@@ -228,7 +241,7 @@ static int provision(struct berth_run_job *p, const char *cwd, struct berth_erro
     eventfd_t told;
     if (!p->request->provision_command || p->environment->driver == BERTH_DRIVER_LOCAL)
         return BERTH_OK;
-    enter(p, BERTH_PHASE_PROVISIONING);
+    run_job_enter(p, BERTH_PHASE_PROVISIONING);
     command.lease_id = p->lease->id;
     command.argv = argv;
     command.env = env;
@@ -236,7 +249,7 @@ static int provision(struct berth_run_job *p, const char *cwd, struct berth_erro
     command.timeout_ms = PROVISION_MS;
     int rc = berth_exec_start(p->b, &command, &handlers, &x, err);
     if (rc == BERTH_OK) {
-        await(p, x);
+        run_job_await(p, x);
         berth_exec_wait(x, &end);
         berth_exec_free(x);
         (void)eventfd_read(p->ended_fd, &told); /* the command's own end is still to come */
@@ -356,18 +369,16 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct berth_run_job *p = ctx;
     const struct berth_exec_handlers *theirs = &p->request->handlers;
-    struct berth_error none;
     if (theirs->on_end)
         theirs->on_end(theirs->ctx, end);
     if (!p->on_done)
         (void)eventfd_write(p->ended_fd, 1);
     else if (atomic_fetch_add(&p->arrived, 1) == 1)
-        while (berth_pool_submit(p->b->providers, end_job, p, &none) < 0)
-            (void)usleep(1000); /* until there is memory for it again */
+        berth_pool_put(p->b->providers, &p->end_job);
 }
 
 /* Until it has ended; somebody who wants it to end is heard. */
-static void await(const struct berth_run_job *p, struct berth_exec *x)
+static void run_job_await(const struct berth_run_job *p, struct berth_exec *x)
 {
     struct pollfd fds[] = {{.fd = p->ended_fd, .events = POLLIN},
                            {.fd = p->cancel_fd, .events = POLLIN},
@@ -386,14 +397,14 @@ static void await(const struct berth_run_job *p, struct berth_exec *x)
 }
 
 /* From here on it can be cancelled, also when somebody wanted that before; NULL: it cannot. */
-static void hold(struct berth_run_job *p, struct berth_exec *x)
+static void run_job_hold(struct berth_run_job *p, struct berth_exec *x)
 {
     struct pollfd wish = {.fd = p->cancel_fd, .events = POLLIN};
-    pthread_mutex_lock(&p->b->runs_lock);
+    berth_lock_take(&p->b->run_jobs->lock);
     p->exec = x;
     if (x && p->on_done && poll(&wish, 1, 0) > 0)
         berth_exec_cancel(x);
-    pthread_mutex_unlock(&p->b->runs_lock);
+    berth_lock_drop(&p->b->run_jobs->lock);
 }
 
 static int run_command(struct berth_run_job *p, struct berth_error *err)
@@ -413,7 +424,7 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     command.lease_id = p->lease->id;
     if (!command.cwd)
         command.cwd = where.cwd;
-    enter(p, BERTH_PHASE_RUNNING);
+    run_job_enter(p, BERTH_PHASE_RUNNING);
     struct berth_exec *x;
     rc = berth_exec_start(p->b, &command, &handlers, &x, err);
     if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_UPSTREAM || rc == BERTH_E_TIMEOUT)
@@ -431,13 +442,13 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     BERTH_FAILPOINT(perform_running);
     if (p->request->on_started)
         p->request->on_started(p->request->handlers.ctx, x);
-    hold(p, x);
+    run_job_hold(p, x);
     return BERTH_OK;
 }
 
 /* How the run ended, from how its command did. */
-static struct berth_run_end judge(const struct berth_run_job *p, int rc,
-                                  const struct berth_error *err, char text[128])
+static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
+                                          const struct berth_error *err, char text[128])
 {
     const struct berth_exec_end *end = &p->out->end;
     struct berth_run_end out = {.status = BERTH_RUN_FAILED, .actor = p->request->actor};
@@ -473,11 +484,11 @@ static struct berth_run_end judge(const struct berth_run_job *p, int rc,
 }
 
 /* Always, and on its own: what failed before must not keep a place. */
-static void give_back(struct berth_run_job *p, const struct berth_run_end *end)
+static void run_job_give_back(struct berth_run_job *p, const struct berth_run_end *end)
 {
     struct berth_list released = {0};
     struct berth_error trouble;
-    enter(p, BERTH_PHASE_RELEASING);
+    run_job_enter(p, BERTH_PHASE_RELEASING);
     int rc = berth_run_finish(p->b, p->arena, p->out->run->id, end, &released, &trouble);
     if (rc < 0)
         berth_log_line(&p->b->log, BERTH_LOG_ERROR, "run not given back yet", "runId",
@@ -493,14 +504,14 @@ static void give_back(struct berth_run_job *p, const struct berth_run_end *end)
 }
 
 /* All up to the command, which runs when this answers OK. What failed is in p->rc. */
-static int begin(struct berth_run_job *p)
+static int run_job_begin(struct berth_run_job *p)
 {
     struct berth_error *err = p->err, unfound;
     const struct berth_run_request *r = p->request;
     struct berth_id fresh = berth_id_new();
     const char *id = r->run_id ? r->run_id : fresh.text;
     /* Before others can see it: no sweep takes it for a dead process's. */
-    p->rc = berth_node_begin(p->b->node, id, err);
+    p->rc = berth_node_claim(p->b->node, id, err);
     if (p->rc < 0)
         return p->rc;
     /* The run is there before anything else fails, and says what did. */
@@ -508,7 +519,7 @@ static int begin(struct berth_run_job *p)
     p->rc = berth_run_create_own(p->b, p->arena, id, r->company_id,
                                  p->environment ? p->environment->id : NULL, &p->out->run, err);
     if (p->rc < 0) {
-        berth_node_end(p->b->node, id);
+        berth_node_unclaim(p->b->node, id);
         return p->rc;
     }
     BERTH_FAILPOINT(perform_after_run);
@@ -517,9 +528,11 @@ static int begin(struct berth_run_job *p)
         p->rc = found;
     }
     if (p->rc == BERTH_OK)
-        p->rc = guard(p, err);
+        p->rc = check_can_exec(p, err);
     if (p->rc == BERTH_OK)
         p->rc = resolve_secrets(p, err);
+    if (p->rc == BERTH_OK && r->on_created)
+        r->on_created(r->handlers.ctx, p->out->run);
     if (p->rc == BERTH_OK)
         p->rc = take_lease(p, err);
     if (p->rc == BERTH_OK)
@@ -529,27 +542,27 @@ static int begin(struct berth_run_job *p)
 }
 
 /* The command has ended, or there is none. */
-static void finish(struct berth_run_job *p)
+static void run_job_finish(struct berth_run_job *p)
 {
     char text[128];
     if (!p->out->run)
         return;
     if (p->out->started) {
         struct berth_exec *x = p->exec;
-        hold(p, NULL);
+        run_job_hold(p, NULL);
         if (p->request->on_stopped)
             p->request->on_stopped(p->request->handlers.ctx);
         berth_exec_wait(x, &p->out->end);
         p->out->truncated = berth_exec_truncated(x);
         p->outlasted = berth_exec_outlasted(x);
         berth_exec_free(x);
-        berth_exec_end_strays(p->b); /* before the place is given back */
+        berth_stray_queue_flush(p->b->stray_queue); /* before the place is given back */
     }
-    struct berth_run_end end = judge(p, p->rc, p->err, text);
+    struct berth_run_end end = run_job_judge(p, p->rc, p->err, text);
     BERTH_FAILPOINT(perform_before_release);
     const char *id = p->out->run->id;
-    give_back(p, &end);
-    berth_node_end(p->b->node, id);
+    run_job_give_back(p, &end);
+    berth_node_unclaim(p->b->node, id);
 }
 
 int berth_run_perform(struct berth *b, struct berth_arena *arena,
@@ -567,15 +580,36 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
                               .err = err,
                               .ended_fd = ended_fd,
                               .cancel_fd = request->cancel_fd};
-    if (begin(&p) == BERTH_OK)
-        await(&p, p.exec);
-    finish(&p);
+    if (run_job_begin(&p) == BERTH_OK)
+        run_job_await(&p, p.exec);
+    run_job_finish(&p);
     return p.rc;
 }
 
-/* --- without anybody who waits --- */
+/* --- runs for which no thread waits --- */
 
-static void free_performance(struct berth_run_job *p)
+int berth_run_jobs_new(struct berth *b, struct berth_run_jobs **out, struct berth_error *err)
+{
+    struct berth_run_jobs *jobs = calloc(1, sizeof *jobs);
+    if (!jobs)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: runs.");
+    jobs->b = b;
+    berth_lock_init(&jobs->lock, BERTH_RANK_RUN_JOBS);
+    pthread_cond_init(&jobs->left, NULL);
+    *out = jobs;
+    return BERTH_OK;
+}
+
+void berth_run_jobs_free(struct berth_run_jobs *jobs)
+{
+    if (!jobs)
+        return;
+    pthread_cond_destroy(&jobs->left);
+    berth_lock_destroy(&jobs->lock);
+    free(jobs);
+}
+
+static void run_job_free(struct berth_run_job *p)
 {
     if (p->ended_fd >= 0)
         (void)close(p->ended_fd);
@@ -588,22 +622,22 @@ static void free_performance(struct berth_run_job *p)
 static void end_job(void *ctx)
 {
     struct berth_run_job *p = ctx;
-    struct berth *b = p->b;
-    finish(p);
+    struct berth_run_jobs *jobs = p->b->run_jobs;
+    run_job_finish(p);
     p->on_done(p->ctx, &p->result, p->rc < 0 ? &p->trouble : NULL);
-    pthread_mutex_lock(&b->runs_lock);
+    berth_lock_take(&jobs->lock);
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
-    pthread_cond_broadcast(&b->runs_changed);
-    free_performance(p);
-    pthread_mutex_unlock(&b->runs_lock);
+    pthread_cond_broadcast(&jobs->left);
+    berth_lock_drop(&jobs->lock);
+    run_job_free(p);
 }
 
 static void begin_job(void *ctx)
 {
     struct berth_run_job *p = ctx;
-    if (begin(p) < 0 || atomic_fetch_add(&p->arrived, 1) == 1)
+    if (run_job_begin(p) < 0 || atomic_fetch_add(&p->arrived, 1) == 1)
         end_job(p);
 }
 
@@ -611,6 +645,7 @@ int berth_run_start(struct berth *b, const struct berth_run_request *request,
                     berth_run_done_fn *on_done, void *ctx, struct berth_run_job **out,
                     struct berth_error *err)
 {
+    struct berth_run_jobs *jobs = b->run_jobs;
     struct berth_run_job *p = calloc(1, sizeof *p);
     if (!p)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
@@ -618,34 +653,35 @@ int berth_run_start(struct berth *b, const struct berth_run_request *request,
                                 .request = request,
                                 .on_done = on_done,
                                 .ctx = ctx,
-                                .ended_fd = eventfd(0, EFD_CLOEXEC),
+                                .end_job = {.fn = end_job, .ctx = p},
+                                .ended_fd = -1,
                                 .cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     p->arena = &p->own;
     p->out = &p->result;
     p->err = &p->trouble;
-    if (p->ended_fd < 0 || p->cancel_fd < 0) {
-        free_performance(p);
+    if (p->cancel_fd < 0) {
+        run_job_free(p);
         return berth_fail_errno(err, "Cannot make an event descriptor");
     }
-    pthread_mutex_lock(&b->runs_lock);
-    int rc = b->runs_closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
-                             : berth_pool_submit(b->providers, begin_job, p, err);
+    berth_lock_take(&jobs->lock);
+    int rc = jobs->closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
+                           : berth_pool_submit(b->providers, begin_job, p, err);
     if (rc == BERTH_OK) {
-        p->next = b->runs;
-        p->link = &b->runs;
+        p->next = jobs->first;
+        p->link = &jobs->first;
         if (p->next)
             p->next->link = &p->next;
-        b->runs = p;
+        jobs->first = p;
         *out = p;
     }
-    pthread_mutex_unlock(&b->runs_lock);
+    berth_lock_drop(&jobs->lock);
     if (rc < 0)
-        free_performance(p);
+        run_job_free(p);
     return rc;
 }
 
 /* Lock held. */
-static void cancel(struct berth_run_job *p)
+static void run_job_cancel(struct berth_run_job *p)
 {
     (void)eventfd_write(p->cancel_fd, 1);
     if (p->exec)
@@ -654,18 +690,21 @@ static void cancel(struct berth_run_job *p)
 
 void berth_run_cancel(struct berth_run_job *p)
 {
-    pthread_mutex_lock(&p->b->runs_lock);
-    cancel(p);
-    pthread_mutex_unlock(&p->b->runs_lock);
+    struct berth_run_jobs *jobs = p->b->run_jobs;
+    berth_lock_take(&jobs->lock);
+    run_job_cancel(p);
+    berth_lock_drop(&jobs->lock);
 }
 
-void berth_run_end_all(struct berth *b)
+void berth_run_jobs_end(struct berth_run_jobs *jobs)
 {
-    pthread_mutex_lock(&b->runs_lock);
-    b->runs_closing = true;
-    for (struct berth_run_job *p = b->runs; p; p = p->next)
-        cancel(p);
-    while (b->runs)
-        pthread_cond_wait(&b->runs_changed, &b->runs_lock);
-    pthread_mutex_unlock(&b->runs_lock);
+    if (!jobs)
+        return;
+    berth_lock_take(&jobs->lock);
+    jobs->closing = true;
+    for (struct berth_run_job *p = jobs->first; p; p = p->next)
+        run_job_cancel(p);
+    while (jobs->first)
+        berth_lock_wait(&jobs->lock, &jobs->left);
+    berth_lock_drop(&jobs->lock);
 }

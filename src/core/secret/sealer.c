@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/secret/sealer.c - see vault.h. */
+ * src/core/secret/sealer.c - see sealer.h. */
+#include "core/lock_order.h"
 #include "core/secret/sealer.h"
 
 #include <pthread.h>
@@ -7,187 +8,188 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/lock.h"
 
 #define LOCK_WAIT_MS 10000 /* for somebody who changes the key file */
 
 struct berth_sealer {
     char *path;
-    pthread_mutex_t lock;
+    struct berth_lock lock;
     struct berth_locked memory; /* of the ring */
     struct berth_keyring *ring; /* as the file was when it was last read; empty before */
 };
 
 int berth_sealer_new(const char *key_file, struct berth_sealer **out, struct berth_error *err)
 {
-    struct berth_sealer *vault = calloc(1, sizeof *vault);
-    if (!vault)
+    struct berth_sealer *sealer = calloc(1, sizeof *sealer);
+    if (!sealer)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: keys.");
-    pthread_mutex_init(&vault->lock, NULL);
-    vault->path = strdup(key_file);
-    int rc = vault->path ? berth_keyring_new(&vault->memory, &vault->ring, err)
-                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: keys.");
+    berth_lock_init(&sealer->lock, BERTH_RANK_SEALER);
+    sealer->path = strdup(key_file);
+    int rc = sealer->path ? berth_keyring_new(&sealer->memory, &sealer->ring, err)
+                          : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: keys.");
     if (rc < 0) {
-        berth_sealer_free(vault);
+        berth_sealer_free(sealer);
         return rc;
     }
-    *out = vault;
+    *out = sealer;
     return BERTH_OK;
 }
 
-void berth_sealer_free(struct berth_sealer *vault)
+void berth_sealer_free(struct berth_sealer *sealer)
 {
-    if (!vault)
+    if (!sealer)
         return;
-    berth_locked_clear(&vault->memory);
-    pthread_mutex_destroy(&vault->lock);
-    free(vault->path);
-    free(vault);
+    berth_locked_clear(&sealer->memory);
+    berth_lock_destroy(&sealer->lock);
+    free(sealer->path);
+    free(sealer);
 }
 
-const char *berth_sealer_path(const struct berth_sealer *vault)
+const char *berth_sealer_path(const struct berth_sealer *sealer)
 {
-    return vault->path;
+    return sealer->path;
 }
 
 /* What was read before stays when the file cannot be read now. Lock held. */
-static int reload(struct berth_sealer *vault, struct berth_error *err)
+static int reload(struct berth_sealer *sealer, struct berth_error *err)
 {
     auto_locked memory = BERTH_LOCKED_INIT;
     struct berth_keyring *ring;
     int rc = berth_keyring_new(&memory, &ring, err);
     if (rc == BERTH_OK)
-        rc = berth_keyfile_read(vault->path, ring, err);
+        rc = berth_keyfile_read(sealer->path, ring, err);
     if (rc == BERTH_OK)
-        *vault->ring = *ring;
+        *sealer->ring = *ring;
     return rc;
 }
 
 /* Lock held. */
-static int find(struct berth_sealer *vault, const char *id, const struct berth_key **out,
+static int find(struct berth_sealer *sealer, const char *id, const struct berth_key **out,
                 struct berth_error *err)
 {
-    *out = berth_keyring_find(vault->ring, id);
+    *out = berth_keyring_find(sealer->ring, id);
     if (*out)
         return BERTH_OK;
-    int rc = reload(vault, err);
+    int rc = reload(sealer, err);
     if (rc < 0 && rc != BERTH_E_NOT_FOUND)
         return rc;
-    *out = rc == BERTH_OK ? berth_keyring_find(vault->ring, id) : NULL;
+    *out = rc == BERTH_OK ? berth_keyring_find(sealer->ring, id) : NULL;
     if (*out)
         return BERTH_OK;
     return berth_fail(err, BERTH_E_UNPROCESSABLE,
                       "The secrets of this store are sealed with the key %s, which is not in %s: "
                       "copy the key file from where they were made, or from a backup.",
-                      id, vault->path);
+                      id, sealer->path);
 }
 
 /* Adds a key to the file, or makes it with one; lock and the file's lock held. */
-static int add_key(struct berth_sealer *vault, const char *store, struct berth_error *err)
+static int add_key(struct berth_sealer *sealer, const char *store, struct berth_error *err)
 {
-    int rc = reload(vault, err);
+    int rc = reload(sealer, err);
     bool fresh = rc == BERTH_E_NOT_FOUND;
     if (fresh)
-        vault->ring->count = 0;
-    berth_keyfile_tidy(vault->path);
+        sealer->ring->count = 0;
+    berth_keyfile_tidy(sealer->path);
     if (rc == BERTH_OK || fresh)
-        rc = berth_keyring_add(vault->ring, store, err);
+        rc = berth_keyring_add(sealer->ring, store, err);
     if (rc < 0)
         return rc;
-    return fresh ? berth_keyfile_create(vault->path, vault->ring, err)
-                 : berth_keyfile_replace(vault->path, vault->ring, err);
+    return fresh ? berth_keyfile_create(sealer->path, sealer->ring, err)
+                 : berth_keyfile_replace(sealer->path, sealer->ring, err);
 }
 
-int berth_sealer_has(struct berth_sealer *vault, const char *key_id, struct berth_error *err)
+int berth_sealer_has(struct berth_sealer *sealer, const char *key_id, struct berth_error *err)
 {
     const struct berth_key *key;
-    pthread_mutex_lock(&vault->lock);
-    int rc = find(vault, key_id, &key, err);
-    pthread_mutex_unlock(&vault->lock);
+    berth_lock_take(&sealer->lock);
+    int rc = find(sealer, key_id, &key, err);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
-int berth_sealer_seal(struct berth_sealer *vault, const char *key_id, const char *context,
+int berth_sealer_seal(struct berth_sealer *sealer, const char *key_id, const char *context,
                       const void *plain, size_t len, char **out, struct berth_error *err)
 {
     const struct berth_key *key;
-    pthread_mutex_lock(&vault->lock);
-    int rc = find(vault, key_id, &key, err);
+    berth_lock_take(&sealer->lock);
+    int rc = find(sealer, key_id, &key, err);
     if (rc == BERTH_OK)
         rc = berth_seal(key->bytes, context, plain, len, out, err);
-    pthread_mutex_unlock(&vault->lock);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
-int berth_sealer_unseal(struct berth_sealer *vault, const char *key_id, const char *context,
+int berth_sealer_unseal(struct berth_sealer *sealer, const char *key_id, const char *context,
                         const char *sealed, struct berth_locked *out, struct berth_error *err)
 {
     const struct berth_key *key;
-    pthread_mutex_lock(&vault->lock);
-    int rc = find(vault, key_id, &key, err);
+    berth_lock_take(&sealer->lock);
+    int rc = find(sealer, key_id, &key, err);
     if (rc == BERTH_OK)
         rc = berth_unseal(key->bytes, context, sealed, out, err);
-    pthread_mutex_unlock(&vault->lock);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
 /* The store's newest key, or NULL. Lock held. */
-static const struct berth_key *newest_of(const struct berth_sealer *vault, const char *store)
+static const struct berth_key *newest_of(const struct berth_sealer *sealer, const char *store)
 {
-    for (int i = vault->ring->count - 1; i >= 0; i--)
-        if (strcmp(vault->ring->keys[i].store, store) == 0)
-            return &vault->ring->keys[i];
+    for (int i = sealer->ring->count - 1; i >= 0; i--)
+        if (strcmp(sealer->ring->keys[i].store, store) == 0)
+            return &sealer->ring->keys[i];
     return NULL;
 }
 
 /* The file's lock is taken before ours: whoever changes keys holds it for longer. */
-int berth_sealer_first_key(struct berth_sealer *vault, const char *store,
+int berth_sealer_first_key(struct berth_sealer *sealer, const char *store,
                            char id[BERTH_KEY_ID_SIZE], struct berth_error *err)
 {
     auto_close int file_lock = -1;
-    int rc = berth_keyfile_lock(vault->path, LOCK_WAIT_MS, &file_lock, err);
+    int rc = berth_keyfile_lock(sealer->path, LOCK_WAIT_MS, &file_lock, err);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&vault->lock);
-    rc = reload(vault, err);
-    if (rc == BERTH_E_NOT_FOUND || (rc == BERTH_OK && !newest_of(vault, store)))
-        rc = add_key(vault, store, err);
+    berth_lock_take(&sealer->lock);
+    rc = reload(sealer, err);
+    if (rc == BERTH_E_NOT_FOUND || (rc == BERTH_OK && !newest_of(sealer, store)))
+        rc = add_key(sealer, store, err);
     if (rc == BERTH_OK)
-        memcpy(id, newest_of(vault, store)->id, BERTH_KEY_ID_SIZE);
-    pthread_mutex_unlock(&vault->lock);
+        memcpy(id, newest_of(sealer, store)->id, BERTH_KEY_ID_SIZE);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
 /* As the file is now, and with that key in it. Lock held. */
-static int reload_with(struct berth_sealer *vault, const char *key_id, struct berth_error *err)
+static int reload_with(struct berth_sealer *sealer, const char *key_id, struct berth_error *err)
 {
     const struct berth_key *key;
-    int rc = reload(vault, err);
+    int rc = reload(sealer, err);
     if (rc == BERTH_E_NOT_FOUND)
-        vault->ring->count = 0;
-    return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : find(vault, key_id, &key, err);
+        sealer->ring->count = 0;
+    return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : find(sealer, key_id, &key, err);
 }
 
-int berth_sealer_newest_key(struct berth_sealer *vault, const char *store, const char *key_id,
+int berth_sealer_newest_key(struct berth_sealer *sealer, const char *store, const char *key_id,
                             char newest[BERTH_KEY_ID_SIZE], struct berth_error *err)
 {
-    pthread_mutex_lock(&vault->lock);
-    int rc = reload_with(vault, key_id, err);
+    berth_lock_take(&sealer->lock);
+    int rc = reload_with(sealer, key_id, err);
     if (rc == BERTH_OK) {
-        const struct berth_key *key = newest_of(vault, store);
+        const struct berth_key *key = newest_of(sealer, store);
         memcpy(newest, key ? key->id : key_id, BERTH_KEY_ID_SIZE);
     }
-    pthread_mutex_unlock(&vault->lock);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
-int berth_sealer_add_key(struct berth_sealer *vault, const char *store, char id[BERTH_KEY_ID_SIZE],
+int berth_sealer_add_key(struct berth_sealer *sealer, const char *store, char id[BERTH_KEY_ID_SIZE],
                          struct berth_error *err)
 {
-    pthread_mutex_lock(&vault->lock);
-    int rc = add_key(vault, store, err);
+    berth_lock_take(&sealer->lock);
+    int rc = add_key(sealer, store, err);
     if (rc == BERTH_OK)
-        memcpy(id, newest_of(vault, store)->id, BERTH_KEY_ID_SIZE);
-    pthread_mutex_unlock(&vault->lock);
+        memcpy(id, newest_of(sealer, store)->id, BERTH_KEY_ID_SIZE);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }
 
@@ -200,20 +202,20 @@ static bool is_needed(const struct berth_key *key, const char *key_id,
     return wanted;
 }
 
-int berth_sealer_keep_only(struct berth_sealer *vault, const char *store, const char *key_id,
+int berth_sealer_keep_only(struct berth_sealer *sealer, const char *store, const char *key_id,
                            const struct berth_list *needed, struct berth_error *err)
 {
-    pthread_mutex_lock(&vault->lock);
-    int rc = reload_with(vault, key_id, err);
-    for (int i = vault->ring->count - 1; rc == BERTH_OK && i >= 0; i--) {
-        const struct berth_key *key = &vault->ring->keys[i];
+    berth_lock_take(&sealer->lock);
+    int rc = reload_with(sealer, key_id, err);
+    for (int i = sealer->ring->count - 1; rc == BERTH_OK && i >= 0; i--) {
+        const struct berth_key *key = &sealer->ring->keys[i];
         char id[BERTH_KEY_ID_SIZE];
         memcpy(id, key->id, sizeof id);
         if (strcmp(key->store, store) == 0 && !is_needed(key, key_id, needed))
-            berth_keyring_drop(vault->ring, id);
+            berth_keyring_drop(sealer->ring, id);
     }
     if (rc == BERTH_OK)
-        rc = berth_keyfile_replace(vault->path, vault->ring, err);
-    pthread_mutex_unlock(&vault->lock);
+        rc = berth_keyfile_replace(sealer->path, sealer->ring, err);
+    berth_lock_drop(&sealer->lock);
     return rc;
 }

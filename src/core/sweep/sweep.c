@@ -4,28 +4,27 @@
 #include "core/sweep/sweep.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/failpoint.h"
-#include "base/limits.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
-#include "core/activity.h"
-#include "core/sweep/orphans.h"
 #include "core/environment/environment.h"
+#include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
+#include "core/lease/self_sweep.h"
+#include "core/lock_order.h"
 #include "core/plugin/plugin.h"
 #include "core/run/exec_rows.h"
-#include "core/lease/lease_execs.h"
 #include "core/run/run.h"
+#include "core/sweep/orphans.h"
+#include "core/sweep/quarantine.h"
+#include "core/sweep/sweep_slots.h"
+#include "core/sweep/sweep_verdict.h"
 #include "os/pool.h"
-#include "store/prefix.h"
 #include "store/store.h"
 
 #define SELF_SWEEP_WAIT_MS 1000
@@ -39,7 +38,7 @@ struct pass {
     struct berth_list groups, lanes;
     int64_t now_ms;
 
-    pthread_mutex_t lock;
+    struct berth_lock lock;
     pthread_cond_t done;
     int holders;
     int running; /* jobs */
@@ -67,87 +66,22 @@ struct lane {
 
 static void count(struct pass *pass, int *field)
 {
-    pthread_mutex_lock(&pass->lock);
+    berth_lock_take(&pass->lock);
     ++*field;
-    pthread_mutex_unlock(&pass->lock);
+    berth_lock_drop(&pass->lock);
 }
 
 static void let_go(struct pass *pass)
 {
-    pthread_mutex_lock(&pass->lock);
+    berth_lock_take(&pass->lock);
     bool last = --pass->holders == 0;
-    pthread_mutex_unlock(&pass->lock);
+    berth_lock_drop(&pass->lock);
     if (!last)
         return;
     berth_arena_clear(&pass->arena);
-    pthread_mutex_destroy(&pass->lock);
+    berth_lock_destroy(&pass->lock);
     pthread_cond_destroy(&pass->done);
     free(pass);
-}
-
-/* --- judging --- */
-
-enum verdict {
-    LEAVE,
-    RELEASE, /* as `status` */
-    ADOPT,   /* its owner is gone: destroy the place */
-    CLEAN,   /* closed, but a place is parked or owed */
-};
-
-struct judgement {
-    enum verdict verdict;
-    enum berth_lease_status status;
-    const char *reason;
-    int *counter;
-};
-
-static struct judgement judge_active(struct pass *pass, const struct berth_standing *s)
-{
-    struct berth_sweep_report *r = &pass->report;
-    if (s->run_status == -2)
-        return (struct judgement){RELEASE, BERTH_LEASE_FAILED, "run_gone", &r->released};
-    if (s->run_status >= 0 && berth_run_ended(s->run_status))
-        return (struct judgement){RELEASE, berth_run_lease_status(s->run_status), NULL,
-                                  &r->released};
-    if (s->due_at_ms <= pass->now_ms)
-        return (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
-    return (struct judgement){LEAVE};
-}
-
-static int judge(struct pass *pass, const struct berth_standing *s, struct judgement *out,
-                 struct berth_error *err)
-{
-    struct berth_sweep_report *r = &pass->report;
-    *out = (struct judgement){LEAVE};
-    bool at_work = false;
-    int rc = berth_node_at_work(pass->b->node, s->owner, s->id, 0, &at_work, err);
-    if (rc < 0 || at_work)
-        return rc;
-    bool due = s->due_at_ms <= pass->now_ms || s->owner; /* an owner died in the middle of it */
-    /* No retry is set so far ahead: the clock went back. */
-    bool too_far = s->due_at_ms > pass->now_ms + pass->b->settings.cleanup_retry_max_ms;
-    switch (s->status) {
-    case BERTH_LEASE_ACQUIRING:
-    case BERTH_LEASE_RELEASING:
-        *out = (struct judgement){ADOPT, .counter = &r->adopted};
-        break;
-    case BERTH_LEASE_ACTIVE:
-        *out = judge_active(pass, s);
-        break;
-    case BERTH_LEASE_RETAINED:
-        if (due)
-            *out = (struct judgement){RELEASE, BERTH_LEASE_EXPIRED, NULL, &r->expired};
-        break;
-    case BERTH_LEASE_RELEASED:
-    case BERTH_LEASE_EXPIRED:
-    case BERTH_LEASE_FAILED:
-        if (s->place == BERTH_PLACE_PARKED && (due || s->outdated))
-            *out = (struct judgement){CLEAN, .counter = &r->unparked};
-        else if (s->place != BERTH_PLACE_PARKED && (due || too_far))
-            *out = (struct judgement){CLEAN, .counter = &r->cleaned};
-        break;
-    }
-    return BERTH_OK;
 }
 
 /* --- carrying out --- */
@@ -203,7 +137,8 @@ static int take_and_settle(struct pass *pass, struct berth_arena *arena,
 }
 
 static int release(struct pass *pass, struct berth_arena *arena, const struct berth_standing *s,
-                   const struct judgement *j, bool *taken, bool *done, struct berth_error *err)
+                   const struct berth_sweep_verdict *j, bool *taken, bool *done,
+                   struct berth_error *err)
 {
     struct berth_release_request request = {
         .lease_id = s->id, .if_version = s->version, .status = j->status, .reason = j->reason};
@@ -231,12 +166,12 @@ static bool is_closing(const struct berth *b)
 static void work_off(struct pass *pass, const struct berth_standing *s)
 {
     auto_arena arena = BERTH_ARENA_INIT;
-    struct judgement j;
+    struct berth_sweep_verdict j;
     struct berth_error err;
     if (is_closing(pass->b))
         return; /* a call that is cancelled at once would only count as failed */
-    int rc = judge(pass, s, &j, &err);
-    if (rc == BERTH_OK && j.verdict == LEAVE) {
+    int rc = berth_sweep_judge(pass->b, pass->now_ms, s, &pass->report, &j, &err);
+    if (rc == BERTH_OK && j.verdict == BERTH_VERDICT_LEAVE) {
         if (pass->options.own_only)
             count(pass, &pass->report.unfinished); /* a thread of ours has it: look again */
         return;
@@ -247,14 +182,15 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
     }
     bool taken = true, done = false;
     if (rc == BERTH_OK)
-        rc = berth_node_begin(pass->b->node, s->id, &err);
+        rc = berth_node_claim(pass->b->node, s->id, &err);
     if (rc == BERTH_OK) {
-        rc = j.verdict == RELEASE ? release(pass, &arena, s, &j, &taken, &done, &err)
-                                  : take_and_settle(pass, &arena, s, &taken, &done, &err);
-        berth_node_end(pass->b->node, s->id);
+        rc = j.verdict == BERTH_VERDICT_RELEASE
+                 ? release(pass, &arena, s, &j, &taken, &done, &err)
+                 : take_and_settle(pass, &arena, s, &taken, &done, &err);
+        berth_node_unclaim(pass->b->node, s->id);
     }
     if (rc < 0) {
-        berth_sweep_soon(pass->b); /* the row may be ours, and not at its end */
+        berth_self_sweep_soon(pass->b); /* the row may be ours, and not at its end */
         berth_log_line(&pass->b->log, BERTH_LOG_ERROR, "sweep of a lease failed", "leaseId", s->id,
                        "environmentId", s->environment_id, "error", err.message, NULL);
     }
@@ -287,65 +223,26 @@ static void audit(struct pass *pass, const struct berth_environment *e)
 {
     struct berth_orphans_report report = {0};
     berth_orphans_end(pass->b, e, &report);
-    pthread_mutex_lock(&pass->lock);
+    berth_lock_take(&pass->lock);
     pass->report.found += report.found;
     pass->report.foreign += report.foreign;
-    pthread_mutex_unlock(&pass->lock);
-}
-
-/* One job per environment at a time, over all passes: one whose provider hangs must not take a
- * thread more with every pass. */
-static bool enter(struct berth *b, const char *environment_id)
-{
-    pthread_mutex_lock(&b->sweeping_lock);
-    bool entered = !berth_map_get(&b->sweeping, environment_id) &&
-                   berth_map_put(&b->sweeping, environment_id, b);
-    pthread_mutex_unlock(&b->sweeping_lock);
-    return entered;
-}
-
-static void leave(struct berth *b, const char *environment_id)
-{
-    pthread_mutex_lock(&b->sweeping_lock);
-    (void)berth_map_remove(&b->sweeping, environment_id);
-    pthread_mutex_unlock(&b->sweeping_lock);
-}
-
-/* The same for the jobs of a provider, of which there may be some. */
-static bool enter_lane(struct berth *b, const char *provider)
-{
-    pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
-    bool entered =
-        jobs < BERTH_PROVIDER_SWEEPS_MAX && berth_map_put(&b->lanes, provider, (void *)(jobs + 1));
-    pthread_mutex_unlock(&b->sweeping_lock);
-    return entered;
-}
-
-static void leave_lane(struct berth *b, const char *provider)
-{
-    pthread_mutex_lock(&b->sweeping_lock);
-    uintptr_t jobs = (uintptr_t)berth_map_get(&b->lanes, provider);
-    if (jobs > 1)
-        (void)berth_map_put(&b->lanes, provider, (void *)(jobs - 1)); /* it is there: fits */
-    else
-        (void)berth_map_remove(&b->lanes, provider);
-    pthread_mutex_unlock(&b->sweeping_lock);
+    berth_lock_drop(&pass->lock);
 }
 
 static void tell_commands(struct pass *pass, const struct berth_standing *s)
 {
-    struct judgement j;
+    struct berth_sweep_verdict j;
     struct berth_error ignored;
-    if (s->status == BERTH_LEASE_ACTIVE && judge(pass, s, &j, &ignored) == BERTH_OK &&
-        j.verdict == RELEASE)
+    if (s->status == BERTH_LEASE_ACTIVE &&
+        berth_sweep_judge(pass->b, pass->now_ms, s, &pass->report, &j, &ignored) == BERTH_OK &&
+        j.verdict == BERTH_VERDICT_RELEASE)
         berth_lease_execs_tell(pass->b, s->id);
 }
 
 static void sweep_group(const struct group *group)
 {
     struct pass *pass = group->pass;
-    if (!enter(pass->b, group->environment_id)) {
+    if (!berth_sweep_slots_enter(pass->b->sweep_slots, group->environment_id)) {
         count(pass, &pass->report.unfinished);
         return;
     }
@@ -357,15 +254,15 @@ static void sweep_group(const struct group *group)
         audit(pass, group->environment);
     if (group->environment && group->environment->deleting)
         finish_delete(pass, group->environment);
-    leave(pass->b, group->environment_id);
+    berth_sweep_slots_leave(pass->b->sweep_slots, group->environment_id);
 }
 
 static const struct group *next_group(struct lane *lane)
 {
     unsigned groups = (unsigned)lane->groups.count;
-    pthread_mutex_lock(&lane->pass->lock);
+    berth_lock_take(&lane->pass->lock);
     int at = lane->next < lane->groups.count && !is_closing(lane->pass->b) ? lane->next++ : -1;
-    pthread_mutex_unlock(&lane->pass->lock);
+    berth_lock_drop(&lane->pass->lock);
     return at < 0 ? NULL : lane->groups.items[(lane->first + (unsigned)at) % groups];
 }
 
@@ -375,15 +272,15 @@ static void run_job(void *ctx)
     struct pass *pass = lane->pass;
     for (const struct group *group; (group = next_group(lane));) {
         sweep_group(group);
-        pthread_mutex_lock(&pass->lock);
+        berth_lock_take(&pass->lock);
         pass->left--;
-        pthread_mutex_unlock(&pass->lock);
+        berth_lock_drop(&pass->lock);
     }
-    leave_lane(pass->b, lane->provider);
-    pthread_mutex_lock(&pass->lock);
+    berth_sweep_slots_leave_provider(pass->b->sweep_slots, lane->provider);
+    berth_lock_take(&pass->lock);
     pass->running--;
     pthread_cond_signal(&pass->done);
-    pthread_mutex_unlock(&pass->lock);
+    berth_lock_drop(&pass->lock);
     let_go(pass);
 }
 
@@ -415,86 +312,16 @@ static struct group *add_group(struct pass *pass, struct berth_map *by_id, const
     return group;
 }
 
-/* A row that nobody can read. */
-struct poison {
-    struct berth_arena *arena;
-    enum berth_kind kind;
-    const char *type, *action, *id, *trouble;
-};
-
-static bool is_told(const struct berth_list *entries, const char *action)
-{
-    for (int i = 0; i < entries->count; i++)
-        if (strcmp(((const struct berth_activity *)entries->items[i])->action, action) == 0)
-            return true;
-    return false;
-}
-
-/* Once, however often it is met. */
-static int tx_quarantine(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct poison *p = ctx;
-    struct berth_activity_filter filter = {.entity_id = p->id, .limit = BERTH_LIST_ROWS_MAX};
-    struct berth_list entries;
-    const char *company_id, *lease_id;
-    int rc = berth_owner_select(db, p->arena, p->kind, p->id, &company_id, &lease_id, err);
-    if (rc == BERTH_OK)
-        rc = berth_activity_select(db, p->arena, &filter, &entries, err);
-    if (rc < 0 || !company_id || is_told(&entries, p->action))
-        return rc;
-    auto_buf details = BERTH_BUF_INIT(BERTH_METADATA_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &details};
-    berth_json_open(&w, '{');
-    berth_json_put_str(&w, "error", p->trouble);
-    berth_json_close(&w, '}');
-    struct berth_entity entity = {company_id, p->type, p->id};
-    rc = berth_buf_check(&details, "Activity details", err);
-    return rc < 0 ? rc
-                  : berth_activity_of(db, &entity, p->action, NULL, berth_buf_str(&details), err);
-}
-
-static void quarantine(struct pass *pass, const struct poison *poison, const char *event)
-{
-    struct berth_error err;
-    struct poison told = *poison;
-    told.arena = &pass->arena;
-    pass->report.quarantined++;
-    berth_log_line(&pass->b->log, BERTH_LOG_ERROR, event, "id", poison->id, "error",
-                   poison->trouble, NULL);
-    if (berth_store_tx(pass->b->store, tx_quarantine, &told, &err) < 0) /* the next pass does */
-        berth_log_line(&pass->b->log, BERTH_LOG_WARN, "not in the activity log", "id", poison->id,
-                       "error", err.message, NULL);
-}
-
-static void quarantine_environment(struct pass *pass, const char *id, const char *trouble)
-{
-    struct poison poison = {.kind = BERTH_KIND_ENVIRONMENT,
-                            .type = "environment",
-                            .action = "environment.quarantined",
-                            .id = id,
-                            .trouble = trouble};
-    quarantine(pass, &poison, "unreadable environment left alone");
-}
-
-static void quarantine_lease(struct pass *pass, const char *id, const char *trouble)
-{
-    struct poison poison = {.kind = BERTH_KIND_LEASE,
-                            .type = "environment_lease",
-                            .action = "environment.lease_quarantined",
-                            .id = id,
-                            .trouble = trouble};
-    quarantine(pass, &poison, "unreadable lease left alone");
-}
-
 /* Sorts the rows by environment; rows nobody can read are reported and left alone. */
 static int make_groups(struct pass *pass, struct berth_error *err)
 {
     struct berth_map by_id = BERTH_MAP_INIT;
     for (int i = 0; i < pass->environments.count; i++) {
         const struct berth_environment *e = pass->environments.items[i];
-        if (e->trouble)
-            quarantine_environment(pass, e->id, e->trouble);
-        else
+        if (e->trouble) {
+            pass->report.quarantined++;
+            berth_quarantine_environment(pass->b, &pass->arena, e->id, e->trouble);
+        } else
             (void)add_group(pass, &by_id, e->id, e);
     }
     for (int i = 0; i < pass->standing.count; i++) {
@@ -503,7 +330,8 @@ static int make_groups(struct pass *pass, struct berth_error *err)
             (!s->owner || strcmp(s->owner, berth_node_id(pass->b->node)) != 0))
             continue;
         if (s->trouble) {
-            quarantine_lease(pass, s->id, s->trouble);
+            pass->report.quarantined++;
+            berth_quarantine_lease(pass->b, &pass->arena, s->id, s->trouble);
             continue;
         }
         struct group *group = berth_map_get(&by_id, s->environment_id);
@@ -535,7 +363,7 @@ static const char *provider_of(struct berth *b, const struct group *group)
 static int make_lanes(struct pass *pass, struct berth_error *err)
 {
     struct berth_map by_provider = BERTH_MAP_INIT;
-    unsigned first = atomic_fetch_add(&pass->b->sweeps, 1);
+    unsigned first = berth_sweep_slots_count_pass(pass->b->sweep_slots);
     for (int i = 0; i < pass->groups.count; i++) {
         struct group *group = pass->groups.items[i];
         const char *provider = provider_of(pass->b, group);
@@ -558,10 +386,10 @@ static int make_lanes(struct pass *pass, struct berth_error *err)
 
 static void count_job(struct pass *pass, int more)
 {
-    pthread_mutex_lock(&pass->lock);
+    berth_lock_take(&pass->lock);
     pass->holders += more;
     pass->running += more;
-    pthread_mutex_unlock(&pass->lock);
+    berth_lock_drop(&pass->lock);
 }
 
 /* As many jobs as the lane has groups and its provider may have; what earlier passes left hanging
@@ -570,7 +398,9 @@ static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *
 {
     int jobs = pass->options.call_providers ? lane->groups.count : 1;
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < jobs && enter_lane(pass->b, lane->provider); i++) {
+    for (int i = 0; rc == BERTH_OK && i < jobs &&
+                    berth_sweep_slots_enter_provider(pass->b->sweep_slots, lane->provider);
+         i++) {
         count_job(pass, 1);
         if (!pass->options.call_providers) {
             run_job(lane); /* short, and no thread is worth it */
@@ -578,7 +408,7 @@ static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *
         }
         rc = berth_pool_submit(pass->b->providers, run_job, lane, err);
         if (rc < 0) {
-            leave_lane(pass->b, lane->provider);
+            berth_sweep_slots_leave_provider(pass->b->sweep_slots, lane->provider);
             count_job(pass, -1);
         }
     }
@@ -590,7 +420,7 @@ static void wait_for_jobs(struct pass *pass)
     struct timespec until = berth_time_until(pass->options.wait_ms);
     int timed_out = 0;
     while (pass->running && !timed_out)
-        timed_out = pthread_cond_timedwait(&pass->done, &pass->lock, &until);
+        timed_out = berth_lock_wait_until(&pass->lock, &pass->done, &until);
 }
 
 static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -616,11 +446,11 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
         return rc;
     for (int i = 0; rc == BERTH_OK && i < pass->lanes.count; i++)
         rc = start_jobs(pass, pass->lanes.items[i], err);
-    pthread_mutex_lock(&pass->lock);
+    berth_lock_take(&pass->lock);
     wait_for_jobs(pass);
     pass->report.unfinished += pass->left;
     *report = pass->report;
-    pthread_mutex_unlock(&pass->lock);
+    berth_lock_drop(&pass->lock);
     int64_t owed = 0;
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_count_owed, &owed, err);
@@ -641,7 +471,7 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
     pass->options = *options;
     pass->now_ms = berth_time_wall_ms();
     pass->holders = 1;
-    pthread_mutex_init(&pass->lock, NULL);
+    berth_lock_init(&pass->lock, BERTH_RANK_SWEEP_PASS);
     berth_time_cond_init(&pass->done);
     int rc = run_pass(pass, report, err);
     let_go(pass);
@@ -650,50 +480,15 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
 
 /* --- by itself --- */
 
-static void sweep_job(void *ctx);
-
-/* False: it could not be set for want of memory. */
-static bool set_timer(struct berth *b)
+bool berth_sweep_own_rows(struct berth *b)
 {
-    struct berth_error ignored;
-    int64_t delay_ms = b->settings.self_sweep_ms;
-    pthread_mutex_lock(&b->sweeping_lock);
-    bool wanted = delay_ms > 0 && !b->closing;
-    if (wanted && !b->sweep_set)
-        b->sweep_set = berth_pool_after(b->pool, delay_ms, sweep_job, b, &ignored) == BERTH_OK;
-    bool set = !wanted || b->sweep_set;
-    pthread_mutex_unlock(&b->sweeping_lock);
-    return set;
-}
-
-static void sweep_job(void *ctx)
-{
-    struct berth *b = ctx;
     struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
     struct berth_error err;
     options.audit = false;
     options.own_only = true;
     options.wait_ms = SELF_SWEEP_WAIT_MS;
-    pthread_mutex_lock(&b->sweeping_lock);
-    b->sweep_set = false;
-    pthread_mutex_unlock(&b->sweeping_lock);
-    if (berth_sweep(b, &options, &report, &err) == BERTH_OK && !report.unfinished)
-        return;
-    const struct timespec pause = {.tv_nsec = 100 * 1000000};
-    while (!set_timer(b))
-        (void)nanosleep(&pause, NULL); /* out of memory for now */
-}
-
-void berth_sweep_soon(struct berth *b)
-{
-    atomic_store(&b->sweep_missed, !set_timer(b));
-}
-
-void berth_sweep_remind(struct berth *b)
-{
-    if (atomic_load_explicit(&b->sweep_missed, memory_order_relaxed))
-        berth_sweep_soon(b);
+    return berth_sweep(b, &options, &report, &err) == BERTH_OK && !report.unfinished;
 }
 
 int berth_sweep_ledger(struct berth *b, struct berth_error *err)

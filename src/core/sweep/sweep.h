@@ -8,13 +8,11 @@
 #include "base/json.h"
 #include "core/berth.h"
 
-/* This process has a row that it could not bring to an end, because the store failed. Others leave
- * it alone while we live, so we sweep after a while (settings.self_sweep_ms), until it works. */
-void berth_sweep_soon(struct berth *b);
-/* The same, if memory was too short for it the last time. */
-void berth_sweep_remind(struct berth *b);
-/* What the ledger can settle by itself, as every command does first: processes that are gone,
- * leases whose time is up. */
+/* Sweeps the rows that this process owns and no thread of it works on. Returns false when some are
+ * left. A berth_self_sweep_fn. */
+bool berth_sweep_own_rows(struct berth *b);
+/* Makes the short pass that calls no provider: ends runs of dead processes and leases whose time is
+ * up. */
 int berth_sweep_ledger(struct berth *b, struct berth_error *err);
 void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_report *report);
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/berth.c - opening and closing the runtime. */
+ * src/core/open.c - opens and closes the runtime. The only file of core/ that knows all rooms. */
 #include "core/berth.h"
 
-#include <pwd.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,13 +11,18 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "core/run/exec.h"
 #include "core/lease/late_place.h"
+#include "core/lease/lease_execs.h"
 #include "core/lease/node.h"
+#include "core/lease/self_sweep.h"
+#include "core/paths.h"
 #include "core/plugin/plugin.h"
-#include "core/run/exec_rows.h"
-#include "core/run/run.h"
+#include "core/run/exec_journal.h"
+#include "core/run/run_job.h"
+#include "core/run/stray_queue.h"
 #include "core/secret/sealer.h"
+#include "core/sweep/sweep.h"
+#include "core/sweep/sweep_slots.h"
 #include "os/engine.h"
 #include "os/pool.h"
 #include "store/company.h"
@@ -92,72 +95,13 @@ int berth_registry_new_builtin(struct berth_registry **out, struct berth_error *
     return rc;
 }
 
-/* --- where the key is --- */
-
-int berth_data_directory(char **out, struct berth_error *err)
-{
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    if (!home || !*home) {
-        const struct passwd *user = getpwuid(getuid());
-        home = user ? user->pw_dir : NULL;
-    }
-    bool named = data && data[0] == '/';
-    if (!named && !home)
-        return berth_fail(
-            err, BERTH_E_INVALID,
-            "There is no home directory to keep the store in: name one with --store.");
-    if (asprintf(out, "%s%s/berth", named ? data : home, named ? "" : "/.local/share") < 0)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
-    return BERTH_OK;
-}
-
-int berth_default_store(char **out, struct berth_error *err)
-{
-    auto_free char *directory = NULL;
-    int rc = berth_data_directory(&directory, err);
-    if (rc == BERTH_OK && asprintf(out, "sqlite:%s/berth.db", directory) < 0)
-        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
-    return rc;
-}
-
-int berth_key_file(const struct berth_store *store, char **out, struct berth_error *err)
-{
-    auto_free char *directory = NULL;
-    const char *where = berth_store_where(store), *name = strrchr(where, '/');
-    int len;
-    if (berth_store_shared(store)) {
-        int rc = berth_data_directory(&directory, err);
-        if (rc < 0)
-            return rc;
-        len = asprintf(out, "%s/secrets.key", directory);
-    } else if (name && strcmp(name, "/berth.db") == 0) {
-        len = asprintf(out, "%.*s/secrets.key", (int)(name - where), where);
-    } else {
-        len = asprintf(out, "%s.key", where);
-    }
-    return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
-}
-
-int berth_directory(const struct berth *b, const char *name, char **out, struct berth_error *err)
-{
-    auto_free char *directory = NULL;
-    const char *where = berth_store_where(b->store), *last = strrchr(where, '/');
-    int rc = berth_store_shared(b->store) ? berth_data_directory(&directory, err) : BERTH_OK;
-    if (rc < 0)
-        return rc;
-    int len = directory ? asprintf(out, "%s/%s", directory, name)
-                        : asprintf(out, "%.*s/%s", last ? (int)(last - where) : 1,
-                                   last ? where : ".", name);
-    return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
-}
-
-static int open_vault(struct berth *b, const char *key_file, struct berth_error *err)
+static int open_sealer(struct berth *b, const char *key_file, struct berth_error *err)
 {
     if (key_file)
-        return berth_sealer_new(key_file, &b->vault, err);
+        return berth_sealer_new(key_file, &b->sealer, err);
     auto_free char *path = NULL;
     int rc = berth_key_file(b->store, &path, err);
-    return rc < 0 ? rc : berth_sealer_new(path, &b->vault, err);
+    return rc < 0 ? rc : berth_sealer_new(path, &b->sealer, err);
 }
 
 static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -173,18 +117,16 @@ static int check_key(struct berth *b, struct berth_error *err)
     struct first first = {.arena = &arena};
     struct berth_error trouble;
     int rc = berth_store_read(b->store, tx_key_id, &first, err);
-    if (rc == BERTH_OK && first.key_id && berth_sealer_has(b->vault, first.key_id, &trouble) < 0)
+    if (rc == BERTH_OK && first.key_id && berth_sealer_has(b->sealer, first.key_id, &trouble) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "secrets cannot be read", "error", trouble.message,
                        NULL);
     return rc;
 }
 
-static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
+/* Makes what the runtime consists of and needs no store. */
+static int open_parts(struct berth *b, struct berth_error *err)
 {
     int rc = BERTH_OK;
-    b->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->closing_fd < 0)
-        return berth_fail_errno(err, "Cannot make an event descriptor");
     if (!b->registry)
         rc = berth_registry_new_builtin(&b->registry, err);
     if (rc == BERTH_OK)
@@ -194,9 +136,30 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
     if (rc == BERTH_OK)
+        rc = berth_stray_queue_new(b->pool, &b->stray_queue, err);
+    if (rc == BERTH_OK)
+        rc = berth_exec_journal_new(b, &b->exec_journal, err);
+    if (rc == BERTH_OK)
+        rc = berth_run_jobs_new(b, &b->run_jobs, err);
+    if (rc == BERTH_OK)
+        rc = berth_late_places_new(b, &b->late_places, err);
+    if (rc == BERTH_OK)
+        rc = berth_sweep_slots_new(&b->sweep_slots, err);
+    return rc < 0 ? rc : berth_self_sweep_new(b, berth_sweep_own_rows, &b->self_sweep, err);
+}
+
+static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
+{
+    b->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->closing_fd < 0)
+        return berth_fail_errno(err, "Cannot make an event descriptor");
+    int rc = open_parts(b, err);
+    if (rc == BERTH_OK)
         rc = berth_store_open(berth_builtins.databases, options->store, &b->store, err);
     if (rc == BERTH_OK)
-        rc = open_vault(b, options->key_file, err);
+        rc = berth_lease_execs_new(b->pool, b->store, &b->lease_execs, err);
+    if (rc == BERTH_OK)
+        rc = open_sealer(b, options->key_file, err);
     if (rc == BERTH_OK)
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)
@@ -204,7 +167,7 @@ static int start(struct berth *b, const struct berth_options *options, struct be
     if (rc == BERTH_OK)
         rc = berth_plugins_open(b, &b->plugins, err);
     if (rc == BERTH_OK)
-        berth_exec_rows_recover(b);
+        berth_exec_journal_recover(b);
     return rc < 0 ? rc : check_key(b, err);
 }
 
@@ -219,14 +182,6 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->settings = options->settings;
     b->log = options->log;
     b->closing_fd = -1;
-    b->notes_end = &b->notes;
-    pthread_mutex_init(&b->sweeping_lock, NULL);
-    pthread_mutex_init(&b->strays_lock, NULL);
-    pthread_mutex_init(&b->notes_lock, NULL);
-    pthread_mutex_init(&b->roster_lock, NULL);
-    berth_time_cond_init(&b->roster_changed);
-    pthread_mutex_init(&b->runs_lock, NULL);
-    pthread_cond_init(&b->runs_changed, NULL);
     int rc = start(b, options, err);
     if (rc < 0) {
         berth_close(b);
@@ -240,34 +195,29 @@ void berth_close(struct berth *b)
 {
     if (!b)
         return;
-    berth_run_end_all(b); /* with their places given back, which the next line would hinder */
+    berth_run_jobs_end(
+        b->run_jobs); /* gives their places back, while calls are not cancelled yet */
     if (b->closing_fd >= 0)
         (void)eventfd_write(b->closing_fd, 1);
-    pthread_mutex_lock(&b->sweeping_lock);
-    b->closing = true;
-    pthread_mutex_unlock(&b->sweeping_lock);
-    /* Timers first: they may still use the providers' threads, which set no more of them. The next
-     * heartbeat goes with them. */
+    berth_self_sweep_stop(b->self_sweep);
+    berth_late_places_stop(b->late_places);
+    /* First the pool with the timers, whose jobs may still use the providers' threads. From here on
+     * no timer fires: each queue below is flushed when it is freed. */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
-    berth_exec_end_strays(b); /* the timers for these two have been dropped */
-    berth_exec_rows_close(b);
-    berth_plugins_close(b->plugins); /* nobody calls their workers any more */
-    berth_late_place_flush(b);
+    berth_stray_queue_free(b->stray_queue);
+    berth_exec_journal_free(b->exec_journal);
+    berth_plugins_close(b->plugins); /* no call to a worker is left */
+    berth_late_places_free(b->late_places);
     berth_registry_free(b->registry);
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);
     berth_store_close(b->store);
-    berth_sealer_free(b->vault);
-    pthread_mutex_destroy(&b->sweeping_lock);
-    pthread_mutex_destroy(&b->strays_lock);
-    pthread_mutex_destroy(&b->notes_lock);
-    pthread_cond_destroy(&b->roster_changed);
-    pthread_mutex_destroy(&b->roster_lock);
-    pthread_cond_destroy(&b->runs_changed);
-    pthread_mutex_destroy(&b->runs_lock);
-    berth_map_clear(&b->sweeping);
-    berth_map_clear(&b->lanes);
+    berth_sealer_free(b->sealer);
+    berth_run_jobs_free(b->run_jobs);
+    berth_lease_execs_free(b->lease_execs);
+    berth_self_sweep_free(b->self_sweep);
+    berth_sweep_slots_free(b->sweep_slots);
     free(b->company_id);
     free(b->store_id);
     if (b->closing_fd >= 0)

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/sweep/sweep_verdict.c - see sweep_verdict.h. */
+#include "core/sweep/sweep_verdict.h"
+
+#include <assert.h>
+
+#include "core/lease/node.h"
+#include "core/run/run.h"
+
+static struct berth_sweep_verdict judge_active(const struct berth_standing *s, int64_t now_ms,
+                                               struct berth_sweep_report *r)
+{
+    if (s->run_status == BERTH_RUN_STATUS_GONE)
+        return (struct berth_sweep_verdict){BERTH_VERDICT_RELEASE, BERTH_LEASE_FAILED, "run_gone",
+                                            &r->released};
+    if (s->run_status >= 0 && berth_run_ended(s->run_status))
+        return (struct berth_sweep_verdict){
+            BERTH_VERDICT_RELEASE, berth_run_lease_status(s->run_status), NULL, &r->released};
+    if (s->due_at_ms <= now_ms)
+        return (struct berth_sweep_verdict){BERTH_VERDICT_RELEASE, BERTH_LEASE_EXPIRED, NULL,
+                                            &r->expired};
+    return (struct berth_sweep_verdict){BERTH_VERDICT_LEAVE};
+}
+
+int berth_sweep_judge(struct berth *b, int64_t now_ms, const struct berth_standing *s,
+                      struct berth_sweep_report *r, struct berth_sweep_verdict *out,
+                      struct berth_error *err)
+{
+    *out = (struct berth_sweep_verdict){BERTH_VERDICT_LEAVE};
+    bool at_work = false;
+    int rc = berth_node_at_work(b->node, s->owner, s->id, 0, &at_work, err);
+    if (rc < 0 || at_work)
+        return rc;
+    assert(s->due_at_ms);                          /* a standing row has one: the table checks it */
+    bool due = s->due_at_ms <= now_ms || s->owner; /* the owner died in the middle of it */
+    /* No retry is set that far ahead: the clock went back. */
+    bool too_far = s->due_at_ms > now_ms + b->settings.cleanup_retry_max_ms;
+    switch (s->status) {
+    case BERTH_LEASE_ACQUIRING:
+    case BERTH_LEASE_RELEASING:
+        *out = (struct berth_sweep_verdict){BERTH_VERDICT_ADOPT, .counter = &r->adopted};
+        break;
+    case BERTH_LEASE_ACTIVE:
+        *out = judge_active(s, now_ms, r);
+        break;
+    case BERTH_LEASE_RETAINED:
+        if (due)
+            *out = (struct berth_sweep_verdict){BERTH_VERDICT_RELEASE, BERTH_LEASE_EXPIRED, NULL,
+                                                &r->expired};
+        break;
+    case BERTH_LEASE_RELEASED:
+    case BERTH_LEASE_EXPIRED:
+    case BERTH_LEASE_FAILED:
+        if (s->place == BERTH_PLACE_PARKED && (due || s->outdated))
+            *out = (struct berth_sweep_verdict){BERTH_VERDICT_CLEAN, .counter = &r->unparked};
+        else if (s->place != BERTH_PLACE_PARKED && (due || too_far))
+            *out = (struct berth_sweep_verdict){BERTH_VERDICT_CLEAN, .counter = &r->cleaned};
+        break;
+    }
+    return BERTH_OK;
+}
