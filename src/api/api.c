@@ -8,13 +8,16 @@
 
 #include "api/call.h"
 #include "api/caller.h"
-#include "api/live.h"
 #include "api/route.h"
 #include "api/state.h"
+#include "api/stream/events.h"
+#include "api/stream/guard.h"
+#include "api/stream/live.h"
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
+#include "core/lock_order.h"
 #include "crypto/hash.h"
 #include "os/pool.h"
 
@@ -301,15 +304,17 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     if (!api)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     api->b = b;
-    berth_api_events_init(&api->events, api);
-    berth_api_guard_init(&api->guard, api);
-    pthread_mutex_init(&api->lives_lock, NULL);
+    berth_lock_init(&api->lives_lock, BERTH_RANK_API_COMMANDS);
     berth_time_cond_init(&api->lives_changed);
     struct berth_http_handlers handlers = {
         .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = api};
     int rc = berth_api_gate_new(&api->gate, err);
     if (rc == BERTH_OK)
+        rc = berth_api_events_new(api, &api->events, err);
+    if (rc == BERTH_OK)
         rc = berth_pool_new(QUICK_THREADS_MAX, &api->quick, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_guard_new(b, api->quick, &api->guard, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(SLOW_THREADS_MAX, &api->slow, err);
     if (rc == BERTH_OK)
@@ -345,10 +350,10 @@ int berth_api_set_urls(struct berth_api *api, const struct berth_list *urls,
     int rc = berth_buf_check(&text, "The URLs", err);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     free(api->urls_json);
     api->urls_json = berth_buf_take(&text);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return BERTH_OK;
 }
 
@@ -368,22 +373,24 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     if (!api)
         return;
     int64_t end_ms = berth_time_mono_ms() + wait_ms;
-    berth_api_events_close(&api->events); /* they would never end by themselves */
+    berth_api_events_close(api->events); /* those streams never end by themselves */
     if (api->server)
         berth_http_server_drain(api->server, wait_ms);
     int64_t left_ms = end_ms - berth_time_mono_ms();
     berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_api_await_streams(api);
-    berth_api_guard_close(&api->guard);
+    berth_api_guard_stop(api->guard);
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
     (void)berth_engine_do(api->b->engine, pass, NULL, &none); /* what the pools posted has run */
     berth_api_gate_free(api->gate);
+    berth_api_events_free(api->events);
+    berth_api_guard_free(api->guard);
     berth_map_clear(&api->lives);
     berth_map_clear(&api->runs);
     free(api->urls_json);
     pthread_cond_destroy(&api->lives_changed);
-    pthread_mutex_destroy(&api->lives_lock);
+    berth_lock_destroy(&api->lives_lock);
     free(api);
 }

@@ -78,27 +78,3 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
     out->grace_ms = in->grace_ms;
     return berth_arena_check(&c->arena, err);
 }
-
-int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options *out,
-                        struct berth_error *err)
-{
-    static const char *const streams[] = {"stdout", "stderr", NULL};
-    static const char *const words[] = {"false", "true", NULL};
-    int64_t offset;
-    int stream, follow;
-    int rc = berth_api_query_word(c, "stream", streams, &stream, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_word(c, "follow", words, &follow, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
-    if (rc < 0)
-        return rc;
-    bool events = berth_api_wants_events(c);
-    if (events)
-        (void)berth_api_last_event(c, &offset);
-    *out = (struct berth_api_watch_options){.stream = stream,
-                                            .offset = (uint64_t)offset,
-                                            .events = events,
-                                            .follow = follow == 1 || (events && follow != 0)};
-    return BERTH_OK;
-}

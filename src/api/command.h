@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/command.h - a command as callers write it down, for execs and for runs; and how they ask
- * for what it wrote. */
+ * src/api/command.h - a command in a request body, for execs and for runs. */
 #ifndef BERTH_API_COMMAND_H
 #define BERTH_API_COMMAND_H
 
 #include <berth/exec.h>
 
 #include "api/call.h"
-#include "api/watch.h"
 
 struct berth_api_command {
     const char *command, *cwd, *input;
@@ -45,7 +43,4 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
 bool berth_api_is_size(int64_t number);
 int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns,
                          struct berth_error *err);
-/* ?stream=stdout&offset=12&follow=true, or Last-Event-ID. */
-int berth_api_log_query(struct berth_api_call *c, struct berth_api_watch_options *out,
-                        struct berth_error *err);
 #endif

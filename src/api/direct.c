@@ -7,6 +7,7 @@
 #include "api/caller.h"
 #include "api/route.h"
 #include "api/state.h"
+#include "core/lock_order.h"
 
 /* As the reader of a connection would have it. */
 static int make_head(struct berth_arena *arena, const struct berth_api_direct *r,
@@ -62,12 +63,12 @@ int berth_api_direct(struct berth *b, const struct berth_api_direct *request,
         berth_api_route_find(head.method, head.path, &found);
         c.route = found.route;
         c.w = (struct berth_json_writer){.buf = &c.out};
-        pthread_mutex_init(&api.lives_lock, NULL);
+        berth_lock_init(&api.lives_lock, BERTH_RANK_API_COMMANDS);
         rc = !found.route ? berth_fail(err, BERTH_E_NOT_FOUND, "API route not found")
              : found.route->live
                  ? berth_fail(err, BERTH_E_UNPROCESSABLE, "This is for a daemon: start berthd.")
                  : handle(&c, &found, err);
-        pthread_mutex_destroy(&api.lives_lock);
+        berth_lock_destroy(&api.lives_lock);
     }
     *issues = c.issues;
     *out = c.out;

@@ -3,16 +3,29 @@
 #ifndef BERTH_API_STATE_H
 #define BERTH_API_STATE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
-#include "api/api.h"
-#include "api/events.h"
-#include "api/guard.h"
+#include "base/lock.h"
 #include "base/map.h"
-#include "os/pool.h"
+#include "core/berth.h"
 
+struct berth_api_events;
 struct berth_api_gate;
+struct berth_api_guard;
+struct berth_http_server;
+struct berth_run_job;
+
+/* Waits for the end of a run. Linked with lives_lock held. */
+struct berth_api_run_waiter {
+    int fd; /* an eventfd; readable when the run is over */
+    struct berth_api_run_waiter *next, **link;
+};
+/* A run that a request started, until its place is given back. */
+struct berth_api_run {
+    struct berth_run_job *job;
+    struct berth_api_run_waiter *waiters;
+};
 
 struct berth_api {
     struct berth *b;
@@ -20,16 +33,17 @@ struct berth_api {
     struct berth_http_server *server;
     _Atomic bool recovering;
     struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
-    struct berth_api_events events;
-    struct berth_api_guard guard;
-    pthread_mutex_t lives_lock;
+    struct berth_api_events *events;
+    struct berth_api_guard *guard;
+
+    struct berth_lock lives_lock; /* of everything below */
     pthread_cond_t lives_changed;
-    struct berth_map lives; /* id of an exec -> struct berth_api_live; api/live.c */
-    bool closing;           /* nothing is begun any more; the same lock */
-    int live_count;         /* also those that are not named yet */
-    struct berth_map runs;  /* id of a run -> struct berth_run_job; the same lock */
-    int run_count;          /* that we perform: they know us until they are given back */
-    char *urls_json;        /* by which places may reach us, an array; the same lock */
-    int stream_count;       /* watches and listeners: they do, too */
+    bool closing;           /* nothing begins any more */
+    struct berth_map lives; /* exec id -> struct berth_api_live (live.h) */
+    int live_count;         /* includes those that have no id yet */
+    struct berth_map runs;  /* run id -> struct berth_api_run */
+    int run_count;          /* runs that still refer to this struct */
+    int stream_count;       /* watches and listeners, which refer to it, too */
+    char *urls_json;        /* an array of the URLs by which places reach this daemon */
 };
 #endif

@@ -10,7 +10,6 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "core/driver.h"
-#include "core/metrics.h"
 
 struct berth_store;
 struct berth_node;
@@ -20,6 +19,7 @@ struct berth_pool;
 struct berth_database;
 struct berth_exec_journal;
 struct berth_late_places;
+struct berth_metrics;
 struct berth_lease_execs;
 struct berth_plugins;
 struct berth_run_jobs;
@@ -49,7 +49,7 @@ struct berth {
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_plugins *plugins;
-    struct berth_histogram metrics[BERTH_METRICS];
+    struct berth_metrics *metrics;
 
     struct berth_exec_journal *exec_journal; /* rows of execs, not written yet */
     struct berth_lease_execs *lease_execs;   /* running commands, by lease */

@@ -4,10 +4,6 @@
 
 #include <time.h>
 
-#include "core/berth.h"
-#include "store/lease.h"
-#include "store/store.h"
-
 const int64_t berth_histogram_bounds_us[BERTH_HISTOGRAM_BUCKETS] = {
     500,     1000,    2500,     5000,     10000,     50000,     250000,
     1000000, 5000000, 30000000, 60000000, 300000000, 1800000000};
@@ -19,31 +15,13 @@ int64_t berth_metrics_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-void berth_metrics_observe(struct berth *b, enum berth_metric metric, int64_t took_us)
+void berth_metrics_observe(struct berth_metrics *metrics, enum berth_metric metric, int64_t took_us)
 {
-    struct berth_histogram *h = &b->metrics[metric];
+    struct berth_histogram *h = &metrics->all[metric];
     int bucket = 0;
     while (bucket < BERTH_HISTOGRAM_BUCKETS && took_us > berth_histogram_bounds_us[bucket])
         bucket++;
     atomic_fetch_add_explicit(&h->counts[bucket], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&h->sum_us, took_us > 0 ? (uint64_t)took_us : 0,
                               memory_order_relaxed);
-}
-
-struct listing {
-    struct berth_arena *arena;
-    struct berth_list *out;
-};
-
-static int tx_tally(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct listing *listing = ctx;
-    return berth_lease_tally(db, listing->arena, listing->out, err);
-}
-
-int berth_metrics_leases(struct berth *b, struct berth_arena *arena, struct berth_list *out,
-                         struct berth_error *err)
-{
-    struct listing listing = {.arena = arena, .out = out};
-    return berth_store_read(b->store, tx_tally, &listing, err);
 }

@@ -23,11 +23,11 @@ enum berth_metric {
     BERTH_METRIC_RELEASE,
     BERTH_METRICS,
 };
+struct berth_metrics {
+    struct berth_histogram all[BERTH_METRICS];
+};
 
 int64_t berth_metrics_now_us(void);
-void berth_metrics_observe(struct berth *b, enum berth_metric metric, int64_t took_us);
-
-/* A list of struct berth_lease_tally (store/lease.h). */
-int berth_metrics_leases(struct berth *b, struct berth_arena *arena, struct berth_list *out,
-                         struct berth_error *err);
+void berth_metrics_observe(struct berth_metrics *metrics, enum berth_metric metric,
+                           int64_t took_us);
 #endif

@@ -15,6 +15,7 @@
 #include "core/lease/lease_execs.h"
 #include "core/lease/node.h"
 #include "core/lease/self_sweep.h"
+#include "core/metrics.h"
 #include "core/paths.h"
 #include "core/plugin/plugin.h"
 #include "core/run/exec_journal.h"
@@ -135,6 +136,9 @@ static int open_parts(struct berth *b, struct berth_error *err)
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
+    b->metrics = calloc(1, sizeof *b->metrics);
+    if (rc == BERTH_OK && !b->metrics)
+        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
     if (rc == BERTH_OK)
         rc = berth_stray_queue_new(b->pool, &b->stray_queue, err);
     if (rc == BERTH_OK)
@@ -218,6 +222,7 @@ void berth_close(struct berth *b)
     berth_lease_execs_free(b->lease_execs);
     berth_self_sweep_free(b->self_sweep);
     berth_sweep_slots_free(b->sweep_slots);
+    free(b->metrics);
     free(b->company_id);
     free(b->store_id);
     if (b->closing_fd >= 0)

@@ -4,9 +4,10 @@
 #ifndef BERTH_DRIVER_WORKER_ASK_H
 #define BERTH_DRIVER_WORKER_ASK_H
 
+#include <berth/driver.h>
+
 #include "base/buf.h"
 #include "base/json.h"
-#include "driver/worker.h"
 #include "driver/workers.h"
 
 struct berth_worker_driver {

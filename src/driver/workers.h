@@ -39,4 +39,13 @@ struct berth_workers_ops {
     /* Does not wait. */
     void (*call)(struct berth_workers *w, const struct berth_worker_call *call);
 };
+
+/* What the driver of one plugin is made of. Texts are copied. */
+struct berth_worker_driver_options {
+    struct berth_workers *workers;
+    const char *plugin_id, *plugin_key, *driver_key;
+    const char *schema_json;   /* of the config */
+    bool sandbox;              /* reached as a provider of `sandbox`; else by the driver `plugin` */
+    int64_t ready_ms, poll_ms; /* how long one that is starting is waited for, and how often */
+};
 #endif

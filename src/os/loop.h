@@ -3,9 +3,14 @@
 #ifndef BERTH_OS_LOOP_H
 #define BERTH_OS_LOOP_H
 
+#include <stdbool.h>
+
 #include <uv.h>
 
-#include "os/engine.h"
+#include <berth/error.h>
+
+struct berth_engine;
+struct berth_post;
 
 /* Its loop and its thread; twice is fine. */
 int berth_engine_start(struct berth_engine *engine, struct berth_error *err);

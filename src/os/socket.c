@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "os/engine.h"
 #include "os/loop.h"
 
 #define BACKLOG 1024

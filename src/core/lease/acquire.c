@@ -14,6 +14,7 @@
 #include "core/lease/node.h"
 #include "core/lease/parking.h"
 #include "core/lease/self_sweep.h"
+#include "core/metrics.h"
 #include "core/plugin/plugin.h"
 #include "store/plugin.h"
 #include "store/run.h"
@@ -637,7 +638,7 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     berth_plugins_refresh(b);
     rc = acquire(&a, err);
     if (rc == BERTH_OK)
-        berth_metrics_observe(b, BERTH_METRIC_ACQUIRE, berth_metrics_now_us() - begun_us);
+        berth_metrics_observe(b->metrics, BERTH_METRIC_ACQUIRE, berth_metrics_now_us() - begun_us);
     berth_node_unclaim(b->node, a.id.text);
     if (rc < 0 && (a.lease || rc == BERTH_E_UNAVAILABLE))
         berth_self_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */

@@ -76,6 +76,19 @@ int berth_lease_list(struct berth *b, struct berth_arena *arena,
     return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
+static int tx_tally(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct look *look = ctx;
+    return berth_lease_tally(db, look->arena, look->list, err);
+}
+
+int berth_lease_tallies(struct berth *b, struct berth_arena *arena, struct berth_list *out,
+                        struct berth_error *err)
+{
+    struct look look = {.arena = arena, .list = out};
+    return berth_store_read(b->store, tx_tally, &look, err);
+}
+
 void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *l)
 {
     berth_json_open(w, '{');

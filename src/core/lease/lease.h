@@ -15,5 +15,8 @@ int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char
                           struct berth_lease **lease, const struct berth_route **route,
                           struct berth_error *err);
 int berth_lease_not_found(struct berth_error *err); /* fills the error and returns its code */
+/* Counts leases by environment and status: a list of struct berth_lease_tally. */
+int berth_lease_tallies(struct berth *b, struct berth_arena *arena, struct berth_list *out,
+                        struct berth_error *err);
 void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *lease);
 #endif

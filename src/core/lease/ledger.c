@@ -9,10 +9,12 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
+#include "core/activity.h"
 #include "core/lease/node.h"
 #include "core/lease/parking.h"
 #include "core/lease/self_sweep.h"
 #include "core/plugin/plugin.h"
+#include "store/environment.h"
 #include "store/store.h"
 
 struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,

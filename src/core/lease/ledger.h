@@ -4,8 +4,8 @@
 #define BERTH_CORE_LEASE_LEDGER_H
 
 #include "core/berth.h"
-#include "core/lease/lease.h"
 #include "core/secret/driver_input.h"
+#include "store/lease.h"
 
 /* Which operation a step belongs to; names its failpoints. */
 enum berth_ledger_op {

@@ -12,6 +12,7 @@
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
 #include "core/lease/self_sweep.h"
+#include "core/metrics.h"
 #include "store/store.h"
 
 #define RUN_LEASES_MAX 100000
@@ -261,7 +262,7 @@ int berth_lease_release(struct berth *b, struct berth_arena *arena,
     int64_t begun_us = berth_metrics_now_us();
     int rc = give(b, arena, request, BERTH_OP_RELEASE, out, err);
     if (rc == BERTH_OK)
-        berth_metrics_observe(b, BERTH_METRIC_RELEASE, berth_metrics_now_us() - begun_us);
+        berth_metrics_observe(b->metrics, BERTH_METRIC_RELEASE, berth_metrics_now_us() - begun_us);
     return rc;
 }
 

@@ -22,4 +22,19 @@ bool berth_plugin_is_path(const char *source);
 
 void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *plugin);
 void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_status *status);
+
+/* --- for package.c --- */
+
+/* Reads the rows again, whatever their age. */
+void berth_plugins_reread(struct berth *b);
+/* Stops the plugin's worker. */
+void berth_plugins_stop(struct berth *b, const char *id);
+/* Returns NAME, or NAME/INNER, beside the logs; in the arena. On failure it fills *err and returns
+ * NULL. */
+const char *berth_plugins_directory(const struct berth *b, struct berth_arena *arena,
+                                    const char *name, const char *inner, struct berth_error *err);
+/* Lets the users that workers run as pass through the directory. */
+int berth_plugins_make_passable(const char *path, struct berth_error *err);
+const char *berth_plugin_log_file(const struct berth *b, struct berth_arena *arena, const char *id,
+                                  struct berth_error *err);
 #endif

@@ -25,6 +25,7 @@
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
 #include "core/lock_order.h"
+#include "core/metrics.h"
 #include "core/paths.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
@@ -146,7 +147,7 @@ static void finish(struct berth_exec *x)
     if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
         settle(x);
     berth_stray_queue_add(x->b->stray_queue, x->label);
-    berth_metrics_observe(x->b, BERTH_METRIC_EXEC,
+    berth_metrics_observe(x->b->metrics, BERTH_METRIC_EXEC,
                           (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
     x->record.ended = true;
     x->record.end = x->end;

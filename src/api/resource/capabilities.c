@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/capabilities.c - which kinds of places there are: built in, and brought by plugins. */
+ * src/api/resource/capabilities.c - which kinds of places there are: built in, and brought by
+ * plugins. */
 #include <string.h>
 
 #include <berth/plugin.h>

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/guard.c - see guard.h. */
-#include "api/guard.h"
+ * src/api/stream/guard.c - see guard.h. */
+#include "api/stream/guard.h"
 
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/state.h"
+#include "base/map.h"
 #include "core/token.h"
+#include "os/engine.h"
+#include "os/pool.h"
 
 #define LOOK_MS 2000 /* a token may be revoked elsewhere */
+
+struct berth_api_guard {
+    struct berth *b;
+    struct berth_pool *pool;
+    struct berth_api_guarded *first;
+    struct berth_timer timer;
+    struct berth_post post; /* of a look that was asked for */
+    _Atomic bool asked;     /* the post is on its way */
+    bool looking, again, closed;
+};
 
 struct token {
     char id[BERTH_ID_SIZE];
@@ -31,8 +45,8 @@ static void free_look(struct look *look)
 
 static void look_later(struct berth_api_guard *g)
 {
-    if (g->streams && !g->closed)
-        berth_timer_set(g->api->b->engine, &g->timer, LOOK_MS);
+    if (g->first && !g->closed)
+        berth_timer_set(g->b->engine, &g->timer, LOOK_MS);
 }
 
 static void look_now(struct berth_api_guard *g);
@@ -42,14 +56,12 @@ static void on_looked(struct berth_post *post)
     struct look *look = (struct look *)((char *)post - offsetof(struct look, post));
     struct berth_api_guard *g = look->guard;
     g->looking = false;
-    for (struct berth_api_stream *s = g->streams, *next; s && look->dead; s = next) {
+    for (struct berth_api_guarded *s = g->first, *next; s && look->dead; s = next) {
         const struct token *token = berth_map_get(&look->by_id, s->token_id);
         next = s->next;
         if (!token || !token->dead)
             continue;
-        s->code = BERTH_HTTP_CLOSE_POLICY;
-        berth_api_stream_end(s);
-        s->on_gone(s);
+        s->end(s);
     }
     free_look(look);
     if (g->again)
@@ -61,7 +73,7 @@ static void on_looked(struct berth_post *post)
 static void look_job(void *ctx)
 {
     struct look *look = ctx;
-    struct berth *b = look->guard->api->b;
+    struct berth *b = look->guard->b;
     struct berth_error none;
     for (int i = 0; i < look->count; i++) {
         bool alive; /* a store that is away ends nothing */
@@ -77,7 +89,7 @@ static void look_now(struct berth_api_guard *g)
 {
     struct berth_error none;
     int count = 0;
-    for (const struct berth_api_stream *s = g->streams; s; s = s->next)
+    for (const struct berth_api_guarded *s = g->first; s; s = s->next)
         count++;
     g->again = g->looking; /* what has just happened may not be seen */
     if (!count || g->looking || g->closed)
@@ -89,7 +101,7 @@ static void look_now(struct berth_api_guard *g)
     }
     look->guard = g;
     look->post.run = on_looked;
-    for (const struct berth_api_stream *s = g->streams; s; s = s->next) {
+    for (const struct berth_api_guarded *s = g->first; s; s = s->next) {
         struct token *token = &look->tokens[look->count];
         if (berth_map_get(&look->by_id, s->token_id) ||
             !berth_map_put(&look->by_id, s->token_id, token)) /* without memory at the next look */
@@ -97,7 +109,7 @@ static void look_now(struct berth_api_guard *g)
         memcpy(token->id, s->token_id, sizeof token->id);
         look->count++;
     }
-    g->looking = berth_pool_submit(g->api->quick, look_job, look, &none) == BERTH_OK;
+    g->looking = berth_pool_submit(g->pool, look_job, look, &none) == BERTH_OK;
     if (g->looking)
         return;
     free_look(look);
@@ -117,25 +129,33 @@ static void on_asked(struct berth_post *post)
     look_now(g);
 }
 
-void berth_api_guard_init(struct berth_api_guard *g, struct berth_api *api)
+int berth_api_guard_new(struct berth *b, struct berth_pool *pool, struct berth_api_guard **out,
+                        struct berth_error *err)
 {
-    *g =
-        (struct berth_api_guard){.api = api, .timer = {.run = on_timer}, .post = {.run = on_asked}};
+    struct berth_api_guard *g = calloc(1, sizeof *g);
+    if (!g)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
+    g->b = b;
+    g->pool = pool;
+    g->timer.run = on_timer;
+    g->post.run = on_asked;
+    *out = g;
+    return BERTH_OK;
 }
 
-void berth_api_guard_add(struct berth_api_guard *g, struct berth_api_stream *s)
+void berth_api_guard_add(struct berth_api_guard *g, struct berth_api_guarded *s)
 {
-    bool first = !g->streams;
-    s->next = g->streams;
-    s->link = &g->streams;
+    bool first = !g->first;
+    s->next = g->first;
+    s->link = &g->first;
     if (s->next)
         s->next->link = &s->next;
-    g->streams = s;
+    g->first = s;
     if (first && !g->looking)
         look_later(g);
 }
 
-void berth_api_guard_remove(struct berth_api_stream *s)
+void berth_api_guard_remove(struct berth_api_guarded *s)
 {
     if (!s->link)
         return;
@@ -148,19 +168,25 @@ void berth_api_guard_remove(struct berth_api_stream *s)
 void berth_api_guard_look(struct berth_api_guard *g)
 {
     struct berth_error none;
-    if (!atomic_exchange(&g->asked, true))
-        (void)berth_engine_post(g->api->b->engine, &g->post, &none); /* its loop runs */
+    if (g && !atomic_exchange(&g->asked, true))
+        (void)berth_engine_post(g->b->engine, &g->post, &none); /* its loop runs */
 }
 
 static void close_here(void *ctx)
 {
     struct berth_api_guard *g = ctx;
     g->closed = true;
-    berth_timer_clear(g->api->b->engine, &g->timer);
+    berth_timer_clear(g->b->engine, &g->timer);
 }
 
-void berth_api_guard_close(struct berth_api_guard *g)
+void berth_api_guard_stop(struct berth_api_guard *g)
 {
     struct berth_error none;
-    (void)berth_engine_do(g->api->b->engine, close_here, g, &none);
+    if (g)
+        (void)berth_engine_do(g->b->engine, close_here, g, &none);
+}
+
+void berth_api_guard_free(struct berth_api_guard *g)
+{
+    free(g);
 }

@@ -1,23 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/events.c - see events.h. */
-#include "api/events.h"
+ * src/api/stream/events.c - see events.h. */
+#include "api/stream/events.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/live.h"
+#include "api/call.h"
 #include "api/state.h"
-#include "api/stream.h"
+#include "api/stream/live.h"
+#include "api/stream/stream.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
+#include "os/pool.h"
 
 #define LOOK_MS 100
 #define PAGE_ROWS 50
 #define PAGE_BYTES_MAX (4 * 1024 * 1024)
+
+struct berth_api_listener;
+
+/* Used on the loop's thread only. */
+struct berth_api_events {
+    struct berth_api *api;
+    struct berth_api_listener *listeners;
+    int count;
+    int64_t settled; /* the last entry that is known to have all before it; -1: not known yet */
+    bool looking;    /* a job is at it */
+    bool closing;    /* nobody is let in any more */
+    int64_t found;   /* by the job; -1: nothing */
+    struct berth_post post;
+    struct berth_timer timer;
+};
 
 struct berth_api_listener {
     struct berth_api_stream s; /* first */
@@ -195,9 +212,20 @@ static void on_timer(struct berth_timer *timer)
     look((struct berth_api_events *)((char *)timer - offsetof(struct berth_api_events, timer)));
 }
 
-void berth_api_events_init(struct berth_api_events *events, struct berth_api *api)
+int berth_api_events_new(struct berth_api *api, struct berth_api_events **out,
+                         struct berth_error *err)
 {
-    *events = (struct berth_api_events){.api = api, .settled = -1, .timer = {.run = on_timer}};
+    struct berth_api_events *e = calloc(1, sizeof *e);
+    if (!e)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
+    *e = (struct berth_api_events){.api = api, .settled = -1, .timer = {.run = on_timer}};
+    *out = e;
+    return BERTH_OK;
+}
+
+void berth_api_events_free(struct berth_api_events *events)
+{
+    free(events);
 }
 
 static void run_close(void *ctx)
@@ -217,7 +245,8 @@ static void run_close(void *ctx)
 void berth_api_events_close(struct berth_api_events *events)
 {
     struct berth_error none;
-    (void)berth_engine_do(events->api->b->engine, run_close, events, &none);
+    if (events)
+        (void)berth_engine_do(events->api->b->engine, run_close, events, &none);
 }
 
 /* --- the route --- */
@@ -255,7 +284,7 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
     struct berth_api_listener *l = calloc(1, sizeof *l);
     if (!l)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: stream.");
-    l->events = &c->api->events;
+    l->events = c->api->events;
     l->at = after;
     l->page = (struct berth_buf)BERTH_BUF_INIT(PAGE_BYTES_MAX);
     (void)snprintf(l->company_id, sizeof l->company_id, "%s", company->id);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/watch.h - somebody who reads what commands write: those of a run, or one. A watch reads
- * the log at its reader's pace and holds no thread, file or buffer in between; one that has read
- * all of it hears the command itself, and goes back to the log when its reader cannot follow. */
-#ifndef BERTH_API_WATCH_H
-#define BERTH_API_WATCH_H
+ * src/api/stream/watch.h - somebody who reads what commands write: those of a run, or one. A watch
+ * reads the log at its reader's pace and holds no thread, file or buffer in between; one that has
+ * read all of it hears the command itself, and goes back to the log when its reader cannot follow.
+ */
+#ifndef BERTH_API_STREAM_WATCH_H
+#define BERTH_API_STREAM_WATCH_H
 
 #include <berth/exec.h>
 
-#include "api/live.h"
+#include "api/stream/live.h"
 #include "http/websocket.h"
 
 struct berth_api_watch_options {
@@ -26,8 +27,7 @@ struct berth_api_call;
 int berth_api_watch_start(const struct berth_api_call *c,
                           const struct berth_api_watch_options *options, struct berth_error *err);
 
-/* For api/live.c, on the loop's thread. */
-void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
-                          const char *bytes, size_t len);
-void berth_api_watch_let_go(struct berth_api_live *live);
+/* Reads ?stream=stdout&offset=12&follow=true and Last-Event-ID. */
+int berth_api_watch_query(struct berth_api_call *c, struct berth_api_watch_options *out,
+                          struct berth_error *err);
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/watch.c - see watch.h. */
-#include "api/watch.h"
+ * src/api/stream/watch.c - see watch.h. */
+#include "api/stream/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/input.h"
-#include "api/stream.h"
+#include "api/call.h"
+#include "api/stream/input.h"
+#include "api/stream/stream.h"
 #include "base/auto.h"
 #include "base/base64.h"
 #include "base/json.h"
@@ -19,6 +20,7 @@
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
 #include "os/framelog.h"
+#include "os/pool.h"
 
 #define PIECE_BYTES_MAX ((size_t)8 * 1024) /* of output, in one event */
 #define BATCH_BYTES ((size_t)16 * 1024)    /* of events, in one go */
@@ -347,9 +349,9 @@ static int end_run(struct berth_api_watch *w, const struct berth_run *run)
 /* A run that we perform is over when its place is given back, too. */
 static bool is_performed(struct berth_api *api, const char *run_id)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     bool performed = berth_map_get(&api->runs, run_id) != NULL;
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return performed;
 }
 
@@ -418,6 +420,13 @@ static void leave(struct berth_api_watch *w)
     w->live = NULL;
 }
 
+static void watches_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
+                         const char *bytes, size_t len);
+static void watches_let_go(struct berth_api_live *live);
+
+static const struct berth_api_live_listeners watch_listeners = {.hear = watches_hear,
+                                                                .let_go = watches_let_go};
+
 static void join(struct berth_api_watch *w, struct berth_api_live *live)
 {
     w->live = live;
@@ -426,6 +435,7 @@ static void join(struct berth_api_watch *w, struct berth_api_live *live)
     if (w->next)
         w->next->link = &w->next;
     live->watches = w;
+    live->listeners = &watch_listeners;
 }
 
 static void read_on(struct berth_api_watch *w)
@@ -600,8 +610,8 @@ static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint
         leave(w);
 }
 
-void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
-                          const char *bytes, size_t len)
+static void watches_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
+                         const char *bytes, size_t len)
 {
     struct shared_event shared = {.text = BERTH_BUF_INIT(EVENTS_BYTES_MAX),
                                   .at_ms = berth_time_wall_ms()};
@@ -619,7 +629,7 @@ void berth_api_watch_hear(struct berth_api_live *live, enum berth_stream stream,
     berth_buf_clear(&shared.text);
 }
 
-void berth_api_watch_let_go(struct berth_api_live *live)
+static void watches_let_go(struct berth_api_live *live)
 {
     while (live->watches) {
         struct berth_api_watch *w = live->watches;
@@ -685,4 +695,28 @@ int berth_api_watch_start(const struct berth_api_call *c,
         free(w);
     }
     return rc;
+}
+
+int berth_api_watch_query(struct berth_api_call *c, struct berth_api_watch_options *out,
+                          struct berth_error *err)
+{
+    static const char *const streams[] = {"stdout", "stderr", NULL};
+    static const char *const words[] = {"false", "true", NULL};
+    int64_t offset;
+    int stream, follow;
+    int rc = berth_api_query_word(c, "stream", streams, &stream, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_word(c, "follow", words, &follow, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
+    if (rc < 0)
+        return rc;
+    bool as_events = berth_api_wants_events(c);
+    if (as_events)
+        (void)berth_api_last_event(c, &offset);
+    *out = (struct berth_api_watch_options){.stream = stream,
+                                            .offset = (uint64_t)offset,
+                                            .events = as_events,
+                                            .follow = follow == 1 || (as_events && follow != 0)};
+    return BERTH_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/companies.c - the companies of an instance. */
+ * src/api/resource/companies.c - the companies of an instance. */
 #include <string.h>
 
 #include "api/call.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/input.c - see input.h. */
-#include "api/input.h"
+ * src/api/stream/input.c - see input.h. */
+#include "api/stream/input.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/plugins.c - plugins, which serve the whole instance. */
+ * src/api/resource/plugins.c - plugins, which serve the whole instance. */
 #include "core/plugin/plugin.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/instance.c - what is about no company: is it well, which version is it, and what
+ * src/api/resource/instance.c - what is about no company: is it well, which version is it, and what
  * can it be asked. */
 #include <berth/berth.h>
 
@@ -31,9 +31,9 @@ static int get_openapi(struct berth_api_call *c, struct berth_error *err)
 /* By which a place may reach us: it tries them in this order. */
 static int get_urls(struct berth_api_call *c, struct berth_error *err)
 {
-    pthread_mutex_lock(&c->api->lives_lock);
+    berth_lock_take(&c->api->lives_lock);
     const char *urls = berth_arena_strdup(&c->arena, c->api->urls_json ? c->api->urls_json : "[]");
-    pthread_mutex_unlock(&c->api->lives_lock);
+    berth_lock_drop(&c->api->lives_lock);
     berth_json_open(&c->w, '{');
     berth_json_put_raw(&c->w, "urls", urls);
     berth_json_close(&c->w, '}');

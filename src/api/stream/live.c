@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/live.c - see live.h. */
-#include "api/live.h"
+ * src/api/stream/live.c - see live.h. */
+#include "api/stream/live.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 
 #include <berth/run.h>
 
-#include "api/watch.h"
 #include "base/limits.h"
 #include "base/time.h"
 
@@ -20,10 +19,10 @@ int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struc
     if (!live)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     live->api = api;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     bool closing = api->closing;
     api->live_count += !closing;
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     if (closing) {
         free(live);
         return berth_fail(err, BERTH_E_UNAVAILABLE, "The daemon is about to end.");
@@ -56,7 +55,7 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
                           struct berth_buf *input)
 {
     struct berth_api *api = live->api;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     (void)snprintf(live->id, sizeof live->id, "%s", berth_exec_id(exec));
     live->exec = exec;
     if (!berth_map_put(&api->lives, live->id, live))
@@ -66,7 +65,7 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
         *input = (struct berth_buf){0};
     }
     feed(live);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
 }
 
 /* --- who waits for room --- */
@@ -112,9 +111,9 @@ static void wake(struct berth_api_live *live)
 
 void berth_api_live_room(struct berth_api_live *live)
 {
-    pthread_mutex_lock(&live->api->lives_lock);
+    berth_lock_take(&live->api->lives_lock);
     feed(live);
-    pthread_mutex_unlock(&live->api->lives_lock);
+    berth_lock_drop(&live->api->lives_lock);
     wake(live);
 }
 
@@ -123,7 +122,7 @@ void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream
 {
     uint64_t offset = live->said[stream];
     if (live->watches)
-        berth_api_watch_hear(live, stream, offset, bytes, len);
+        live->listeners->hear(live, stream, offset, bytes, len);
     live->said[stream] += len;
 }
 
@@ -135,28 +134,29 @@ static void on_over(struct berth_post *post)
         (struct berth_api_live *)((char *)post - offsetof(struct berth_api_live, post));
     struct berth_api *api = live->api;
     wake(live);
-    berth_api_watch_let_go(live); /* its log has the rest */
+    if (live->watches)
+        live->listeners->let_go(live);
     if (live->on_over)
         live->on_over(live->ctx);
     free(live);
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     api->live_count--;
     pthread_cond_broadcast(&api->lives_changed);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
 }
 
 void berth_api_live_end(struct berth_api_live *live)
 {
     struct berth_api *api = live->api;
     struct berth_error none;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     if (live->id[0])
         (void)berth_map_remove(&api->lives, live->id);
     live->exec = NULL;
     if (live->input.data)
         explicit_bzero(live->input.data, live->input.len);
     berth_buf_clear(&live->input);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     live->post.run = on_over;
     (void)berth_engine_post(api->b->engine, &live->post, &none); /* its loop runs */
 }
@@ -185,18 +185,18 @@ static int not_here(struct berth_error *err)
 
 int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     struct berth_exec *exec = exec_of(api, id);
     if (exec)
         berth_exec_cancel(exec);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return exec ? BERTH_OK : not_here(err);
 }
 
 int berth_api_live_write(struct berth_api *api, const char *id, const char *bytes, size_t len,
                          bool close, struct berth_error *err)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     struct berth_exec *exec = exec_of(api, id);
     int rc = exec ? BERTH_OK : not_here(err);
     if (rc == BERTH_OK && live_of(api, id)->input.data)
@@ -205,43 +205,43 @@ int berth_api_live_write(struct berth_api *api, const char *id, const char *byte
         rc = berth_exec_write(exec, bytes, len, err);
     if (rc == BERTH_OK && close)
         berth_exec_close_stdin(exec);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return rc;
 }
 
 int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,
                           unsigned short columns, struct berth_error *err)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     struct berth_exec *exec = exec_of(api, id);
     if (exec)
         berth_exec_resize(exec, rows, columns);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return exec ? BERTH_OK : not_here(err);
 }
 
 struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     struct berth_api_live *live = berth_map_get(&api->lives, id);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     return live;
 }
 
 void berth_api_count_stream(struct berth_api *api, int by)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     api->stream_count += by;
     pthread_cond_broadcast(&api->lives_changed);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
 }
 
 void berth_api_await_streams(struct berth_api *api)
 {
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     while (api->stream_count)
-        pthread_cond_wait(&api->lives_changed, &api->lives_lock);
-    pthread_mutex_unlock(&api->lives_lock);
+        berth_lock_wait(&api->lives_lock, &api->lives_changed);
+    berth_lock_drop(&api->lives_lock);
 }
 
 /* Lock held. */
@@ -252,14 +252,14 @@ static void cancel_all(struct berth_api *api)
     for (struct berth_api_live *live; (live = berth_map_next(&api->lives, &at, &id));)
         berth_exec_cancel(live->exec);
     at = 0;
-    for (struct berth_run_job *run; (run = berth_map_next(&api->runs, &at, &id));)
-        berth_run_cancel(run);
+    for (struct berth_api_run *run; (run = berth_map_next(&api->runs, &at, &id));)
+        berth_run_cancel(run->job);
 }
 
 void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms)
 {
     int64_t end_ms = berth_time_mono_ms() + wait_ms;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     api->closing |= wait_ms <= 0;
     while (api->live_count || api->run_count) {
         int64_t left_ms = end_ms - berth_time_mono_ms();
@@ -268,8 +268,8 @@ void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms)
             cancel_all(api);
         struct timespec until = berth_time_until(
             left_ms > 0 && left_ms < AGAIN_MS ? left_ms : AGAIN_MS); /* one may have begun */
-        (void)pthread_cond_timedwait(&api->lives_changed, &api->lives_lock, &until);
+        (void)berth_lock_wait_until(&api->lives_lock, &api->lives_changed, &until);
     }
     api->closing = true;
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
 }

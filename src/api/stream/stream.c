@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream.c - see stream.h. */
-#include "api/stream.h"
+ * src/api/stream/stream.c - see stream.h. */
+#include "api/stream/stream.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -75,6 +75,15 @@ static void on_drain(void *ctx)
         s->on_drain(s);
 }
 
+static void on_token_dead(struct berth_api_guarded *guarded)
+{
+    struct berth_api_stream *s =
+        (struct berth_api_stream *)((char *)guarded - offsetof(struct berth_api_stream, guarded));
+    s->code = BERTH_HTTP_CLOSE_POLICY;
+    berth_api_stream_end(s);
+    s->on_gone(s);
+}
+
 static void begin_messages(struct berth_api_stream *s)
 {
     struct berth_http_websocket_handlers handlers = {.on_message = on_message,
@@ -87,9 +96,9 @@ static void begin_messages(struct berth_api_stream *s)
 
 void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_call *c)
 {
-    s->guard = &c->api->guard;
+    s->guard = c->api->guard;
     if (c->caller.token_id)
-        (void)snprintf(s->token_id, sizeof s->token_id, "%s", c->caller.token_id);
+        (void)snprintf(s->guarded.token_id, sizeof s->guarded.token_id, "%s", c->caller.token_id);
 }
 
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
@@ -99,8 +108,9 @@ void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
     struct berth_http_stream_handlers handlers = {
         .on_room = on_room, .on_gone = on_gone, .on_drain = on_drain, .ctx = s};
     s->beat.run = on_beat;
-    if (s->token_id[0])
-        berth_api_guard_add(s->guard, s);
+    s->guarded.end = on_token_dead;
+    if (s->guarded.token_id[0])
+        berth_api_guard_add(s->guard, &s->guarded);
     berth_timer_set(s->engine, &s->beat, BEAT_MS);
     if (s->ws) {
         begin_messages(s);
@@ -131,7 +141,7 @@ void berth_api_stream_end(struct berth_api_stream *s)
     struct berth_http_websocket *ws = s->ws;
     s->x = NULL;
     s->ws = NULL;
-    berth_api_guard_remove(s);
+    berth_api_guard_remove(&s->guarded);
     berth_timer_clear(s->engine, &s->beat);
     if (ws)
         berth_http_websocket_end(ws, s->code ? s->code : BERTH_HTTP_CLOSE_NORMAL);
@@ -143,7 +153,7 @@ void berth_api_stream_abort(struct berth_api_stream *s)
 {
     struct berth_http_exchange *x = s->x;
     s->x = NULL;
-    berth_api_guard_remove(s);
+    berth_api_guard_remove(&s->guarded);
     berth_timer_clear(s->engine, &s->beat);
     if (x)
         berth_http_stream_abort(x);

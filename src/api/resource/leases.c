@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/leases.c - leases: taken, looked at, given back. */
+ * src/api/resource/leases.c - leases: taken, looked at, given back. */
 #include "core/lease/lease.h"
 
 #include <stddef.h>

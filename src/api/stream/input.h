@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/input.h - what the client of a WebSocket says to a running command: bytes for its
+ * src/api/stream/input.h - what the client of a WebSocket says to a running command: bytes for its
  * standard input, as fast as it takes them, and wishes. All on the loop's thread. */
-#ifndef BERTH_API_INPUT_H
-#define BERTH_API_INPUT_H
+#ifndef BERTH_API_STREAM_INPUT_H
+#define BERTH_API_STREAM_INPUT_H
 
-#include "api/live.h"
-#include "api/stream.h"
+#include "api/stream/live.h"
+#include "api/stream/stream.h"
 
 struct berth_api_input {
     struct berth_api *api;

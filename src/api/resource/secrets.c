@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/secrets.c - secrets: what is known of them, but never a value. */
+ * src/api/resource/secrets.c - secrets: what is known of them, but never a value. */
 #include "core/secret/secret.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/environments.c - the environments of a company. */
+ * src/api/resource/environments.c - the environments of a company. */
 #include "core/environment/environment.h"
 
 #include <stddef.h>

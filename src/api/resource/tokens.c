@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/tokens.c - who may speak to us: tokens, made and revoked by operators of the instance. */
+ * src/api/resource/tokens.c - who may speak to us: tokens, made and revoked by operators of the
+ * instance. */
 #include "core/token.h"
 
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "api/stream/guard.h"
 #include "crypto/locked.h"
 
 static void item(struct berth_json_writer *w, const void *token)
@@ -101,7 +103,7 @@ static int revoke(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     if (c->x)
-        berth_api_guard_look(&c->api->guard); /* whoever came in by it leaves */
+        berth_api_guard_look(c->api->guard); /* whoever came in by it leaves */
     berth_token_json(&c->w, token);
     return BERTH_OK;
 }

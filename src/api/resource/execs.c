@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/execs.c - commands in the place of a lease: started, written to, listened to, ended. No
- * thread waits for one. */
+ * src/api/resource/execs.c - commands in the place of a lease: started, written to, listened to,
+ * ended. No thread waits for one. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/command.h"
-#include "api/live.h"
-#include "api/watch.h"
+#include "api/stream/live.h"
+#include "api/stream/watch.h"
 #include "base/auto.h"
 #include "base/limits.h"
 #include "core/lease/lease.h"
@@ -21,6 +21,7 @@
 #include "core/run/exec_rows.h"
 #include "crypto/hash.h"
 #include "http/websocket.h"
+#include "os/pool.h"
 
 #define STDIN_WAIT_MS 20
 #define STDIN_WAITS_MAX 1500 /* half a minute, for all of it */
@@ -386,7 +387,7 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     struct berth_api_watch_options options;
     int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], &record, err);
     if (rc == BERTH_OK)
-        rc = berth_api_log_query(c, &options, err);
+        rc = berth_api_watch_query(c, &options, err);
     if (rc < 0)
         return rc;
     options.exec_id = record->id;

@@ -1,25 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream.h - an answer that goes on, with a reader who is told that we live and who is let
- * go when he does not read. All on the loop's thread. */
-#ifndef BERTH_API_STREAM_H
-#define BERTH_API_STREAM_H
+ * src/api/stream/stream.h - an answer that goes on, with a reader who is told that we live and who
+ * is let go when he does not read. All on the loop's thread. */
+#ifndef BERTH_API_STREAM_STREAM_H
+#define BERTH_API_STREAM_STREAM_H
 
-#include "base/id.h"
+#include "api/stream/guard.h"
 #include "http/websocket.h"
 #include "os/engine.h"
-
-struct berth_api_guard;
 
 struct berth_api_stream {
     struct berth_http_exchange *x; /* NULL: it is over */
     struct berth_engine *engine;
-    bool events;                           /* server-sent events, else plain bytes */
-    struct berth_http_websocket *ws;       /* messages, instead of both; or NULL */
-    enum berth_http_close code;            /* that its end is told by; 0: a normal one */
-    struct berth_api_guard *guard;         /* ends it with the token that let its reader in: */
-    char token_id[BERTH_ID_SIZE];          /* "": none did */
-    struct berth_api_stream *next, **link; /* the guard's */
-    uint64_t sent;                         /* bytes that had gone at the last beat */
+    bool events;                     /* server-sent events, else plain bytes */
+    struct berth_http_websocket *ws; /* messages, instead of both; or NULL */
+    enum berth_http_close code;      /* that its end is told by; 0: a normal one */
+    struct berth_api_guard *guard;   /* ends it with the token that let its reader in */
+    struct berth_api_guarded guarded;
+    uint64_t sent; /* bytes that had gone at the last beat */
     struct berth_timer beat;
     /* Each may be NULL, but for on_gone. */
     void (*on_message)(struct berth_api_stream *s, bool text, const char *bytes, size_t len);
@@ -35,7 +32,7 @@ struct berth_api_stream {
 struct berth_api_call;
 /* Who has asked: its guard, and by which token he came. Before it begins; from any thread. */
 void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_call *c);
-/* x, engine, events or ws, guard and token_id, and handlers are set. The type is of no WebSocket.
+/* x, engine, events or ws, guard, guarded and handlers are set. The type is of no WebSocket.
  */
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type);
 /* Of a WebSocket: whole frames. */

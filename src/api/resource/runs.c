@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/runs.c - what ran, and what was done: runs and the activity of a company. */
+ * src/api/resource/runs.c - what ran, and what was done: runs and the activity of a company. */
 #include "core/run/run.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/command.h"
-#include "api/live.h"
+#include "api/stream/live.h"
+#include "api/stream/watch.h"
+#include "base/auto.h"
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
@@ -19,8 +23,7 @@
 #include "core/run/run_cancel.h"
 #include "store/run.h"
 
-#define END_WAIT_MS 20
-#define END_WAITS_MAX 3000 /* a minute */
+#define END_WAIT_MS 60000
 
 static void item(struct berth_json_writer *w, const void *run)
 {
@@ -65,6 +68,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
 /* --- one that we perform --- */
 
 struct performed {
+    struct berth_api_run run; /* first: the map of runs points at it */
     struct berth_api *api;
     struct berth_arena arena; /* of the request */
     struct berth_run_request request;
@@ -76,6 +80,17 @@ struct performed {
     bool events;
     char id[BERTH_ID_SIZE];
 };
+
+/* Lock held; twice is fine. */
+static void waiter_leave(struct berth_api_run_waiter *waiter)
+{
+    if (!waiter->link)
+        return;
+    *waiter->link = waiter->next;
+    if (waiter->next)
+        waiter->next->link = waiter->link;
+    waiter->link = NULL;
+}
 
 static void tell(struct performed *p, const struct berth_error *trouble)
 {
@@ -106,11 +121,10 @@ static void tell(struct performed *p, const struct berth_error *trouble)
     berth_api_answer(c, rc < 0 ? err.code : rc, &err);
 }
 
-/* It is there; one that cannot even begin is told of with its end. */
-static void on_phase(void *ctx, enum berth_run_phase phase)
+static void on_created(void *ctx, const struct berth_run *run)
 {
-    if (phase != BERTH_PHASE_RELEASING)
-        tell(ctx, NULL);
+    (void)run;
+    tell(ctx, NULL);
 }
 
 static void on_started(void *ctx, struct berth_exec *exec)
@@ -158,16 +172,20 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
     struct performed *p = ctx;
     struct berth_api *api = p->api;
     (void)result;
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     (void)berth_map_remove(&api->runs, p->id);
-    pthread_mutex_unlock(&api->lives_lock);
+    while (p->run.waiters) {
+        (void)eventfd_write(p->run.waiters->fd, 1);
+        waiter_leave(p->run.waiters);
+    }
+    berth_lock_drop(&api->lives_lock);
     tell(p, err);
     end_live(p);
     free_performed(p);
-    pthread_mutex_lock(&api->lives_lock);
+    berth_lock_take(&api->lives_lock);
     api->run_count--;
     pthread_cond_broadcast(&api->lives_changed);
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
 }
 
 /* --- its beginning --- */
@@ -216,7 +234,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     }
     r->run_id = p->id;
     r->actor = &p->actor;
-    r->on_phase = on_phase;
+    r->on_created = on_created;
     r->on_started = on_started;
     r->on_stopped = on_stopped;
     r->handlers = (struct berth_exec_handlers){
@@ -233,15 +251,14 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     }
     p->arena = c->arena;
     c->arena = (struct berth_arena)BERTH_ARENA_INIT;
-    struct berth_api *api = p->api; /* the call may be gone when it has begun */
-    struct berth_run_job *performance;
-    pthread_mutex_lock(&api->lives_lock); /* its end waits until it is named */
-    rc = berth_run_start(c->b, &p->request, on_done, p, &performance, err);
+    struct berth_api *api = p->api;    /* the call may be gone when it has begun */
+    berth_lock_take(&api->lives_lock); /* its end waits until it is named */
+    rc = berth_run_start(c->b, &p->request, on_done, p, &p->run.job, err);
     if (rc == BERTH_OK) {
-        (void)berth_map_put(&api->runs, p->id, performance);
+        (void)berth_map_put(&api->runs, p->id, &p->run);
         api->run_count++;
     }
-    pthread_mutex_unlock(&api->lives_lock);
+    berth_lock_drop(&api->lives_lock);
     if (rc < 0) {
         end_live(p);
         free_performed(p);
@@ -314,17 +331,44 @@ static int create(struct berth_api_call *c, struct berth_error *err)
 
 /* --- its end --- */
 
-/* Waits until its place is given back, for as long as somebody waits for the answer. */
-static void await_end(struct berth_api_call *c, const char *id)
+/* Lock held. Cancels the run if a request to this daemon started it, and then links the waiter.
+ * Returns false when no such run is under way here. */
+static bool cancel_ours(struct berth_api *api, const char *id, struct berth_api_run_waiter *waiter)
 {
-    struct pollfd left = {.fd = berth_api_left_fd(c), .events = POLLIN};
-    for (int i = 0; i < END_WAITS_MAX; i++) {
-        pthread_mutex_lock(&c->api->lives_lock);
-        bool over = !berth_map_get(&c->api->runs, id);
-        pthread_mutex_unlock(&c->api->lives_lock);
-        if (over || poll(&left, 1, END_WAIT_MS) > 0)
-            return;
-    }
+    struct berth_api_run *run = berth_map_get(&api->runs, id);
+    if (!run)
+        return false;
+    berth_run_cancel(run->job);
+    waiter->next = run->waiters;
+    waiter->link = &run->waiters;
+    if (waiter->next)
+        waiter->next->link = &waiter->next;
+    run->waiters = waiter;
+    return true;
+}
+
+/* Cancels the run and waits until its place is given back, but not longer than the client does.
+ * *ours is false when no request to this daemon started it. */
+static int end_ours(struct berth_api_call *c, const char *id, bool *ours, struct berth_error *err)
+{
+    struct berth_api *api = c->api;
+    auto_close int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot make an event descriptor");
+    struct berth_api_run_waiter waiter = {.fd = fd};
+    berth_lock_take(&api->lives_lock);
+    *ours = cancel_ours(api, id, &waiter);
+    berth_lock_drop(&api->lives_lock);
+    if (!*ours)
+        return BERTH_OK;
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
+                           {.fd = berth_api_left_fd(c), .events = POLLIN}};
+    while (poll(fds, 2, END_WAIT_MS) < 0 && errno == EINTR)
+        continue;
+    berth_lock_take(&api->lives_lock);
+    waiter_leave(&waiter);
+    berth_lock_drop(&api->lives_lock);
+    return BERTH_OK;
 }
 
 static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
@@ -335,13 +379,10 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&c->api->lives_lock);
-    struct berth_run_job *ours = berth_map_get(&c->api->runs, run->id);
-    if (ours)
-        berth_run_cancel(ours);
-    pthread_mutex_unlock(&c->api->lives_lock);
-    if (ours)
-        await_end(c, run->id);
+    bool ours;
+    rc = end_ours(c, run->id, &ours, err);
+    if (rc < 0 || ours)
+        ; /* its row says how it ended */
     else if (!run->owner || berth_run_ended((int)run->status))
         rc = berth_run_finish(c->b, &c->arena, run->id, end, &released, err);
     else
@@ -420,7 +461,7 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     struct berth_api_watch_options options;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
     if (rc == BERTH_OK)
-        rc = berth_api_log_query(c, &options, err);
+        rc = berth_api_watch_query(c, &options, err);
     if (rc < 0)
         return rc;
     options.run_id = run->id;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/metrics.c - GET /metrics, as Prometheus reads it. */
+ * src/api/resource/metrics.c - GET /metrics, as Prometheus reads it. */
+#include "core/lease/lease.h"
 #include "core/metrics.h"
 
 #include <string.h>
@@ -89,17 +90,17 @@ static int get(struct berth_api_call *c, struct berth_error *err)
     struct berth_list tallies;
     struct berth_store_stats store = berth_store_stats(c->b->store);
     struct berth_buf *out = &c->out;
-    int rc = berth_metrics_leases(c->b, &c->arena, &tallies, err);
+    int rc = berth_lease_tallies(c->b, &c->arena, &tallies, err);
     if (rc < 0)
         return rc;
     c->type = "text/plain; version=0.0.4; charset=utf-8";
     put_leases(out, &tallies);
     put_histogram(out, "berth_acquire_seconds", "From a request to an active lease.",
-                  &c->b->metrics[BERTH_METRIC_ACQUIRE]);
+                  &c->b->metrics->all[BERTH_METRIC_ACQUIRE]);
     put_histogram(out, "berth_exec_seconds", "From a command's start to its end.",
-                  &c->b->metrics[BERTH_METRIC_EXEC]);
+                  &c->b->metrics->all[BERTH_METRIC_EXEC]);
     put_histogram(out, "berth_release_seconds", "From a release to its answer.",
-                  &c->b->metrics[BERTH_METRIC_RELEASE]);
+                  &c->b->metrics->all[BERTH_METRIC_RELEASE]);
     number(out, "berth_store_commits_total", "counter", "Commits of the store.", store.commits);
     number(out, "berth_store_requests_total", "counter", "Changes that these commits carried.",
            store.requests);

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/live.h - the commands that this daemon runs: whoever asks for one finds it here while it
- * does, writes to it, ends it, and hears what it says at once. */
-#ifndef BERTH_API_LIVE_H
-#define BERTH_API_LIVE_H
+ * src/api/stream/live.h - the commands that this daemon runs: whoever asks for one finds it here
+ * while it does, writes to it, ends it, and hears what it says at once. */
+#ifndef BERTH_API_STREAM_LIVE_H
+#define BERTH_API_STREAM_LIVE_H
 
 #include <berth/exec.h>
 
 #include "api/state.h"
+#include "base/buf.h"
 #include "base/id.h"
 #include "os/engine.h"
 
 struct berth_api_watch;
+struct berth_api_live;
+
+/* How the watches of a command hear of it, all at once, on the loop's thread. */
+struct berth_api_live_listeners {
+    void (*hear)(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
+                 const char *bytes, size_t len);
+    void (*let_go)(struct berth_api_live *live); /* the command is over: the log has the rest */
+};
 
 /* Somebody for whose bytes its standard input has no room. */
 struct berth_api_waiter {
@@ -25,7 +34,8 @@ struct berth_api_live {
     struct berth_buf input;  /* for its standard input; api->lives_lock */
     size_t input_at;
     /* Of the loop's thread: */
-    struct berth_api_watch *watches; /* who has heard all there was */
+    struct berth_api_watch *watches; /* those that have read the whole log so far */
+    const struct berth_api_live_listeners *listeners; /* set with the first watch */
     struct berth_api_waiter *waiters;
     uint64_t said[2];           /* bytes of each stream */
     struct berth_post post;     /* of its end */
