@@ -143,9 +143,9 @@ static void put_text(struct line *line, const char *word, const char *before)
         put_word(redacted, line->out);
     else
         line->out->failed = true;
-    bool is_equals = strcmp(word, "=") == 0 && before;
-    line->hides_next =
-        berth_redact_wants_value(text) || (is_equals && berth_redact_is_secret_name(before));
+    bool is_assigned = strcmp(word, "=") == 0 && before &&
+                       berth_redact_is_secret((struct berth_span){before, strlen(before)});
+    line->hides_next = is_assigned || berth_redact_wants_value(text);
 }
 
 static const char *finish(struct berth_arena *arena, const struct berth_buf *out)
@@ -168,23 +168,5 @@ const char *berth_redact_command(struct berth_arena *arena, const char *const *a
         line.saw_shell = line.saw_shell || is_shell(argv[i]);
     }
     berth_buf_clear(&line.word);
-    return finish(arena, &out);
-}
-
-const char *berth_redact_variable(struct berth_arena *arena, const char *pair)
-{
-    auto_buf out = BERTH_BUF_INIT(SIZE_MAX / 2);
-    const char *equals_sign = strchr(pair, '=');
-    size_t name = equals_sign ? (size_t)(equals_sign - pair) : 0;
-    size_t value = equals_sign ? name + 1 : 0;
-    berth_buf_append(&out, pair, value);
-    bool hides = pair[value] && berth_redact_is_secret((struct berth_span){pair, name});
-    if (!hides &&
-        berth_redact_text((struct berth_span){pair + value, strlen(pair + value)}, false, &out)) {
-        hides = true;
-        berth_buf_truncate(&out, value);
-    }
-    if (hides)
-        berth_buf_puts(&out, BERTH_REDACTED);
     return finish(arena, &out);
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/redact_name.c - what names and words of a command line say about the values behind them;
- * see redact.h for the rule. */
+ * src/base/redact_name.c - tells from names and words of a command line whether a secret follows.
+ */
 #include "base/redact_text.h"
-
-#include "base/redact.h"
 
 static const char *const stems[] = {
     "secret",    "password",   "passwd",     "passphrase",       "authorization",
@@ -103,11 +101,6 @@ bool berth_redact_is_secret(struct berth_span name)
     if (has_stem(name) || (is_among(last, passes) && !(words == 1 && equals(last, "pwd"))))
         return true;
     return (found || token || (tokens && !counted)) && !is_among(last, abouts);
-}
-
-bool berth_redact_is_secret_name(const char *name)
-{
-    return berth_redact_is_secret((struct berth_span){name, strlen(name)});
 }
 
 /* --- words of a command line --- */

@@ -17,7 +17,19 @@ struct berth_span {
 
 /* --- names and words: redact_name.c --- */
 
-bool berth_redact_is_secret(struct berth_span name); /* redact.h has the rule */
+/* Returns whether a value of this name is a secret. Case does not matter. A name is split into
+ * words at a hump (apiKey, APIKey), a digit or any other byte that is not a letter.
+ *   - secret, password, passwd, passphrase, authorization, cookie, credential, creds, bearer, jwt,
+ *     apikey, accesskey, privatekey, connectionstring and some *pass count anywhere in the name,
+ *     also with `-` or `_` in between;
+ *   - key(s) counts as a word or the end of one (API_KEY, sshkey), but not in English words that
+ *     end so (MONKEY, hotkey), and not at the beginning of one (KEYBOARD, KEYFILE);
+ *   - token(s) counts anywhere in a word except in tokenize and its forms, and not where tokens are
+ *     counted (MAX_TOKENS);
+ *   - pass, pw, pwd count as the last word, except PWD alone.
+ * A last word that describes a key or token makes it harmless (key-repeat, KEY_FILE, TOKEN_LIMIT).
+ * `stdin` as the last word makes every name harmless: --password-stdin takes no value. */
+bool berth_redact_is_secret(struct berth_span name);
 /* Whether a secret must be expected behind this word: --token, X-Api-Key: */
 bool berth_redact_wants_value(struct berth_span word);
 /* `-v` or `--verbose`. Anything else behind an option that takes a secret is taken for its value:
