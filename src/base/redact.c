@@ -11,9 +11,10 @@
 #include "base/redact_text.h"
 #include "base/utf8.h"
 
-/* --- what sh would read --- */
+/* --- quoting for sh --- */
 
-/* Bytes at `at` that a line must not show as they are: controls, and what is not UTF-8. */
+/* Returns how many bytes at `at` a line must not show as they are: control characters, and bytes
+ * that are not UTF-8. */
 static size_t unshowable(const char *at)
 {
     const unsigned char *u = (const unsigned char *)at;
@@ -23,7 +24,7 @@ static size_t unshowable(const char *at)
     return !step || u[0] < 0x20 || u[0] == 0x7f ? 1 : 0;
 }
 
-/* The mark needs no quotes: nobody can use it as it is. */
+/* Returns whether the word needs no quotes. BERTH_REDACTED needs none: sh never reads it. */
 static bool is_plain(const char *word)
 {
     if (!*word)
@@ -95,78 +96,51 @@ static void put_word(const char *word, struct berth_buf *out)
 /* --- commands --- */
 
 struct line {
-    struct berth_buf *out, word;
-    bool hides_next; /* a secret is expected */
-    bool saw_shell;  /* one with -c takes a script */
-    bool is_script;  /* the next word is one */
+    struct berth_buf out, word;
+    bool hides_next; /* the last word asked for a secret */
 };
 
-static bool is_shell(const char *word)
-{
-    static const char *const shells[] = {"sh", "bash", "dash", "ash", "ksh", "zsh", "fish", NULL};
-    const char *slash = strrchr(word, '/');
-    const char *name = slash ? slash + 1 : word;
-    return is_among((struct berth_span){name, strlen(name)}, shells);
-}
-
-/* -c, -lc */
-static bool takes_script(const char *word)
-{
-    if (word[0] != '-' || !strchr(word, 'c'))
-        return false;
-    for (word++; *word; word++)
-        if (!is_letter(*word))
-            return false;
-    return true;
-}
-
-/* A value that the word before asked for. False: it is none. */
-static bool put_value(struct line *line, const char *word, const char *next)
+/* Puts the word that the last one asked for. Returns false when it is an option instead. */
+static bool put_value(struct line *line, const char *word)
 {
     struct berth_span text = {word, strlen(word)};
     if (!line->hides_next || berth_redact_is_option(text))
         return false;
-    bool is_scheme = berth_redact_is_scheme(text) && next &&
-                     !berth_redact_is_option((struct berth_span){next, strlen(next)});
-    put_word(is_scheme || !*word ? word : BERTH_REDACTED, line->out);
-    line->hides_next = is_scheme || berth_redact_wants_value(text);
+    put_word(*word ? BERTH_REDACTED : "", &line->out);
+    line->hides_next = berth_redact_is_scheme(text) || berth_redact_wants_value(text);
     return true;
 }
 
 static void put_text(struct line *line, const char *word, const char *before)
 {
     struct berth_span text = {word, strlen(word)};
+    size_t shown = berth_redact_find(text);
     berth_buf_truncate(&line->word, 0);
-    (void)berth_redact_text(text, line->is_script, &line->word);
+    berth_buf_append(&line->word, word, shown);
+    if (shown < text.len)
+        berth_buf_puts(&line->word, BERTH_REDACTED);
     const char *redacted = berth_buf_str(&line->word);
     if (redacted)
-        put_word(redacted, line->out);
+        put_word(redacted, &line->out);
     else
-        line->out->failed = true;
+        line->out.failed = true;
     bool is_assigned = strcmp(word, "=") == 0 && before &&
                        berth_redact_is_secret((struct berth_span){before, strlen(before)});
     line->hides_next = is_assigned || berth_redact_wants_value(text);
 }
 
-static const char *finish(struct berth_arena *arena, const struct berth_buf *out)
-{
-    if (!berth_buf_str(out)) {
-        arena->failed = true;
-        return NULL;
-    }
-    return berth_arena_copy(arena, berth_buf_str(out), out->len);
-}
-
 const char *berth_redact_command(struct berth_arena *arena, const char *const *argv)
 {
-    auto_buf out = BERTH_BUF_INIT(SIZE_MAX / 2);
-    struct line line = {.out = &out, .word = BERTH_BUF_INIT(SIZE_MAX / 2)};
-    for (size_t i = 0; argv[i]; i++) {
-        if (!put_value(&line, argv[i], argv[i + 1]))
+    struct line line = {BERTH_BUF_INIT(SIZE_MAX / 2), BERTH_BUF_INIT(SIZE_MAX / 2), false};
+    for (size_t i = 0; argv[i]; i++)
+        if (!put_value(&line, argv[i]))
             put_text(&line, argv[i], i ? argv[i - 1] : NULL);
-        line.is_script = line.saw_shell && takes_script(argv[i]);
-        line.saw_shell = line.saw_shell || is_shell(argv[i]);
-    }
+    const char *text = berth_buf_str(&line.out), *copy = NULL;
+    if (text)
+        copy = berth_arena_copy(arena, text, line.out.len);
+    else
+        arena->failed = true;
     berth_buf_clear(&line.word);
-    return finish(arena, &out);
+    berth_buf_clear(&line.out);
+    return copy;
 }

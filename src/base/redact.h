@@ -1,15 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/redact.h - what may be shown of commands and environments: BERTH_REDACTED stands where a
- * secret stood. It goes by names and shapes and so is a second line of defence; values that are
- * known to be secret are masked by crypto/mask.h. In doubt a value is hidden. */
+ * src/base/redact.h - hides secrets in the words of a command that is stored and shown. It goes by
+ * names and shapes, so it is a second line of defence: crypto/mask.h masks values that are known to
+ * be secret. When in doubt it hides. */
 #ifndef BERTH_BASE_REDACT_H
 #define BERTH_BASE_REDACT_H
 
 #include <berth/common.h>
 
-/* One line for people, quoted as sh wants it. Hidden are, in every word and in texts inside of
- * words (scripts, JSON, URLs): values of secret names after `=`, `:` or as an option's next word;
- * what follows Bearer and its like there; passwords in URLs; and what looks like a token of OpenAI
- * or GitHub, or like a JWT. NULL: no memory, which the arena remembers. */
+/* Returns the words of argv in one line, each quoted for sh. A word is shown up to its first
+ * secret, and BERTH_REDACTED replaces the rest of that word: all of it, because a script, a JSON
+ * text or a URL is not parsed. No quote, blank or newline ends a secret: `x password="two
+ * words" y` is shown as `x password=***REDACTED***`. A secret is
+ *   - the value after a secret name and `=` or `:`, or after an option of such a name and a blank;
+ *   - a password in a URL, and a user name in a URL that is as long and mixed as a token;
+ *   - a token of OpenAI or GitHub, or a JWT.
+ * The whole word is hidden after an option (--token), a header (X-Api-Key:) or an assignment
+ * (API_KEY =) that is a word of its own, unless the word is an option; when it is Bearer or another
+ * scheme, the next word is hidden, too.
+ * Takes time linear in the length of argv. Returns NULL and sets arena->failed when memory runs
+ * out. */
 const char *berth_redact_command(struct berth_arena *arena, const char *const *argv);
 #endif

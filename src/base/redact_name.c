@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/redact_name.c - tells from names and words of a command line whether a secret follows.
- */
+ * src/base/redact_name.c - tells by a name or word whether a secret follows. */
 #include "base/redact_text.h"
 
 static const char *const stems[] = {
@@ -17,7 +16,26 @@ static const char *const abouts[] = {"file", "path",   "dir",    "name",   "type
                                      "ttl",  "format", "ref",    "repeat", NULL};
 static const char *const passes[] = {"pass", "pw", "pwd", NULL};
 
-/* Whether the letters of the stem begin here, whatever separates them. */
+static bool equals(struct berth_span text, const char *lower)
+{
+    return text.len == strlen(lower) && begins_with(text, lower);
+}
+
+static bool ends_with(struct berth_span text, const char *lower)
+{
+    size_t len = strlen(lower);
+    return text.len >= len && equals((struct berth_span){text.at + text.len - len, len}, lower);
+}
+
+/* `words` ends with NULL. */
+static bool is_among(struct berth_span text, const char *const *words)
+{
+    while (*words && !equals(text, *words))
+        words++;
+    return *words;
+}
+
+/* Returns whether the letters of the stem begin here; other bytes may be between them. */
 static bool is_stem_at(const char *at, const char *end, const char *stem)
 {
     for (; *stem && at < end; at++) {
@@ -39,7 +57,8 @@ static bool has_stem(struct berth_span name)
     return false;
 }
 
-/* Whether a new word begins at this letter: apiKey, APIKey; but APIKEYs has only a plural's s. */
+/* Returns whether a new word begins at this letter (apiKey, APIKey). The s of APIKEYs is a plural.
+ */
 static bool is_hump(struct berth_span name, size_t i)
 {
     if (!is_upper(name.at[i]))

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/redact_text.h - what redact.c, redact_name.c and redact_text.c share; for nobody else.
- */
+ * src/base/redact_text.h - what redact.c, redact_name.c and redact_text.c share. Only they and
+ * their test include it. */
 #ifndef BERTH_BASE_REDACT_TEXT_H
 #define BERTH_BASE_REDACT_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-
-#include "base/buf.h"
 
 struct berth_span {
     const char *at;
@@ -30,21 +28,21 @@ struct berth_span {
  * A last word that describes a key or token makes it harmless (key-repeat, KEY_FILE, TOKEN_LIMIT).
  * `stdin` as the last word makes every name harmless: --password-stdin takes no value. */
 bool berth_redact_is_secret(struct berth_span name);
-/* Whether a secret must be expected behind this word: --token, X-Api-Key: */
+/* Returns whether a secret follows this word of a command: --token, X-Api-Key: */
 bool berth_redact_wants_value(struct berth_span word);
-/* `-v` or `--verbose`. Anything else behind an option that takes a secret is taken for its value:
- * secrets may begin with a dash, too. */
+/* Returns whether the word is an option like `-v` or `--verbose`. A secret may begin with a dash,
+ * too, so other words with a dash are not options. */
 bool berth_redact_is_option(struct berth_span word);
-/* Bearer, Basic: it may be shown, and the secret comes behind it. */
+/* Returns whether the word is Bearer, Basic or the like: the secret is the next word. */
 bool berth_redact_is_scheme(struct berth_span word);
 
 /* --- texts: redact_text.c --- */
 
-/* Appends what may be shown of the text. In a script blanks end a value; elsewhere NAME= at the
- * beginning takes all of the text. Answers whether a token was known by its shape. */
-bool berth_redact_text(struct berth_span text, bool is_script, struct berth_buf *out);
+/* Returns where the first secret of the text begins, or its length when it contains none. The text
+ * contains no NUL. Takes linear time. */
+size_t berth_redact_find(struct berth_span text);
 
-/* --- bytes; the locale has no say --- */
+/* --- bytes, in every locale the same --- */
 
 static inline bool is_upper(char c)
 {
@@ -100,31 +98,12 @@ static inline bool begins_with(struct berth_span text, const char *lower)
     return true;
 }
 
-static inline bool equals(struct berth_span text, const char *lower)
-{
-    return text.len == strlen(lower) && begins_with(text, lower);
-}
-
-static inline bool ends_with(struct berth_span text, const char *lower)
-{
-    size_t len = strlen(lower);
-    return text.len >= len && equals((struct berth_span){text.at + text.len - len, len}, lower);
-}
-
-/* How many bytes of it can be a name. */
+/* Returns the length of the name that the text begins with. */
 static inline size_t name_len(struct berth_span text)
 {
     size_t len = 0;
     while (len < text.len && is_name(text.at[len]))
         len++;
     return len;
-}
-
-/* `words` ends with NULL. */
-static inline bool is_among(struct berth_span text, const char *const *words)
-{
-    while (*words && !equals(text, *words))
-        words++;
-    return *words;
 }
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/redact.c - what is secret does not show, and what is not is left alone. */
+ * tests/unit/redact.c - secrets are hidden, and words without a secret are left alone. */
 #include "base/redact.h"
 
 #include "fixture.h"
@@ -122,15 +122,15 @@ static const struct {
     {{"echo", "\x1b[2J", "\xff", "\xc2\x9b"}, "echo $'\\x1b[2J' $'\\xff' $'\\xc2\\x9b'"},
 
     /* 1: Authorization */
-    {{"curl", "-H", "Authorization: Bearer x1"}, "curl -H 'Authorization: Bearer " R "'"},
-    {{"curl", "-H", "authorization:bearer x1"}, "curl -H 'authorization:bearer " R "'"},
-    {{"curl", "-HAuthorization: Bearer x1"}, "curl '-HAuthorization: Bearer " R "'"},
-    {{"curl", "-H", "Authorization: Basic eA==", "u"}, "curl -H 'Authorization: Basic " R "' u"},
+    {{"curl", "-H", "Authorization: Bearer x1"}, "curl -H 'Authorization: " R "'"},
+    {{"curl", "-H", "authorization:bearer x1"}, "curl -H authorization:" R},
+    {{"curl", "-HAuthorization: Bearer x1"}, "curl '-HAuthorization: " R "'"},
+    {{"curl", "-H", "Authorization: Basic eA==", "u"}, "curl -H 'Authorization: " R "' u"},
     {{"curl", "-H", "Authorization: x1 x2"}, "curl -H 'Authorization: " R "'"},
-    {{"echo", "Authorization:", "Bearer", "x1", "y"}, "echo Authorization: Bearer " R " y"},
-    {{"echo", "say Authorization: Bearer x1"}, "echo 'say Authorization: Bearer " R "'"},
+    {{"echo", "Authorization:", "Bearer", "x1", "y"}, "echo Authorization: " R " " R " y"},
+    {{"echo", "say Authorization: Bearer x1"}, "echo 'say Authorization: " R "'"},
     {{"git", "-c", "http.extraheader=AUTHORIZATION: basic x1", "pull"},
-     "git -c 'http.extraheader=AUTHORIZATION: basic " R "' pull"},
+     "git -c 'http.extraheader=AUTHORIZATION: " R "' pull"},
 
     /* 2: options, each of the table, as two words or one */
     {{"x", "--api-key", "v"}, "x --api-key " R},
@@ -142,7 +142,7 @@ static const struct {
     {{"x", "--TOKEN", "v"}, "x --TOKEN " R},
     {{"x", "-token", "v"}, "x -token " R},
     {{"x", "--authorization", "v"}, "x --authorization " R},
-    {{"x", "--authorization", "Bearer", "v", "w"}, "x --authorization Bearer " R " w"},
+    {{"x", "--authorization", "Bearer", "v", "w"}, "x --authorization " R " " R " w"},
     {{"x", "--bearer", "v"}, "x --bearer " R},
     {{"x", "--secret", "v"}, "x --secret " R},
     {{"x", "--passwd=v"}, "x --passwd=" R},
@@ -154,7 +154,7 @@ static const struct {
     {{"x", "--connectionstring", "v"}, "x --connectionstring " R},
     {{"x", "--token", "a b"}, "x --token " R},
     {{"x", "--token=a b"}, "x --token=" R},
-    {{"x", "--token=\"a b\""}, "x '--token=\"" R "\"'"},
+    {{"x", "--token=\"a b\""}, "x --token=" R},
     {{"x", "--my-token", "v"}, "x --my-token " R},
     {{"x", "--my-token=v"}, "x --my-token=" R},
     {{"x", "--tokenFor-me", "v"}, "x --tokenFor-me " R},
@@ -180,7 +180,7 @@ static const struct {
      "env PASSWD=" R " AUTHORIZATION=" R " JWT=" R},
     {{"env", "API_KEY=a b"}, "env API_KEY=" R},
     {{"env", "API_KEY=a\nb"}, "env API_KEY=" R},
-    {{"env", "API_KEY=\"x\""}, "env 'API_KEY=\"" R "\"'"},
+    {{"env", "API_KEY=\"x\""}, "env API_KEY=" R},
     {{"env", "API_KEY=", "x"}, "env API_KEY= x"},
     {{"x", "API_KEY = v w"}, "x 'API_KEY = " R "'"},
     {{"x", "API_KEY", "=", "v", "w"}, "x API_KEY = " R " w"},
@@ -191,17 +191,18 @@ static const struct {
     {{"env", "X=com.example.SomeVeryLongClassName"}, "env X=com.example.SomeVeryLongClassName"},
     {{"env", "X=sk-abcdefghijkl", "X=" JWT}, "env X=" R " X=" R},
     {{"env", "X=before ghp_abcdefghij0123456789"}, "env 'X=before " R "'"},
-    {{"env", "DATABASE_URL=postgres://u:pw@h/db"}, "env DATABASE_URL=postgres://u:" R "@h/db"},
-    {{"env", "CONFIG={\"apiKey\":\"v\",\"b\":1}"}, "env 'CONFIG={\"apiKey\":\"" R "\",\"b\":1}'"},
-    {{"env", "OPTIONS=--token v -x"}, "env 'OPTIONS=--token " R " -x'"},
-    {{"x", "Server=h;Password=a b;Db=y"}, "x 'Server=h;Password=" R ";Db=y'"},
+    {{"env", "DATABASE_URL=postgres://u:pw@h/db"}, "env DATABASE_URL=postgres://u:" R},
+    {{"env", "CONFIG={\"apiKey\":\"v\",\"b\":1}"}, "env 'CONFIG={\"apiKey\":" R "'"},
+    {{"env", "OPTIONS=--token v -x"}, "env 'OPTIONS=--token " R "'"},
+    {{"x", "Server=h;Password=a b;Db=y"}, "x 'Server=h;Password=" R "'"},
 
-    {{"x", "A=1\nAPI_KEY=a b\nC=d"}, "x $'A=1\\nAPI_KEY=" R "\\nC=d'"},
+    {{"x", "A=1\nAPI_KEY=a b\nC=d"}, "x $'A=1\\nAPI_KEY=" R "'"},
 
     /* 4 to 6: shapes */
-    {{"x", "sk-abcdefghijklKey=v"}, "x " R "=" R},
+    {{"x", "sk-abcdefghijklKey=v"}, "x " R},
+    {{"x", "a.sk-abcdefghijklKey=v"}, "x a." R},
     {{"x", "sk-abcdefghijkl"}, "x " R},
-    {{"x", "a:sk-abcdefghijkl,b"}, "x a:" R ",b"},
+    {{"x", "a:sk-abcdefghijkl,b"}, "x a:" R},
     {{"x", "sk-abcdefghijk"}, "x sk-abcdefghijk"},
     {{"x", "SK-abcdefghijkl"}, "x SK-abcdefghijkl"},
     {{"x", "task-abcdefghijkl"}, "x task-abcdefghijkl"},
@@ -211,7 +212,7 @@ static const struct {
      "x " R " GHP_abcdefghij0123456789"},
     {{"x", "ghp_abcdefghij012345678"}, "x ghp_abcdefghij012345678"},
     {{"x", JWT}, "x " R},
-    {{"x", "a=" JWT ",b"}, "x a=" R ",b"},
+    {{"x", "a=" JWT ",b"}, "x a=" R},
     {{"x", "a1b2c3d4e5f6g7h8.a1b2c3d4e5f6g7h8.a1b2c3d4e5f6g7h8"}, "x " R},
     {{"x", "com.example.SomeVeryLongClassName"}, "x com.example.SomeVeryLongClassName"},
     {{"x", "organisation.department.SomeVeryLongClassName.someMethod"},
@@ -230,52 +231,55 @@ static const struct {
     {{"docker", "-v", "/run/secrets:/x:ro"}, "docker -v /run/secrets:/x:ro"},
 
     /* URLs */
-    {{"x", "https://user:pw@host/p"}, "x https://user:" R "@host/p"},
-    {{"x", "postgres://u:p@ss:w@host:5432/db"}, "x postgres://u:" R "@host:5432/db"},
-    {{"x", "postgres://u:p/w@host/db"}, "x postgres://u:" R "@host/db"},
-    {{"x", "redis://:pw@host"}, "x redis://:" R "@host"},
-    {{"x", "https://token:pw@host/p"}, "x https://token:" R "@host/p"},
-    {{"x", "https://0123456789abcdef0123:x@host"}, "x https://" R ":" R "@host"},
-    {{"x", "https://0123456789abcdef0123@host"}, "x https://" R "@host"},
+    {{"x", "https://user:pw@host/p"}, "x https://user:" R},
+    {{"x", "postgres://u:p@ss:w@host:5432/db"}, "x postgres://u:" R},
+    {{"x", "postgres://u:p/w@host/db"}, "x postgres://u:" R},
+    {{"x", "https://user:pw-sk-abcdefghijkl@host"}, "x https://user:" R},
+    {{"x", "'https://user:it's@host'"}, "x ''\\''https://user:" R "'"},
+    {{"x", "redis://:pw@host"}, "x redis://:" R},
+    {{"x", "https://token:pw@host/p"}, "x https://token:" R},
+    {{"x", "https://0123456789abcdef0123:x@host"}, "x https://" R},
+    {{"x", "https://0123456789abcdef0123@host"}, "x https://" R},
     {{"x", "ssh://git@host:22/p", "https://host:80/p@1"},
      "x ssh://git@host:22/p https://host:80/p@1"},
-    {{"x", "http://h/?a=b&token=v&c=d#e"}, "x 'http://h/?a=b&token=" R "&c=d#e'"},
+    {{"x", "http://h/?a=b&token=v&c=d#e"}, "x 'http://h/?a=b&token=" R "'"},
     {{"x", "http://[::1]:80/p@1"}, "x 'http://[::1]:80/p@1'"},
     {{"x", "nginx:1.25@sha256:ab"}, "x nginx:1.25@sha256:ab"},
 
     /* JSON, plain and inside of JSON */
-    {{"x", "{\"apiKey\":\"v\",\"b\":\"c\"}"}, "x '{\"apiKey\":\"" R "\",\"b\":\"c\"}'"},
-    {{"x", "{\"token\" : \"a\\\"b\", \"b\": 1}"}, "x '{\"token\" : \"" R "\", \"b\": 1}'"},
-    {{"x", "{\"token\":12,\"b\":1}"}, "x '{\"token\":" R ",\"b\":1}'"},
-    {{"x", "{\"tokens\":[\"a\",{\"b\":\"]\"}],\"c\":1}"}, "x '{\"tokens\":" R ",\"c\":1}'"},
+    {{"x", "{\"apiKey\":\"v\",\"b\":\"c\"}"}, "x '{\"apiKey\":" R "'"},
+    {{"x", "{\"token\" : \"a\\\"b\", \"b\": 1}"}, "x '{\"token\" : " R "'"},
+    {{"x", "{\"token\":12,\"b\":1}"}, "x '{\"token\":" R "'"},
+    {{"x", "{\"tokens\":[\"a\",{\"b\":\"]\"}],\"c\":1}"}, "x '{\"tokens\":" R "'"},
     {{"x", "{\"a\":\"{\\\"apiKey\\\":\\\"v\\\\\\\"w\\\"}\",\"b\":1}"},
-     "x '{\"a\":\"{\\\"apiKey\\\":\\\"" R "\\\"}\",\"b\":1}'"},
-    {{"x", "{\"Authorization\":\"Bearer v\"}"}, "x '{\"Authorization\":\"Bearer " R "\"}'"},
-    {{"x", "[\"--token\", \"a b\", \"c\"]"}, "x '[\"--token\", \"" R "\", \"c\"]'"},
-    {{"x", "5\" {\"apiKey\":\" v\"}"}, "x '5\" {\"apiKey\":\"" R "\"}'"},
+     "x '{\"a\":\"{\\\"apiKey\\\":" R "'"},
+    {{"x", "{\"Authorization\":\"Bearer v\"}"}, "x '{\"Authorization\":" R "'"},
+    {{"x", "[\"--token\", \"a b\", \"c\"]"}, "x '[\"--token\", " R "'"},
+    {{"x", "5\" {\"apiKey\":\" v\"}"}, "x '5\" {\"apiKey\":" R "'"},
     {{"x", "{\"monkey\":\"v\"}"}, "x '{\"monkey\":\"v\"}'"},
 
     /* scripts */
-    {{"sh", "-c", "TOKEN=v curl h"}, "sh -c 'TOKEN=" R " curl h'"},
-    {{"/bin/bash", "-lc", "API_KEY=\"a b\" x"}, "/bin/bash -lc 'API_KEY=\"" R "\" x'"},
-    {{"sh", "-c", "K='x' TOKEN='a b' y"}, "sh -c 'K='\\''x'\\'' TOKEN='\\''" R "'\\'' y'"},
-    {{"sh", "-c", "TOKEN=a\"b c\"d\\ e x"}, "sh -c 'TOKEN=" R " x'"},
-    {{"sh", "-c", "TOKEN=\"a\"'b c' x"}, "sh -c 'TOKEN=\"" R "\" x'"},
-    {{"sh", "-c", "x --token \"a b\" --my-token v w"},
-     "sh -c 'x --token \"" R "\" --my-token " R " w'"},
-    {{"sh", "-c", "x --token \\\n v --token --verbose w"},
-     "sh -c $'x --token \\\\\\n " R " --token --verbose w'"},
+    {{"sh", "-c", "TOKEN=v curl h"}, "sh -c TOKEN=" R},
+    {{"/bin/bash", "-lc", "API_KEY=\"a b\" x"}, "/bin/bash -lc API_KEY=" R},
+    {{"sh", "-c", "K='x' TOKEN='a b' y"}, "sh -c 'K='\\''x'\\'' TOKEN=" R "'"},
+    {{"sh", "-c", "TOKEN=a\"b c\"d\\ e x"}, "sh -c TOKEN=" R},
+    {{"sh", "-c", "TOKEN=\"a\"'b c' x"}, "sh -c TOKEN=" R},
+    {{"sh", "-c", "x --token \"a b\" --my-token v w"}, "sh -c 'x --token " R "'"},
+    {{"sh", "-c", "x --token \\\n v --token --verbose w"}, "sh -c $'x --token \\\\\\n " R "'"},
     {{"sh", "-c", "curl -H \"Authorization: Bearer $T\" h"},
-     "sh -c 'curl -H \"Authorization: Bearer " R "\" h'"},
-    {{"sh", "-c", "curl -H \"X-Api-Key: a b\" -H \"A: b\""},
-     "sh -c 'curl -H \"X-Api-Key: " R "\" -H \"A: b\"'"},
-    {{"sh", "-c", "it doesn't show TOKEN='a b' c"},
-     "sh -c 'it doesn'\\''t show TOKEN='\\''" R "'\\'' c'"},
-    {{"sh", "-c", "it doesn't show TOKEN=a'b c' d"}, "sh -c 'it doesn'\\''t show TOKEN=" R " d'"},
+     "sh -c 'curl -H \"Authorization: " R "'"},
+    {{"sh", "-c", "curl -H \"X-Api-Key: a b\" -H \"A: b\""}, "sh -c 'curl -H \"X-Api-Key: " R "'"},
+    {{"sh", "-c", "it doesn't show TOKEN='a b' c"}, "sh -c 'it doesn'\\''t show TOKEN=" R "'"},
+    {{"sh", "-c", "it doesn't show TOKEN=a'b c' d"}, "sh -c 'it doesn'\\''t show TOKEN=" R "'"},
+    {{"sh", "-c", "x --token --verbose --password -v w"},
+     "sh -c 'x --token --verbose --password -v w'"},
+    {{"sh", "-c", "x password=\"two words\" y"}, "sh -c 'x password=" R "'"},
+    {{"sh", "-c", "x password=\"two\\\" words\" y"}, "sh -c 'x password=" R "'"},
+    {{"sh", "-c", "printf '%s' \"KEY='a\nb c\nd'\" >f"}, "sh -c 'printf '\\''%s'\\'' \"KEY=" R "'"},
     {{"psql", "-c", "TOKEN=a b"}, "psql -c TOKEN=" R},
-    {{"sh", "-c", "echo token: password: v w"}, "sh -c 'echo token: " R " w'"},
+    {{"sh", "-c", "echo token: password: v w"}, "sh -c 'echo token: " R "'"},
     {{"python", "-c", "os.environ[\"API_KEY\"] = \"v\"; f()"},
-     "python -c 'os.environ[\"API_KEY\"] = \"" R "\"; f()'"},
+     "python -c 'os.environ[\"API_KEY\"] = " R "'"},
     {{"sh", "-c", "echo $MONKEY; monkey=1 x"}, "sh -c 'echo $MONKEY; monkey=1 x'"},
 };
 
@@ -372,7 +376,8 @@ static void any_bytes_do_no_harm(void **state)
 
 /* --- planted secrets --- */
 
-/* Words of a command, one or two, with the secret where %s is. `apart`: a blank may be in it. */
+/* One or two words of a command, with the secret in place of %s. `apart`: the secret may contain
+ * blanks, quotes and ends of lines. */
 static const struct {
     const char *first, *second;
     bool apart;
@@ -387,29 +392,17 @@ static const struct {
     {"{\"apiKey\":\"%s\",\"b\":1}", NULL, true},
     {"{\"a\":\"{\\\"password\\\":\\\"%s\\\"}\"}", NULL, true},
     {"https://user:%s@host/path", NULL, false},
-    {"https://host/path?access_token=%s&b=c", NULL, false},
-    {"sh", "TOKEN=%s x", false},
+    {"https://host/path?access_token=%s&b=c", NULL, true},
+    {"sh", "TOKEN=%s x", true},
     {"export TOKEN='%s' && x", NULL, true},
     {"x --secret \"%s\" y", NULL, true},
-    {"x --secret %s y", NULL, false},
-    {"say Authorization: Bearer %s", NULL, false},
+    {"x --secret %s y", NULL, true},
+    {"say Authorization: Bearer %s", NULL, true},
     {"curl -H \"X-Auth-Token: %s\" host", NULL, true},
     {"sk-%s", NULL, false},
     {"ghp_%s", NULL, false},
     {"eyJhbGciOiJIUzI1NiJ9.%s.c2lnbmF0dXJl", NULL, false},
 };
-
-/* What may stand beside a secret without changing what it means: no quotes and no backslashes. */
-static const char *harmless_text(struct berth_arena *arena)
-{
-    char *text = berth_arena_alloc(arena, 24);
-    for (unsigned i = 0, len = chance(20); i < len; i++) {
-        text[i] = (char)(chance(255) + 1);
-        if (strchr("\"'`\\", text[i]))
-            text[i] = '~';
-    }
-    return text;
-}
 
 static const char *with_secret(struct berth_arena *arena, const char *word, const char *secret)
 {
@@ -425,7 +418,7 @@ static void fill_secret(char *secret, size_t len, bool apart)
     for (size_t i = 0; i < len; i++)
         secret[i] = bytes[chance(sizeof bytes - 1)];
     if (apart)
-        secret[len / 2] = ' ';
+        secret[len / 2] = " \n\t\"'`\\{}[],;&"[chance(14)];
     secret[len] = '\0';
 }
 
@@ -435,24 +428,24 @@ static void assert_hidden(const char *shown, const char *secret)
     assert_non_null(shown);
     if (strstr(shown, secret))
         fail_msg("%s shows %s", shown, secret);
-    for (int i = 0; i < 2; i++) { /* nor one side of a blank */
+    for (int i = 0; i < 2; i++) { /* nor one half of a secret that is apart */
         memcpy(half, secret + (i ? 17 : 0), 15);
         if (strstr(shown, half))
             fail_msg("%s shows %s", shown, half);
     }
 }
 
-/* Beside other words, and, when `inside`, in a longer text, where a blank ends what is bare. */
+/* Hides a secret beside other words and, when `inside`, in the middle of a word. */
 static void check_plant(unsigned which, bool inside)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     char secret[33];
-    fill_secret(secret, 32, plants[which].apart && !inside && chance(2));
+    fill_secret(secret, 32, plants[which].apart && chance(2));
     const char *first = with_secret(&arena, plants[which].first, secret);
     const char *second = with_secret(&arena, plants[which].second, secret);
     if (inside)
-        first = berth_arena_printf(&arena, "%s %s %s", harmless_text(&arena), first,
-                                   harmless_text(&arena));
+        first =
+            berth_arena_printf(&arena, "%s %s %s", any_text(&arena, 9), first, any_text(&arena, 9));
     const char *argv[] = {any_text(&arena, 9), first, second ? second : any_text(&arena, 9),
                           any_text(&arena, 9), NULL};
     assert_hidden(berth_redact_command(&arena, argv), secret);
@@ -468,19 +461,23 @@ static void planted_secrets_are_hidden(void **state)
     }
 }
 
-/* Quadratic time would be hours. */
+/* Quadratic time would be hours. Most patterns contain no secret, so that the search goes on to the
+ * end of the text; each kind of secret is searched for on its own. */
 static void long_texts_take_linear_time(void **state)
 {
     (void)state;
     static const char *const patterns[] = {
-        "token=",   "--token ",  "://a:x/", "token=\"", "\\",        "\"",     "eyJ.",
-        "a.",       "key: ",     "key:[",   "k_e_y_",   "password",  "sk-",    "bearer ",
-        "'a",       "token\\\n", "://",     "@:",       "token: [{", "token ", "KEY\"\\\"",
-        "Cookie:;", "=",         "KEYS",    "p_"};
+        "token=",      "--token ",      "://a:x/", "token=\"",  "\\",
+        "\"",          "eyJ.",          "a.",      "key: ",     "key:[",
+        "k_e_y_",      "password",      "sk-",     "bearer ",   "'a",
+        "token\\\n",   "://",           "@:",      "token: [{", "token ",
+        "KEY\"\\\"",   "Cookie:;",      "=",       "KEYS",      "p_",
+        "--token -v ", "--token\",-v ", "/token:", "token\" ",  "://a:x/ @ ",
+        "://a@b/",     "://[:a/@",      "secre",   "gho_a",     "sk-abc."};
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         auto_arena arena = BERTH_ARENA_INIT;
-        auto_buf text = BERTH_BUF_INIT(1 << 20);
-        while (text.len < (1 << 19))
+        auto_buf text = BERTH_BUF_INIT(1 << 21);
+        while (text.len < (1 << 20))
             berth_buf_puts(&text, patterns[i]);
         const char *argv[] = {"sh", "-c", berth_buf_str(&text), berth_buf_str(&text), NULL};
         assert_non_null(berth_redact_command(&arena, argv));
