@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/daemon/config.h - what a daemon is told: berthd.yaml, read into one struct. */
+ * src/daemon/config.h - the options of a daemon: berthd.yaml, read into one struct. */
 #ifndef BERTH_DAEMON_CONFIG_H
 #define BERTH_DAEMON_CONFIG_H
 
 #include "core/berth.h"
 
-/* One address of TCP. */
+/* One TCP address to listen on. */
 struct berth_config_listen {
     char *address; /* an IPv4 or IPv6 address */
     int port;
-    char *certificate, *key; /* files of TLS, both or none */
-    bool plaintext;          /* said explicitly: another machine may come without TLS */
+    char *certificate, *key; /* the files for TLS; both NULL: without TLS */
+    bool plaintext;          /* other machines may connect without TLS */
 };
 
 struct berth_config {
@@ -19,20 +19,24 @@ struct berth_config {
     char *socket;   /* NULL: in the runtime directory */
     struct berth_config_listen *listen;
     unsigned listen_count;
-    char **allowed_hosts; /* names by which TCP may be asked for, besides its own addresses */
+    char **allowed_hosts; /* accepted in the Host header over TCP, besides the daemon's addresses */
     unsigned allowed_host_count;
-    char **allowed_origins; /* of browsers, "https://name:port" */
+    char **allowed_origins; /* web pages that may call the API, "https://name:port" */
     unsigned allowed_origin_count;
-    char *public_url; /* by which others reach us, "https://berth.example:8443" */
+    char *
+        public_url; /* the daemon's URL for other machines, "https://berth.example:8443"; or NULL */
     enum berth_log_level log_level;
-    int64_t sweep_ms, drain_ms; /* between two sweeps; for commands that run when we are to end */
+    int64_t sweep_ms; /* between two sweeps */
+    int64_t drain_ms; /* how long commands may still run after the daemon was asked to stop */
     int connections_max;
     struct berth_settings settings; /* of the runtime */
 };
 
-/* All of it as it is when there is no file. The file's relative paths are beneath its directory.
- * INVALID: "FILE:LINE: what is wrong and what to do", and *out is left alone. */
+/* Creates a config with the default of every option. */
+int berth_config_new(struct berth_config **out, struct berth_error *err);
+/* Reads the file. Options that it does not set have their defaults; relative paths in it start at
+ * its directory. On failure *out is untouched. NOT_FOUND, DENIED (another user could change the
+ * file), TOO_LARGE, or INVALID with "FILE:LINE: what is wrong and what to do". */
 int berth_config_read(const char *path, struct berth_config **out, struct berth_error *err);
-int berth_config_new(struct berth_config **out, struct berth_error *err); /* without a file */
-void berth_config_free(struct berth_config *config);                      /* NULL is fine */
+void berth_config_free(struct berth_config *config); /* NULL is fine */
 #endif

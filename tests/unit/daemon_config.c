@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/daemon_config.c - berthd.yaml: what it means, and what each mistake is told. */
+ * tests/unit/daemon_config.c - reads berthd.yaml: each option, and the text of each error. */
 #include "daemon/config.h"
 
 #include "fixture.h"
@@ -55,7 +55,7 @@ static void read_text(struct ground *g, const char *text)
     assert_ok(g, berth_config_read(g->path, &g->config, &g->err));
 }
 
-/* The whole text of the refusal, after the name of the file. */
+/* Checks the whole text of the error, which begins with the name of the file. */
 static void assert_refused(struct ground *g, const char *what, size_t len, int code,
                            const char *text)
 {
@@ -435,64 +435,70 @@ static void a_file_with_a_relative_name(void **state)
 #define SETTINGS                                                                                   \
     "leaseTtl, runLeaseTtl, idleTtl, retainTtl, callTimeout, nodeLapse, cleanupRetry, "            \
     "cleanupRetryMax, logBytesMax."
-#define DURATION " must be a duration of at most 366 days: write 250ms, 90s, 15m, 1h or 2d."
+#define DURATION " must be a duration of at most 366 days, such as 250ms, 90s, 15m, 1h or 2d."
 #define SINGLE " must be a single value, not a list or a mapping."
-#define NOTHING " has no value: write one, or remove the option."
-#define NUMBER " must be a whole number, of digits alone."
-#define LIST " must be a list: a line \"- ...\" for each entry."
-#define OPTIONS " must hold options: lines \"key: value\"."
-#define HOST " must be the name or the address of a host, without scheme, port and path."
-#define ORIGIN " must be http://HOST or https://HOST, with :PORT or without, and nothing behind it."
-#define OWN_PORT " must not name the scheme's own port: browsers leave it out."
-#define URL " must be http://HOST or https://HOST, with :PORT or without; no user, path or query."
-#define ADDRESS " must be an IPv4 or IPv6 address in numbers: 127.0.0.1, ::1."
+#define NOTHING " has no value. Write one, or remove the option."
+#define NUMBER " must be a whole number: digits only, without quotes."
+#define LIST " must be a list: one line \"- ...\" per entry."
+#define OPTIONS " must contain options: lines \"key: value\"."
+#define HOST " must be a host name or an IP address, without scheme, port or path."
+#define ORIGIN " must be http://HOST or https://HOST, optionally with :PORT, and nothing after it."
+#define OWN_PORT " must not have the scheme's default port: browsers leave it out. Remove it."
+#define URL                                                                                        \
+    " must be http://HOST or https://HOST, optionally with :PORT, without user, path or query."
+#define ADDRESS " must be an IPv4 or IPv6 address such as 127.0.0.1 or ::1."
 #define CLEAR                                                                                      \
-    " can be reached from other machines, which would send their tokens in the clear: give it a "  \
-    "certificate and a key, or write \"plaintext: true\" when something else protects the way."
+    " can be reached from other machines, which would send their tokens unencrypted. Set a "       \
+    "certificate and a key, or write \"plaintext: true\" if a proxy or a private network "         \
+    "protects the connection."
 #define PASSWORD                                                                                   \
     " is refused. The store's address must not hold a password: put it into the file that "        \
     "PGPASSFILE names (~/.pgpass)."
 #define NO_STORE                                                                                   \
     " is refused. No store at this address: write sqlite:PATH or postgres://user@host/db."
 #define ALIAS                                                                                      \
-    "Anchors and aliases (&name, *name) are not taken: write the value out. A text that begins "   \
-    "with & or * wants quotes."
-#define TAG "Tags (!name) are not taken: remove it. A text that begins with ! wants quotes."
-#define SECOND "A second document begins here: a file holds one. Remove the \"---\"."
+    "Anchors and aliases (&name, *name) are not supported. Write the value out, or quote a text "  \
+    "that begins with & or *."
+#define TAG                                                                                        \
+    "Tags (!name) are not supported. Remove the tag, or quote a text that begins with an "         \
+    "exclamation mark."
+#define SECOND "A second document begins here. Remove the \"---\"."
+#define BOOLEAN " must be true or false, without quotes."
 #define L "listen:\n- address: 127.0.0.1\n"
 
 static const struct {
     const char *yaml, *text;
 } faults[] = {
     /* keys */
-    {"foo: 1\n", ":1: There is no option foo: write one of " KEYS},
-    {"# a\n\nstore: sqlite:/x\nStore: b\n", ":4: There is no option Store: write one of " KEYS},
-    {"log: {level: info, file: /x}", ":1: There is no option log.file: write one of level."},
+    {"foo: 1\n", ":1: Unknown option foo. Use one of " KEYS},
+    {"# a\n\nstore: sqlite:/x\nStore: b\n", ":4: Unknown option Store. Use one of " KEYS},
+    {"log: {level: info, file: /x}", ":1: Unknown option log.file. Use one of level."},
     {L "  prt: 5\n",
-     ":3: There is no option listen[0].prt: write one of address, port, certificate, key, "
+     ":3: Unknown option listen[0].prt. Use one of address, port, certificate, key, "
      "plaintext."},
     {L "  port: 1\n- port: 2\n  adress: ::1\n",
-     ":5: There is no option listen[1].adress: write one of address, port, certificate, key, "
+     ":5: Unknown option listen[1].adress. Use one of address, port, certificate, key, "
      "plaintext."},
-    {"settings:\n  leaseTTL: 1d\n",
-     ":2: There is no option settings.leaseTTL: write one of " SETTINGS},
-    {"settings: {selfSweep: 1s}",
-     ":1: There is no option settings.selfSweep: write one of " SETTINGS},
-    {"\"a\\eb\": 1\n", ":1: There is no option ?: write one of " KEYS},
-    {"? [store]\n: 1\n", ":1: There is no option ?: write one of " KEYS},
-    {"\"store\\0x\": sqlite:/x\n", ":1: There is no option ?: write one of " KEYS},
-    {"'': 1\n", ":1: There is no option ?: write one of " KEYS},
-    {"<<: {store: x}\n", ":1: There is no option <<: write one of " KEYS},
+    {"settings:\n  leaseTTL: 1d\n", ":2: Unknown option settings.leaseTTL. Use one of " SETTINGS},
+    {"settings: {selfSweep: 1s}", ":1: Unknown option settings.selfSweep. Use one of " SETTINGS},
+    {"\"a\\eb\": 1\n", ":1: Unknown option ?. Use one of " KEYS},
+    {"? [store]\n: 1\n", ":1: Unknown option ?. Use one of " KEYS},
+    {"\"store\\0x\": sqlite:/x\n", ":1: Unknown option ?. Use one of " KEYS},
+    {"'': 1\n", ":1: Unknown option ?. Use one of " KEYS},
+    {"log.level: info\n", ":1: Unknown option log.level. Use one of " KEYS},
+    {"'listen[]': {}\n", ":1: Unknown option listen[]. Use one of " KEYS},
+    {"drainTimeout: soon\nfoo: 1\n", ":1: drainTimeout" DURATION},
+    {"<<: {store: x}\n", ":1: Unknown option <<. Use one of " KEYS},
     {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: 1\n",
-     ":1: There is no option ?: write one of " KEYS},
+     ":1: Unknown option ?. Use one of " KEYS},
     {"store: sqlite:/a\nsocket: /s\nstore: sqlite:/b\n",
-     ":3: store is there already, in line 1: remove one of them."},
+     ":3: store is already set in line 1. Remove one of the two."},
     {L "  port: 1\n  port: 1\n",
-     ":4: listen[0].port is there already, in line 3: remove one of them."},
+     ":4: listen[0].port is already set in line 3. Remove one of the two."},
     {"log:\n  level: info\nlog:\n  level: info\n",
-     ":3: log is there already, in line 1: remove one of them."},
+     ":3: log is already set in line 1. Remove one of the two."},
     {"settings: {idleTtl: 1d,\n\"idleTtl\": 2d}\n",
-     ":2: settings.idleTtl is there already, in line 1: remove one of them."},
+     ":2: settings.idleTtl is already set in line 1. Remove one of the two."},
     /* types */
     {"store\n", ":1: The file" OPTIONS},
     {"- store\n", ":1: The file" OPTIONS},
@@ -514,7 +520,7 @@ static const struct {
     {"store:\nsocket: /s\n", ":1: store" NOTHING},
     {"store: null\n", ":1: store" NOTHING},
     {"socket: ~\n", ":1: socket" NOTHING},
-    {"a: 1\nlisten:\n", ":1: There is no option a: write one of " KEYS},
+    {"a: 1\nlisten:\n", ":1: Unknown option a. Use one of " KEYS},
     {"listen:\n", ":1: listen" NOTHING},
     {"listen:\n-\n", ":2: listen[0]" NOTHING},
     {"log:\n# level: info\n", ":1: log" NOTHING},
@@ -523,10 +529,10 @@ static const struct {
     {"store: \"\"\n", ":1: store must not be empty."},
     {"allowedHosts: ['']\n", ":1: allowedHosts[0] must not be empty."},
     /* texts */
-    {"store: \"sqlite:/a\\0b\"\n", ":1: store must not hold control characters."},
-    {"keyFile: \"/a\\nb\"\n", ":1: keyFile must not hold control characters."},
-    {"socket: \"/a\\x9b2J\"\n", ":1: socket must not hold control characters."},
-    {"\nsocket: |\n  /a\n", ":2: socket must not hold control characters."},
+    {"store: \"sqlite:/a\\0b\"\n", ":1: store must not contain control characters."},
+    {"keyFile: \"/a\\nb\"\n", ":1: keyFile must not contain control characters."},
+    {"socket: \"/a\\x9b2J\"\n", ":1: socket must not contain control characters."},
+    {"\nsocket: |\n  /a\n", ":2: socket must not contain control characters."},
     /* the store */
     {"store: /var/lib/berth.db\n", ":1: store" NO_STORE},
     {"store: 5\n", ":1: store" NO_STORE},
@@ -542,7 +548,7 @@ static const struct {
     {"listen:\n\n- port: 80\n", ":3: listen[0] needs the option address."},
     {"listen: [{}]\n", ":1: listen[0] needs the option address."},
     {L "  port: 65536\n", ":3: listen[0].port must be from 0 to 65535."},
-    {L "  port: 99999999999999999999\n", ":3: listen[0].port" NUMBER},
+    {L "  port: 99999999999999999999\n", ":3: listen[0].port must be from 0 to 65535."},
     {L "  port: -1\n", ":3: listen[0].port" NUMBER},
     {L "  port: +1\n", ":3: listen[0].port" NUMBER},
     {L "  port: 0x50\n", ":3: listen[0].port" NUMBER},
@@ -553,11 +559,11 @@ static const struct {
     {L "  port: \"80\"\n", ":3: listen[0].port" NUMBER},
     {L "  port: \"80\\0\"\n", ":3: listen[0].port" NUMBER},
     {L "  port:\n", ":3: listen[0].port" NOTHING},
-    {L "  port: 1\n  plaintext: yes\n", ":4: listen[0].plaintext must be true or false."},
-    {L "  port: 1\n  plaintext: flase\n", ":4: listen[0].plaintext must be true or false."},
-    {L "  port: 1\n  plaintext: True\n", ":4: listen[0].plaintext must be true or false."},
-    {L "  port: 1\n  plaintext: 0\n", ":4: listen[0].plaintext must be true or false."},
-    {L "  port: 1\n  plaintext: 'true'\n", ":4: listen[0].plaintext must be true or false."},
+    {L "  port: 1\n  plaintext: yes\n", ":4: listen[0].plaintext" BOOLEAN},
+    {L "  port: 1\n  plaintext: flase\n", ":4: listen[0].plaintext" BOOLEAN},
+    {L "  port: 1\n  plaintext: True\n", ":4: listen[0].plaintext" BOOLEAN},
+    {L "  port: 1\n  plaintext: 0\n", ":4: listen[0].plaintext" BOOLEAN},
+    {L "  port: 1\n  plaintext: 'true'\n", ":4: listen[0].plaintext" BOOLEAN},
     {"listen: [{address: localhost, port: 1}]\n", ":1: listen[0].address" ADDRESS},
     {"listen: [{address: 127.1, port: 1}]\n", ":1: listen[0].address" ADDRESS},
     {"listen: [{address: '[::1]', port: 1}]\n", ":1: listen[0].address" ADDRESS},
@@ -570,11 +576,11 @@ static const struct {
     {"listen: [{address: 126.255.255.255, port: 80, plaintext: false}]\n", ":1: listen[0]" CLEAR},
     {"listen: [{address: 128.0.0.1, port: 80}]\n", ":1: listen[0]" CLEAR},
     {L "  port: 1\n  certificate: c\n",
-     ":2: listen[0] has a certificate and no key: TLS needs both, write both or none."},
+     ":2: listen[0] has a certificate but no key. TLS needs both: set both or neither."},
     {L "  port: 1\n  key: k\n",
-     ":2: listen[0] has a key and no certificate: TLS needs both, write both or none."},
+     ":2: listen[0] has a key but no certificate. TLS needs both: set both or neither."},
     {L "  port: 1\n  certificate: c\n  key: k\n  plaintext: true\n",
-     ":2: listen[0] has a certificate and \"plaintext: true\": remove one of them."},
+     ":2: listen[0] has a certificate and \"plaintext: true\". Remove one of the two."},
     /* names */
     {"allowedHosts: [a, 'a:80']\n", ":1: allowedHosts[1]" HOST},
     {"allowedHosts:\n- http://a\n", ":2: allowedHosts[0]" HOST},
@@ -679,13 +685,13 @@ static const struct {
      "an alias that begins in line 1."},
     {"store: @x\n", ":1: This is not YAML: found character that cannot start any token, while "
                     "scanning for the next token that begins in line 1."},
-    {"store: a: b\n", ":1: This is not YAML: mapping values are not allowed in this context."},
+    {"socket: a: b\n", ":1: This is not YAML: mapping values are not allowed in this context."},
     {"%YAML 3.0\n---\nlog: {}\n", ":1: This is not YAML: found incompatible YAML document."},
     {"log: {}\nsocket: a\x01\n", ":2: This is not YAML: control characters are not allowed."},
-    {"log: {}\nsocket: a\xff\n", ":2: This is not UTF-8: save the file in that encoding."},
-    {"socket: \xc0\xaf\n", ":1: This is not UTF-8: save the file in that encoding."},
-    {"socket: a\xe2\x82", ":1: This is not UTF-8: save the file in that encoding."},
-    {"\xff\xfel", ":1: This is not UTF-8: save the file in that encoding."},
+    {"log: {}\nsocket: a\xff\n", ":2: This is not UTF-8. Save the file as a text in UTF-8."},
+    {"socket: \xc0\xaf\n", ":1: This is not UTF-8. Save the file as a text in UTF-8."},
+    {"socket: a\xe2\x82", ":1: This is not UTF-8. Save the file as a text in UTF-8."},
+    {"\xff\xfel", ":1: This is not UTF-8. Save the file as a text in UTF-8."},
 };
 
 static void each_fault_has_its_text(void **state)
@@ -712,8 +718,8 @@ static void lists_beyond_their_limit(void **state)
         berth_buf_printf(&text, "%s:\n", lists[i].key);
         for (int k = 0; k <= lists[i].max; k++)
             berth_buf_printf(&text, "- %s\n", lists[i].entry);
-        (void)snprintf(wanted, sizeof wanted, ":%d: %s has more than %d entries.", lists[i].max + 2,
-                       lists[i].key, lists[i].max);
+        (void)snprintf(wanted, sizeof wanted, ":%d: %s must have at most %d entries.",
+                       lists[i].max + 2, lists[i].key, lists[i].max);
         assert_refused(g, text.data, text.len, BERTH_E_INVALID, wanted);
     }
 }
@@ -726,9 +732,9 @@ static void a_nul_byte(void **state)
     static const char bytes[] = "log: {}\nstore: sqlite:/a\0b\n";
     static const char wide[] = "l\0o\0g\0";
     assert_refused(g, bytes, sizeof bytes - 1, BERTH_E_INVALID,
-                   ":2: There is a NUL byte: this is not a text.");
+                   ":2: There is a NUL byte. Save the file as a text in UTF-8.");
     assert_refused(g, wide, sizeof wide - 1, BERTH_E_INVALID,
-                   ":1: There is a NUL byte: this is not a text.");
+                   ":1: There is a NUL byte. Save the file as a text in UTF-8.");
 }
 
 static void deep_nesting(void **state)
@@ -772,7 +778,7 @@ static void huge_texts(void **state)
             berth_buf_puts(&text, "a");
         berth_buf_puts(&text, i == 1 ? "\"\n" : "\n");
         assert_refused(g, text.data, text.len, BERTH_E_INVALID,
-                       ":1: socket is longer than 4096 bytes.");
+                       ":1: socket must be at most 4096 bytes long.");
     }
     char longest[4096 + 16] = "socket: /";
     memset(longest + strlen(longest), 'a', 4095);
@@ -789,7 +795,7 @@ static void a_huge_key(void **state)
         berth_buf_puts(&text, "a");
     berth_buf_puts(&text, "\n: 1\n");
     assert_refused(g, text.data, text.len, BERTH_E_INVALID,
-                   ":1: There is no option ?: write one of " KEYS);
+                   ":1: Unknown option ?. Use one of " KEYS);
 }
 
 static void a_huge_file(void **state)
@@ -801,7 +807,7 @@ static void a_huge_file(void **state)
     write_bytes(g, bytes, BERTH_OPTIONS_BYTES_MAX);
     assert_ok(g, berth_config_read(g->path, &g->config, &g->err));
     assert_refused(g, bytes, BERTH_OPTIONS_BYTES_MAX + 1, BERTH_E_TOO_LARGE,
-                   " is larger than 1048576 bytes: it is no file of options.");
+                   " is larger than 1048576 bytes. Check that it is the config file.");
 }
 
 /* Every beginning of a file, and a file with any one byte changed, is read or refused. */
@@ -842,11 +848,11 @@ static void it_is_no_file(void **state)
 {
     struct ground *g = *state;
     char wanted[160];
-    (void)snprintf(wanted, sizeof wanted, "%s is not a file.", g->directory);
+    (void)snprintf(wanted, sizeof wanted, "%s is not a regular file.", g->directory);
     assert_int_equal(berth_config_read(g->directory, &g->config, &g->err), BERTH_E_INVALID);
     assert_string_equal(g->err.message, wanted);
     assert_int_equal(mkfifo(g->path, 0600), 0); /* nobody writes: it must not wait */
-    (void)snprintf(wanted, sizeof wanted, "%s is not a file.", g->path);
+    (void)snprintf(wanted, sizeof wanted, "%s is not a regular file.", g->path);
     assert_int_equal(berth_config_read(g->path, &g->config, &g->err), BERTH_E_INVALID);
     assert_string_equal(g->err.message, wanted);
 }
@@ -859,8 +865,8 @@ static void others_may_not_write_it(void **state)
     for (unsigned i = 0; i < 4; i++) {
         char wanted[512];
         (void)snprintf(wanted, sizeof wanted,
-                       "%s may be changed by others (its mode is %04o), and decides what we do: "
-                       "run chmod go-w %s",
+                       "Other users can write %s (mode %04o) and so control the daemon. Run chmod "
+                       "go-w %s",
                        g->path, refused[i], g->path);
         assert_int_equal(chmod(g->path, refused[i]), 0);
         assert_int_equal(berth_config_read(g->path, &g->config, &g->err), BERTH_E_DENIED);
@@ -882,10 +888,11 @@ static void it_belongs_to_us_or_root(void **state)
         skip(); /* only root can give a file away */
     write_bytes(g, "log: {}\n", 8);
     assert_int_equal(chown(g->path, 12345, 12345), 0);
-    (void)snprintf(wanted, sizeof wanted,
-                   "%s belongs to uid 12345, not to us (uid 0) or root, and decides what we do: "
-                   "run chown 0 %s",
-                   g->path, g->path);
+    (void)snprintf(
+        wanted, sizeof wanted,
+        "%s must belong to root or to the daemon's user (uid 0), not to uid 12345. Run chown 0 "
+        "%s",
+        g->path, g->path);
     assert_int_equal(berth_config_read(g->path, &g->config, &g->err), BERTH_E_DENIED);
     assert_string_equal(g->err.message, wanted);
     assert_int_equal(chown(g->path, 0, 0), 0);
