@@ -57,7 +57,6 @@
 
 #define BERTH_TLS_FILE_BYTES_MAX (256 * 1024)      /* a chain of certificates, or a key */
 #define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* from one client */
-#define BERTH_TLS_WAITING_BYTES_MAX (1024 * 1024)  /* plain, for the end of the handshake */
 
 #define BERTH_OPTIONS_BYTES_MAX (1024 * 1024) /* berthd.yaml */
 #define BERTH_OPTION_BYTES_MAX 4096           /* one text in it */

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/buf.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "crypto/locked.h"
@@ -36,13 +35,12 @@ struct berth_tls_link {
     SSL *ssl;
     BIO *in, *out; /* the SSL's */
     struct berth_tls_handlers handlers;
-    struct berth_buf waiting; /* plain bytes, for the end of the handshake */
-    size_t handshake_bytes;   /* that came so far */
-    bool open;                /* the handshake is done */
-    bool spoken;              /* something has gone out */
-    bool finished;            /* nothing more is to be written */
-    bool ended;               /* nothing more comes */
-    bool failed;              /* of no use any more; OpenSSL is not called again */
+    size_t handshake_bytes; /* received so far */
+    bool open;              /* the handshake is complete: plain bytes may be read and written */
+    bool spoken;            /* something was sent */
+    bool finished;          /* we sent our end; implies open */
+    bool ended;             /* the other side sent its end */
+    bool failed;            /* OpenSSL is not called again */
     bool reading;
 };
 
@@ -391,7 +389,6 @@ int berth_tls_link_new(struct berth_tls *tls, const struct berth_tls_handlers *h
     if (!link)
         return fail_memory(err);
     link->handlers = *handlers;
-    link->waiting = (struct berth_buf)BERTH_BUF_INIT(BERTH_TLS_WAITING_BYTES_MAX);
     ERR_clear_error();
     link->ssl = SSL_new(tls->context);
     link->in = BIO_new(BIO_s_mem());
@@ -414,7 +411,6 @@ void berth_tls_link_free(struct berth_tls_link *link)
         return;
     assert(!link->reading);
     SSL_free(link->ssl);
-    berth_buf_clear(&link->waiting);
     free(link);
 }
 
@@ -449,7 +445,6 @@ static int fail_link(struct berth_tls_link *link, const char *why, struct berth_
                              : berth_fail(err, BERTH_E_INVALID, "The TLS %s failed: %s.",
                                           link->open ? "connection" : "handshake", why);
     link->failed = true;
-    berth_buf_clear(&link->waiting);
     flush(link);
     send_alert(link);
     ERR_clear_error();
@@ -476,24 +471,6 @@ static int send_plain(struct berth_tls_link *link, const char *bytes, size_t len
     return BERTH_OK;
 }
 
-static void send_end(struct berth_tls_link *link)
-{
-    ERR_clear_error();
-    (void)SSL_shutdown(link->ssl); /* the first call only sends */
-    flush(link);
-    ERR_clear_error();
-}
-
-/* The handshake is done: what waited for it goes. */
-static int send_waiting(struct berth_tls_link *link, struct berth_error *err)
-{
-    int rc = send_plain(link, link->waiting.data, link->waiting.len, err);
-    berth_buf_clear(&link->waiting);
-    if (rc == BERTH_OK && link->finished)
-        send_end(link);
-    return rc;
-}
-
 static int shake_hands(struct berth_tls_link *link, struct berth_error *err)
 {
     ERR_clear_error();
@@ -504,10 +481,8 @@ static int shake_hands(struct berth_tls_link *link, struct berth_error *err)
     if (state != SSL_ERROR_NONE && state != SSL_ERROR_WANT_READ)
         return fail_link(link, reason_text(), err);
     flush(link);
-    if (state == SSL_ERROR_WANT_READ)
-        return BERTH_OK;
-    link->open = true;
-    return send_waiting(link, err);
+    link->open = state == SSL_ERROR_NONE;
+    return BERTH_OK;
 }
 
 static bool read_some(struct berth_tls_link *link, char *bytes, size_t size, size_t *len)
@@ -564,37 +539,29 @@ int berth_tls_link_read(struct berth_tls_link *link, const char *bytes, size_t l
     return rc;
 }
 
-/* What does not fit is not taken, and the link is as it was. */
-static int let_wait(struct berth_tls_link *link, const char *bytes, size_t len,
-                    struct berth_error *err)
-{
-    if (len > link->waiting.max - link->waiting.len)
-        return berth_fail(err, BERTH_E_TOO_LARGE,
-                          "More than %d bytes would wait for the TLS handshake.",
-                          BERTH_TLS_WAITING_BYTES_MAX);
-    berth_buf_append(&link->waiting, bytes, len);
-    return berth_buf_check(&link->waiting, "TLS", err);
-}
-
 int berth_tls_link_write(struct berth_tls_link *link, const char *bytes, size_t len,
                          struct berth_error *err)
 {
     if (link->failed)
         return fail_useless(err);
+    if (!link->open)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The TLS handshake is not complete: nothing can be written yet.");
     if (link->finished)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "The TLS connection is finished: nothing can be written to it.");
-    int rc = link->open ? send_plain(link, bytes, len, err) : let_wait(link, bytes, len, err);
+    int rc = send_plain(link, bytes, len, err);
     ERR_clear_error();
     return rc;
 }
 
-/* Before the handshake is done this waits for it, too, behind what was written. */
 void berth_tls_link_finish(struct berth_tls_link *link)
 {
-    if (link->failed || link->finished)
+    if (link->failed || link->finished || !link->open)
         return;
     link->finished = true;
-    if (link->open)
-        send_end(link);
+    ERR_clear_error();
+    (void)SSL_shutdown(link->ssl); /* the first call only sends */
+    flush(link);
+    ERR_clear_error();
 }

@@ -31,8 +31,11 @@ void berth_tls_link_free(struct berth_tls_link *link); /* NULL is fine */
  * (an alert) has gone to on_wire. *ended: the other side has said that nothing more comes. */
 int berth_tls_link_read(struct berth_tls_link *link, const char *bytes, size_t len, bool *ended,
                         struct berth_error *err);
-/* Before the handshake is done the bytes wait for it. */
+/* Encrypts the bytes and passes them to on_wire. Returns CONFLICT before the handshake is complete:
+ * the first call of on_plain is the first moment to write at, as a server answers what it read. */
 int berth_tls_link_write(struct berth_tls_link *link, const char *bytes, size_t len,
                          struct berth_error *err);
-void berth_tls_link_finish(struct berth_tls_link *link); /* says that nothing more comes */
+/* Tells the other side that nothing more comes. Does nothing before the handshake is complete, or
+ * when called again. */
+void berth_tls_link_finish(struct berth_tls_link *link);
 #endif

@@ -607,7 +607,6 @@ static void nothing_is_fine(void **state)
     struct ground *g = *state;
     connect_with(g, 0, NULL);
     assert_ok(g, feed(g, NULL, 0));
-    assert_ok(g, say(g, NULL, 0));
     assert_ok(g, shake_hands(g));
     size_t sent = g->wire.len;
     assert_ok(g, feed(g, NULL, 0));
@@ -631,20 +630,28 @@ static void bytes_may_follow_the_handshake_at_once(void **state)
     assert_works(g);
 }
 
-static void writes_wait_for_the_handshake(void **state)
+/* Nothing is kept for later either: the client hears only what is said after the handshake. */
+static void nothing_is_written_before_the_handshake(void **state)
 {
     struct ground *g = *state;
     static const int versions[] = {TLS1_3_VERSION, TLS1_2_VERSION};
-    auto_free char *bytes = pattern(BERTH_TLS_WAITING_BYTES_MAX);
+    static const char too_early[] =
+        "The TLS handshake is not complete: nothing can be written yet.";
     for (int i = 0; i < 2; i++) {
         connect_with(g, versions[i], NULL);
-        assert_ok(g, say(g, bytes, 10));
-        assert_ok(g, say(g, bytes + 10, BERTH_TLS_WAITING_BYTES_MAX - 10));
-        assert_fails(g, BERTH_E_TOO_LARGE, "More than 1048576 bytes would wait", say(g, "x", 1));
+        assert_fails(g, BERTH_E_CONFLICT, too_early, say(g, "early", 5));
+        berth_tls_link_finish(g->link);
         assert_int_equal(g->wire.len, 0);
+        assert_int_equal(SSL_do_handshake(g->client), -1);
+        assert_ok(g, carry(g)); /* the link has answered, but its handshake is not complete */
+        size_t sent = g->wire.len;
+        assert_true(sent > 0);
+        assert_fails(g, BERTH_E_CONFLICT, too_early, say(g, "early", 5));
+        berth_tls_link_finish(g->link);
+        assert_int_equal(g->wire.len, sent);
         assert_ok(g, shake_hands(g));
         assert_int_equal(listen_client(g), SSL_ERROR_WANT_READ);
-        assert_holds(&g->heard, bytes, BERTH_TLS_WAITING_BYTES_MAX);
+        assert_int_equal(g->heard.len, 0);
         assert_works(g);
         hang_up(g);
     }
@@ -746,18 +753,6 @@ static void link_says_the_end(void **state)
         assert_true(g->ended);
         hang_up(g);
     }
-}
-
-static void end_waits_for_the_handshake(void **state)
-{
-    struct ground *g = *state;
-    connect_with(g, 0, NULL);
-    assert_ok(g, say(g, "gone already", 12));
-    berth_tls_link_finish(g->link);
-    assert_fails(g, BERTH_E_CONFLICT, "The TLS connection is finished", say(g, "x", 1));
-    assert_ok(g, shake_hands(g));
-    assert_int_equal(listen_client(g), SSL_ERROR_ZERO_RETURN);
-    assert_holds(&g->heard, "gone already", 12);
 }
 
 static void link_outlives_what_made_it(void **state)
@@ -879,15 +874,6 @@ static void endless_handshake_is_refused(void **state)
     assert_string_equal(g->err.message, "The TLS handshake failed: it is too long.");
     assert_in_range(fed, BERTH_TLS_HANDSHAKE_BYTES_MAX, BERTH_TLS_HANDSHAKE_BYTES_MAX + 6);
     assert_alert(g, SSL_AD_UNEXPECTED_MESSAGE);
-    assert_useless(g);
-}
-
-static void failure_drops_what_waits(void **state)
-{
-    struct ground *g = *state;
-    connect_with(g, 0, "\x02h2");
-    assert_ok(g, say(g, "not for them", 12));
-    assert_true(shake_hands(g) < 0);
     assert_useless(g);
 }
 
@@ -1152,20 +1138,18 @@ int main(void)
         ON_LINK(bytes_come_one_by_one),
         ON_LINK(nothing_is_fine),
         ON_LINK(bytes_may_follow_the_handshake_at_once),
-        ON_LINK(writes_wait_for_the_handshake),
+        ON_LINK(nothing_is_written_before_the_handshake),
         ON_LINK(on_plain_may_write),
         ON_LINK(keys_may_be_changed),
         ON_LINK(nothing_is_negotiated_again),
         ON_LINK(client_says_the_end),
         ON_LINK(link_says_the_end),
-        ON_LINK(end_waits_for_the_handshake),
         ON_LINK(link_outlives_what_made_it),
         ON_LINK(plain_http_is_refused),
         ON_LINK(garbage_is_refused),
         ON_LINK(damaged_handshakes_do_no_harm),
         ON_LINK(damaged_records_are_refused),
         ON_LINK(endless_handshake_is_refused),
-        ON_LINK(failure_drops_what_waits),
         ON_FILES(missing_files_are_told),
         ON_FILES(other_things_are_no_files),
         ON_FILES(key_is_its_owners_alone),
