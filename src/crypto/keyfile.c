@@ -100,18 +100,22 @@ static int check_file(int fd, const char *path, struct berth_error *err)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return berth_fail_errno(err, "Cannot read the key file %s", path);
-    if (!S_ISREG(st.st_mode))
+    switch (berth_fs_find_flaw(&st, S_IFREG, BERTH_FS_OURS_PRIVATE)) {
+    case BERTH_FS_WRONG_TYPE:
         return berth_fail(err, BERTH_E_INVALID, "The key file %s is not a file.", path);
-    if (st.st_uid != geteuid())
+    case BERTH_FS_WRONG_OWNER:
         return berth_fail(
             err, BERTH_E_DENIED,
             "The key file %s belongs to uid %u, not to us (uid %u): run as its owner, "
             "or chown %u %s",
             path, st.st_uid, geteuid(), geteuid(), path);
-    if (st.st_mode & 077)
+    case BERTH_FS_WRONG_MODE:
         return berth_fail(err, BERTH_E_DENIED,
                           "Secrets key file permissions are %04o; run chmod 600 %s",
                           st.st_mode & 07777, path);
+    case BERTH_FS_NO_FLAW:
+        break;
+    }
     return BERTH_OK;
 }
 

@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "crypto/locked.h"
+#include "os/fs.h"
 
 #define PIECE_BYTES SSL3_RT_MAX_PLAIN_LENGTH /* worked on at once: one record */
 #define SECURITY_LEVEL 2                     /* no RSA below 2048 bits, no SHA-1 */
@@ -123,13 +124,10 @@ static int read_text(int fd, const char *what, const char *path, struct berth_lo
     return rc;
 }
 
-static int check_regular(const struct stat *st, const char *what, const char *path,
-                         struct berth_error *err)
+static int fail_type(const char *what, const char *path, struct berth_error *err)
 {
-    if (!S_ISREG(st->st_mode))
-        return berth_fail(err, BERTH_E_INVALID,
-                          "The TLS %s file %s is not a file: name the file itself.", what, path);
-    return BERTH_OK;
+    return berth_fail(err, BERTH_E_INVALID,
+                      "The TLS %s file %s is not a file: name the file itself.", what, path);
 }
 
 static int read_certificate_file(const char *path, struct berth_locked *out,
@@ -139,25 +137,29 @@ static int read_certificate_file(const char *path, struct berth_locked *out,
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
         return fail_open("certificate", path, err);
-    int rc = check_regular(&st, "certificate", path, err);
-    return rc < 0 ? rc : read_text(fd, "certificate", path, out, err);
+    if (!S_ISREG(st.st_mode))
+        return fail_type("certificate", path, err);
+    return read_text(fd, "certificate", path, out, err);
 }
 
 static int check_key_file(const struct stat *st, const char *path, struct berth_error *err)
 {
-    int rc = check_regular(st, "key", path, err);
-    if (rc < 0)
-        return rc;
-    if (st->st_uid != geteuid() && st->st_uid != 0)
+    switch (berth_fs_find_flaw(st, S_IFREG, BERTH_FS_PRIVATE)) {
+    case BERTH_FS_WRONG_TYPE:
+        return fail_type("key", path, err);
+    case BERTH_FS_WRONG_OWNER:
         return berth_fail(err, BERTH_E_INVALID,
                           "The TLS key file %s belongs to uid %u, not to us (uid %u) or root: run "
                           "as its owner, or chown %u %s",
                           path, st->st_uid, geteuid(), geteuid(), path);
-    if (st->st_mode & 077)
+    case BERTH_FS_WRONG_MODE:
         return berth_fail(err, BERTH_E_INVALID,
                           "The TLS key file %s is open to others (permissions %04o): run chmod 600 "
                           "%s",
                           path, st->st_mode & 07777, path);
+    case BERTH_FS_NO_FLAW:
+        break;
+    }
     return BERTH_OK;
 }
 

@@ -135,3 +135,14 @@ int berth_fs_remove_tree(const char *path, struct berth_error *err)
         return berth_fail_errno(err, "Cannot remove %s", path);
     return BERTH_OK;
 }
+
+enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type, enum berth_fs_guard guard)
+{
+    mode_t forbidden = guard == BERTH_FS_TRUSTED ? S_IWGRP | S_IWOTH : S_IRWXG | S_IRWXO;
+    bool root_may_own = guard != BERTH_FS_OURS_PRIVATE;
+    if ((st->st_mode & S_IFMT) != type)
+        return BERTH_FS_WRONG_TYPE;
+    if (st->st_uid != geteuid() && !(root_may_own && st->st_uid == 0))
+        return BERTH_FS_WRONG_OWNER;
+    return st->st_mode & forbidden ? BERTH_FS_WRONG_MODE : BERTH_FS_NO_FLAW;
+}

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <berth/error.h>
@@ -24,6 +25,23 @@ int berth_fs_remove_tree(const char *path, struct berth_error *err);
 /* Appends all that `fd` holds to `buf`, whose ceiling is the limit. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
 int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);
+
+/* Who may own a file, and what group and others must not be able to do with it. */
+enum berth_fs_guard {
+    BERTH_FS_OURS_PRIVATE, /* ours; closed to group and others */
+    BERTH_FS_PRIVATE,      /* ours or root's; closed to group and others */
+    BERTH_FS_TRUSTED,      /* ours or root's; not writable by group and others */
+};
+enum berth_fs_flaw {
+    BERTH_FS_NO_FLAW,
+    BERTH_FS_WRONG_TYPE,
+    BERTH_FS_WRONG_OWNER,
+    BERTH_FS_WRONG_MODE,
+};
+/* Returns the first rule that a file breaks. type: S_IFREG or S_IFDIR. */
+enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type,
+                                      enum berth_fs_guard guard);
+
 void berth_fs_close_dir(DIR **dir); /* NULL is fine */
 #define auto_dir auto_clean(berth_fs_close_dir) DIR
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "os/fs.h"
 
 #define NAME_BYTES 24 /* "/ssh.XXXXXX" and some */
 #define TRIES 8
@@ -24,8 +25,8 @@ static bool make_private(const char *path)
     struct stat st;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return false;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           (st.st_mode & 077) == 0;
+    return lstat(path, &st) == 0 &&
+           berth_fs_find_flaw(&st, S_IFDIR, BERTH_FS_OURS_PRIVATE) == BERTH_FS_NO_FLAW;
 }
 
 int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_error *err)

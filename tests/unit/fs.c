@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/fs.c - paths that stay beneath their root, directories made whole, bounded reads. */
+ * tests/unit/fs.c - paths that stay beneath their root, directories made whole, bounded
+ * reads, owners and modes. */
 #include "os/fs.h"
 
 #include "fixture.h"
@@ -397,6 +398,41 @@ static void writes_all_through_a_pipe(void **state)
     berth_buf_clear(&r.buf);
 }
 
+static void guards_judge_type_owner_and_mode(void **state)
+{
+    (void)state;
+    const uid_t us = geteuid(), stranger = us + 1;
+    const struct {
+        mode_t mode;
+        uid_t owner;
+        enum berth_fs_flaw flaws[3]; /* by guard: ours and private, private, trusted */
+    } rows[] = {
+        {S_IFREG | 0600, us, {BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW}},
+        {S_IFREG | 0700, us, {BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW}},
+        {S_IFREG | 0640, us, {BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE, BERTH_FS_NO_FLAW}},
+        {S_IFREG | 0601, us, {BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE, BERTH_FS_NO_FLAW}},
+        {S_IFREG | 0620, us, {BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE}},
+        {S_IFREG | 0602, us, {BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE, BERTH_FS_WRONG_MODE}},
+        {S_IFREG | 0600,
+         stranger,
+         {BERTH_FS_WRONG_OWNER, BERTH_FS_WRONG_OWNER, BERTH_FS_WRONG_OWNER}},
+        {S_IFREG | 0600,
+         0,
+         {us ? BERTH_FS_WRONG_OWNER : BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW, BERTH_FS_NO_FLAW}},
+        {S_IFDIR | 0700, us, {BERTH_FS_WRONG_TYPE, BERTH_FS_WRONG_TYPE, BERTH_FS_WRONG_TYPE}},
+        {S_IFIFO | 0666, stranger, {BERTH_FS_WRONG_TYPE, BERTH_FS_WRONG_TYPE, BERTH_FS_WRONG_TYPE}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stat st = {.st_mode = rows[i].mode, .st_uid = rows[i].owner};
+        for (int guard = BERTH_FS_OURS_PRIVATE; guard <= BERTH_FS_TRUSTED; guard++)
+            assert_int_equal(berth_fs_find_flaw(&st, S_IFREG, (enum berth_fs_guard)guard),
+                             rows[i].flaws[guard]);
+    }
+    struct stat directory = {.st_mode = S_IFDIR | 0700, .st_uid = us};
+    assert_int_equal(berth_fs_find_flaw(&directory, S_IFDIR, BERTH_FS_OURS_PRIVATE),
+                     BERTH_FS_NO_FLAW);
+}
+
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -423,6 +459,7 @@ int main(void)
         ON_GROUND(endless_input_ends),
         ON_GROUND(io_errors_are_told),
         ON_GROUND(writes_all_through_a_pipe),
+        cmocka_unit_test(guards_judge_type_owner_and_mode),
     };
     return cmocka_run_group_tests_name("fs", tests, NULL, NULL);
 }
