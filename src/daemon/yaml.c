@@ -385,18 +385,22 @@ static int check_file(int fd, const char *file, struct berth_error *err)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return berth_fail_errno(err, "Cannot read %.300s", file);
-    if (!S_ISREG(st.st_mode))
+    switch (berth_fs_find_flaw(&st, S_IFREG, BERTH_FS_TRUSTED)) {
+    case BERTH_FS_WRONG_TYPE:
         return berth_fail(err, BERTH_E_INVALID, "%.300s is not a regular file.", file);
-    if (st.st_uid != geteuid() && st.st_uid != 0)
+    case BERTH_FS_WRONG_OWNER:
         return berth_fail(err, BERTH_E_DENIED,
                           "%.300s must belong to root or to the daemon's user (uid %u), not to "
                           "uid %u. Run chown %u %.300s",
                           file, geteuid(), st.st_uid, geteuid(), file);
-    if (st.st_mode & 022)
+    case BERTH_FS_WRONG_MODE:
         return berth_fail(err, BERTH_E_DENIED,
                           "Other users can write %.300s (mode %04o) and so control the daemon. Run "
                           "chmod go-w %.300s",
                           file, st.st_mode & 07777, file);
+    case BERTH_FS_NO_FLAW:
+        break;
+    }
     return BERTH_OK;
 }
 
