@@ -192,6 +192,10 @@ static bool is_open(int status)
            status == BERTH_LEASE_RELEASING || status == BERTH_LEASE_RETAINED;
 }
 
+/* The order of leases_by_use, for standing rows only: by an expression, or SQLite walks that index
+ * with all rows there ever were, to save the sorting of the few that leases_standing finds. */
+#define LAST_USED_FIRST " ORDER BY last_used_at + 0 DESC, created_at DESC, id DESC"
+
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err)
@@ -210,7 +214,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const by_run =
         "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
@@ -221,7 +225,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const newest =
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
@@ -258,12 +262,11 @@ int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
     static const char *const ours =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
         " AND place = 'parked' AND owner IS NULL AND fingerprint = $2"
-        " AND status IN ('released', 'expired', 'failed')"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT 1 {skip_locked}";
+        " AND status IN ('released', 'expired', 'failed')" LAST_USED_FIRST " LIMIT 1 {skip_locked}";
     static const char *const of_others =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
-        " AND place = 'parked' AND owner IS NULL AND fingerprint IS NULL"
-        " ORDER BY last_used_at DESC, created_at DESC, id DESC {skip_locked}";
+        " AND place = 'parked' AND owner IS NULL AND fingerprint IS NULL" LAST_USED_FIRST
+        " {skip_locked}";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     int rc = berth_db_exec(db, ours, on_lease, &reader, err, berth_text(environment_id),
