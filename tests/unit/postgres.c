@@ -593,6 +593,77 @@ static void nothing_is_written_to_stderr(void **state)
     }
 }
 
+/* --- a commit whose answer is lost --- */
+
+/* Leaves the store's transaction for a statement that no transaction may contain. */
+static int tx_configure(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct question *q = ctx;
+    const char *const statements[] = {"COMMIT", q->sql, "SELECT pg_reload_conf()", "BEGIN"};
+    int rc = BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < 4; i++)
+        rc = berth_db_run(db, statements[i], NULL, 0, NULL, NULL, err);
+    return rc;
+}
+
+static void configure(struct ground *g, const char *sql)
+{
+    struct question q = {.sql = sql};
+    assert_ok(&g->f, berth_store_tx(g->store, tx_configure, &q, &g->f.err));
+}
+
+static int tx_count_up(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    ++*(int *)ctx;
+    return add_one(db, "id-1", err);
+}
+
+struct killer {
+    struct berth_store *store;
+    _Atomic bool stop;
+    int64_t killed;
+};
+
+/* Ends each connection that has committed and waits for the standby, before it can answer. */
+static void *killer_main(void *ctx)
+{
+    struct killer *k = ctx;
+    struct berth_error err;
+    while (!atomic_load(&k->stop)) {
+        struct question q = {.sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                                    " WHERE wait_event = 'SyncRep'"};
+        if (berth_store_read(k->store, tx_ask, &q, &err) == BERTH_OK)
+            k->killed += q.answer;
+        pause_ms(1);
+    }
+    return NULL;
+}
+
+/* With a standby that never comes, PostgreSQL commits, and then waits instead of answering. */
+static void a_commit_without_an_answer_is_not_run_again(void **state)
+{
+    struct ground *g = *state;
+    struct killer killer = {.store = g->store};
+    pthread_t thread;
+    int runs = 0, calls = 0, rc;
+    insert(g, 1);
+    configure(g, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    assert_int_equal(pthread_create(&thread, NULL, killer_main, &killer), 0);
+    do { /* the server takes its new configuration in its own time */
+        rc = berth_store_tx(g->store, tx_count_up, &runs, &g->f.err);
+        calls++;
+    } while (rc == BERTH_OK);
+    atomic_store(&killer.stop, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    struct berth_error err = g->f.err;
+    configure(g, "ALTER SYSTEM RESET synchronous_standby_names");
+    assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "PostgreSQL"));
+    assert_int_equal(runs, calls);
+    assert_true(killer.killed > 0);
+    assert_int_equal(ask(g, "SELECT updated_at FROM companies WHERE id = 'id-1'"), 1 + calls);
+}
+
 /* --- migrating together --- */
 
 static int start_line[2];
@@ -686,6 +757,7 @@ int main(void)
         ON_STORE(idle_connections_survive_a_restart),
         ON_STORE(a_restart_in_the_middle_loses_nothing),
         ON_STORE(nothing_is_written_to_stderr),
+        ON_STORE(a_commit_without_an_answer_is_not_run_again),
         ON_STORE(a_newer_store_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

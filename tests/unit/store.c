@@ -288,6 +288,18 @@ static struct berth_store_stats insert_batch(struct ground *g, struct caller *ca
     return run_batch_of(g, callers, count, fns, ctxs);
 }
 
+/* --- durability --- */
+
+/* 2 is FULL: a commit returns when the disk has it. The question goes to the connection that
+ * writes, as the store opened and configured it. */
+static void commits_are_synchronous(void **state)
+{
+    struct ground *g = *state;
+    struct question q = {.sql = "PRAGMA synchronous", .answer = -1};
+    assert_ok(&g->f, berth_store_tx(g->store, tx_ask, &q, &g->f.err));
+    assert_int_equal(q.answer, 2);
+}
+
 /* --- batches --- */
 
 #define THREADS 8
@@ -1274,6 +1286,7 @@ static void a_new_store_on_a_full_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        ON_STORE(commits_are_synchronous),
         ON_STORE(transactions_of_many_threads_all_land),
         ON_STORE(two_stores_on_one_file_take_turns),
         ON_STORE(queued_requests_share_one_commit),
