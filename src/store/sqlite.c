@@ -19,7 +19,6 @@
 #include "os/fs.h"
 #include "store/db.h"
 #include "store/dialect.h"
-#include "store/walfs.h"
 
 #define COLUMNS_MAX 48
 #define BUSY_STEP_US_MAX 4000
@@ -224,7 +223,7 @@ static int configure(struct sqlite_db *db, struct berth_error *err)
     int rc = SQLITE_BUSY;
     for (int tries = 0; rc == SQLITE_BUSY && on_busy(db, tries); tries++)
         rc = sqlite3_exec(db->handle,
-                          "PRAGMA page_size = 2048;" /* of a new file: a commit touches few rows */
+                          "PRAGMA page_size = 2048;" /* of a new file: a commit changes few rows */
                           "PRAGMA journal_mode = WAL",
                           NULL, NULL, NULL);
     if (rc == SQLITE_OK)
@@ -274,10 +273,11 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     if (!db)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     db->base.ops = &sqlite_ops;
-    /* A reader must be able to make the -shm file, so it opens for writing too. */
+    /* A reader must be able to make the -shm file, so it opens for writing too. The VFS is named:
+     * a program that embeds us may have another default. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int rc = BERTH_OK;
-    if (sqlite3_open_v2(where, &db->handle, flags, berth_walfs()) != SQLITE_OK) {
+    if (sqlite3_open_v2(where, &db->handle, flags, "unix") != SQLITE_OK) {
         rc = db->handle ? fail_sqlite(db, err)
                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     } else {
