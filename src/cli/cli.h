@@ -59,18 +59,6 @@ struct cli_command {
     int (*run)(struct cli *cli, int argc, char **argv); /* argv[0] is the command's own name */
 };
 
-extern const struct cli_command *const cli_groups[]; /* each closed by a NULL noun */
-extern const struct cli_command cli_company_commands[], cli_environment_commands[],
-    cli_lease_commands[], cli_log_commands[], cli_plugin_commands[], cli_run_commands[],
-    cli_secret_commands[], cli_token_commands[], cli_other_commands[];
-int cli_run(struct cli *cli, int argc, char **argv);
-int cli_exec(struct cli *cli, int argc, char **argv);
-int cli_supervise(struct cli *cli, int argc, char **argv);
-int cli_plugin_check(struct cli *cli, int argc, char **argv);
-int cli_doctor(struct cli *cli, int argc, char **argv);
-int cli_completion(struct cli *cli, int argc, char **argv);
-/* What could follow the words, one a line; the last is the one being written. */
-int cli_complete(struct cli *cli, int argc, char **argv);
 /* "env create", in `out`. */
 const char *cli_command_name(const struct cli_command *command, char out[64]);
 /* Options that work anywhere may stand before the command, too. The words they take, or -1 when a

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/company.c - berth company ... */
 #include "cli/cli.h"
+#include "cli/commands.h"
 
 static const struct cli_cell lines[] = {
     {"id", "id"}, {"name", "name"}, {"created", "createdAt", CLI_WHEN}, {0}};

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 
 static const struct {
     const char *shell, *script;
@@ -31,7 +32,7 @@ static const struct {
              "(commandline -ct) 2>/dev/null)'"},
 };
 
-int cli_completion(struct cli *cli, int argc, char **argv)
+static int completion(struct cli *cli, int argc, char **argv)
 {
     if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
         return CLI_USAGE;
@@ -59,7 +60,7 @@ static void offer(const char *word, const char *prefix)
 static void offer_words(const char *noun, const char *prefix)
 {
     const char *last = "";
-    for (const struct cli_command *const *group = cli_groups; *group; group++)
+    for (const struct cli_command *const *group = cli_commands; *group; group++)
         for (const struct cli_command *c = *group; c->noun; c++) {
             const char *word = !noun ? c->noun : strcmp(c->noun, noun) == 0 ? c->verb : NULL;
             if (word && strcmp(word, last) != 0)
@@ -181,7 +182,7 @@ int cli_complete(struct cli *cli, int argc, char **argv)
     const char *prefix = argc ? argv[argc - 1] : "", *noun = argc > 1 ? argv[0] : NULL;
     const char *verb = argc > 2 ? argv[1] : NULL;
     const struct cli_command *command = NULL;
-    for (const struct cli_command *const *group = cli_groups; noun && *group; group++)
+    for (const struct cli_command *const *group = cli_commands; noun && *group; group++)
         for (const struct cli_command *c = *group; c->noun && !command; c++)
             if (strcmp(c->noun, noun) == 0 && (!c->verb || (verb && strcmp(c->verb, verb) == 0)))
                 command = c;
@@ -212,3 +213,9 @@ int cli_complete(struct cli *cli, int argc, char **argv)
         offer_names(cli, noun, prefix);
     return CLI_OK;
 }
+
+const struct cli_command cli_completion_commands[] = {
+    {"completion", NULL, "bash|zsh|fish",
+     "a script that completes berth's commands, for your shell to read", completion},
+    {0},
+};

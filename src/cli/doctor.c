@@ -15,6 +15,7 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "cli/commands.h"
 #include "cli/daemon.h"
 #include "core/secret/sealer.h"
 #include "store/migrate.h"
@@ -296,7 +297,7 @@ static int print_findings(struct cli *cli, const struct berth_list *findings)
     return cli_print(cli, &buf);
 }
 
-int cli_doctor(struct cli *cli, int argc, char **argv)
+static int doctor(struct cli *cli, int argc, char **argv)
 {
     if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
         return CLI_USAGE;
@@ -317,3 +318,8 @@ int cli_doctor(struct cli *cli, int argc, char **argv)
             status = CLI_FAILED;
     return status;
 }
+
+const struct cli_command cli_doctor_commands[] = {
+    {"doctor", NULL, "", "what works here, what does not, and the cure", doctor},
+    {0},
+};

@@ -4,6 +4,7 @@
 
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "core/lease/lease.h"
 
 static const char *place_of(struct cli *cli, const struct berth_json *lease)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/logs.c - berth logs, ps and cancel: runs while they are at work, and what they wrote. */
+ * src/cli/logs.c - berth logs: prints what the commands of a run wrote, also while it is running.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "cli/follow.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
@@ -19,8 +21,6 @@
 
 #define LOOK_MS 50         /* at a log that may have grown, or a run that may have ended */
 #define LOOKS_OF_A_PASS 20 /* so many, and then one for processes that are gone */
-
-/* --- berth logs --- */
 
 struct following {
     struct cli *cli;
@@ -277,103 +277,7 @@ static int logs(struct cli *cli, int argc, char **argv)
     return rc < 0 ? cli_fail(cli) : CLI_OK;
 }
 
-/* --- berth ps --- */
-
-static const char *run_id_of(struct cli *cli, const struct berth_json *row)
-{
-    (void)cli;
-    return cli_text(berth_json_get(row, "run"), "id");
-}
-
-/* People know it by name; one that is gone has only its id. */
-static const char *environment_of(struct cli *cli, const struct berth_json *row)
-{
-    struct cli_answer environment;
-    const char *id = cli_text(berth_json_get(row, "run"), "environmentId");
-    return id && cli_get(cli, &environment, "/api/environments/%s", id) == BERTH_OK
-               ? cli_text(environment.json, "name")
-               : id;
-}
-
-static const char *started_of(struct cli *cli, const struct berth_json *row)
-{
-    return cli_when(cli, cli_time(berth_json_get(row, "run"), "startedAt"));
-}
-
-static const char *command_of(struct cli *cli, const struct berth_json *row)
-{
-    (void)cli;
-    return cli_text(berth_json_get(row, "exec"), "command");
-}
-
-/* {"run": it, "exec": its newest command, or null} */
-static int add_row(struct cli *cli, const struct berth_json *run, struct berth_json *rows)
-{
-    struct cli_answer execs;
-    struct berth_json *row = berth_json_new_object();
-    const char *id = cli_text(run, "id");
-    int rc = id ? cli_get(cli, &execs, "/api/runs/%s/execs?limit=1", id) : cli_not_understood(cli);
-    size_t count = rc == BERTH_OK ? berth_json_count(execs.json) : 0;
-    bool made = berth_json_set(row, "run", berth_json_copy(run)) &&
-                berth_json_set(row, "exec",
-                               count ? berth_json_copy(berth_json_at(execs.json, 0))
-                                     : berth_json_new_null());
-    if (!made)
-        berth_json_free(row);
-    if (rc == BERTH_OK && (!made || !berth_json_add(rows, row)))
-        rc = berth_fail(&cli->err, BERTH_E_NO_MEMORY, "Out of memory: list.");
-    else if (rc < 0 && made)
-        berth_json_free(row);
-    return rc;
-}
-
-static int ps(struct cli *cli, int argc, char **argv)
-{
-    static const struct cli_cell columns[] = {{"RUN", NULL, CLI_ID, .text = run_id_of},
-                                              {"ENVIRONMENT", .text = environment_of},
-                                              {"STARTED", .text = started_of},
-                                              {"COMMAND", .text = command_of},
-                                              {0}};
-    auto_json *rows = berth_json_new_array();
-    struct cli_answer runs;
-    int status = cli_start(cli, argc, argv, NULL, 0, 0);
-    if (status != CLI_OK)
-        return status;
-    int rc = cli_get(cli, &runs, "/api/companies/%s/runs?status=running&limit=%d", cli->company_id,
-                     BERTH_LIST_ROWS_MAX);
-    for (size_t i = 0; rc == BERTH_OK && i < berth_json_count(runs.json); i++)
-        rc = add_row(cli, berth_json_at(runs.json, i), rows);
-    if (rc < 0)
-        return cli_fail(cli);
-    struct cli_answer shown = {.json = rows, .text = berth_json_text_in(&cli->arena, rows)};
-    return cli_print_list(cli, &shown, columns);
-}
-
-/* --- berth cancel --- */
-
-static int cancel(struct cli *cli, int argc, char **argv)
-{
-    struct cli_answer run;
-    const char *id;
-    int status = cli_start(cli, argc, argv, NULL, 1, 1);
-    if (status != CLI_OK)
-        return status;
-    if (cli_find_id(cli, "run", argv[0], &id) < 0 ||
-        cli_call(cli, &run, "POST", NULL, "/api/runs/%s/cancel", id) < 0)
-        return cli_fail(cli);
-    if (cli->json || cli->quiet)
-        return cli_print_text(cli, cli->json ? run.text : id);
-    const char *status_text = cli_text(run.json, "status");
-    return cli_print_text(
-        cli, status_text ? berth_arena_printf(&cli->arena, "%s %s", id, cli_clean(cli, status_text))
-                         : NULL);
-}
-
-const struct cli_command cli_log_commands[] = {
+const struct cli_command cli_logs_commands[] = {
     {"logs", NULL, "RUN [-f|--follow] [--since OFFSET]", "what the commands of a run wrote", logs},
-    {"ps", NULL, "", "the runs at work, and their commands", ps},
-    {"cancel", NULL, "RUN", "end a run's command and give its places back", cancel},
-    {"supervise", NULL, "RUN", "perform a detached run; berth run --detach starts it",
-     cli_supervise},
     {0},
 };

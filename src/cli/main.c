@@ -8,20 +8,15 @@
 
 #include "base/failpoint.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 
 #define WORDS_MAX 64
-
-const struct cli_command *const cli_groups[] = {cli_environment_commands, cli_lease_commands,
-                                                cli_run_commands,         cli_log_commands,
-                                                cli_secret_commands,      cli_plugin_commands,
-                                                cli_token_commands,       cli_company_commands,
-                                                cli_other_commands,       NULL};
 
 /* All commands, or those of one noun. */
 static void overview(FILE *out, const char *noun)
 {
     (void)fputs("berth gives every agent run a place to work, and takes it back.\n\n", out);
-    for (const struct cli_command *const *group = cli_groups; *group; group++)
+    for (const struct cli_command *const *group = cli_commands; *group; group++)
         for (const struct cli_command *c = *group; c->noun; c++) {
             char name[64];
             if (!noun || strcmp(c->noun, noun) == 0)
@@ -36,7 +31,7 @@ static void overview(FILE *out, const char *noun)
 
 static bool knows_noun(const char *noun)
 {
-    for (const struct cli_command *const *group = cli_groups; *group; group++)
+    for (const struct cli_command *const *group = cli_commands; *group; group++)
         for (const struct cli_command *c = *group; c->noun; c++)
             if (strcmp(c->noun, noun) == 0)
                 return true;
@@ -47,7 +42,7 @@ static bool knows_noun(const char *noun)
 static const struct cli_command *find(const char *noun, const char *verb)
 {
     const struct cli_command *alone = NULL;
-    for (const struct cli_command *const *group = cli_groups; *group; group++)
+    for (const struct cli_command *const *group = cli_commands; *group; group++)
         for (const struct cli_command *c = *group; c->noun; c++) {
             if (strcmp(c->noun, noun) != 0)
                 continue;
@@ -75,7 +70,7 @@ static bool arm_failpoint(const char *name)
 static int words_of(const char *noun, const char *words[WORDS_MAX])
 {
     int count = 0;
-    for (const struct cli_command *const *group = cli_groups; *group; group++)
+    for (const struct cli_command *const *group = cli_commands; *group; group++)
         for (const struct cli_command *c = *group; c->noun && count < WORDS_MAX; c++)
             if (!noun)
                 words[count++] = c->noun;

@@ -8,7 +8,9 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/command.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
 
 #define LOG_BYTES_MAX (16 * 1024 * 1024)
 

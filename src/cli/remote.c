@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/remote.c - berth run and berth exec when a daemon does it: what its command writes comes
  * as events, and what we read is sent. */
+#include "cli/remote.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,8 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
-#include "cli/command.h"
 #include "cli/daemon.h"
+#include "cli/exit_status.h"
 #include "cli/follow.h"
 #include "cli/session.h"
 

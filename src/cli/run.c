@@ -1,8 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/run.c - berth run ...: runs as rows. */
+ * src/cli/run.c - berth run: takes a lease, runs a command in its place with its streams as if it
+ * ran here, and gives the place back. berth run list and show print the rows of runs. */
 #include "core/run/run.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/command_options.h"
+#include "cli/exit_status.h"
+#include "cli/remote.h"
+#include "cli/run_socket.h"
+#include "cli/session.h"
+#include "cli/supervise.h"
+#include "core/run/exec.h"
+#include "core/run/exec_result.h"
+
+/* --- berth run list, berth run show --- */
 
 static int list(struct cli *cli, int argc, char **argv)
 {
@@ -50,6 +68,173 @@ static int show(struct cli *cli, int argc, char **argv)
     return cli_print_one(cli, &run, id, lines);
 }
 
+/* --- berth run --- */
+
+/* Reads "NAME=SECRET": a variable, and the name or id of the secret whose value it gets. */
+static int add_secret(struct cli *cli, const char *text, struct berth_run_secret *out)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    size_t len = strspn(text, letters);
+    const struct berth_json *secret;
+    if (!len || (*text >= '0' && *text <= '9') || text[len] != '=' || !text[len + 1])
+        return cli_usage(cli,
+                         "--env-from-secret %s: write NAME=SECRET, NAME with letters, digits "
+                         "and _",
+                         text);
+    if (cli_find_secret(cli, text + len + 1, &secret) < 0)
+        return cli_run_failed(cli);
+    out->variable = berth_arena_copy(&cli->arena, text, len);
+    out->secret_id = cli_text(secret, "id");
+    return out->variable ? CLI_OK : cli_fail(cli);
+}
+
+static int add_secrets(struct cli *cli, const struct berth_list *texts,
+                       struct berth_run_request *request)
+{
+    struct berth_run_secret *all =
+        berth_arena_alloc(&cli->arena, ((size_t)texts->count + 1) * sizeof *all);
+    int status = all ? CLI_OK : cli_fail(cli);
+    for (int i = 0; status == CLI_OK && i < texts->count; i++) {
+        status = add_secret(cli, texts->items[i], &all[i]);
+        for (int j = 0; status == CLI_OK && j < i; j++)
+            if (strcmp(all[j].variable, all[i].variable) == 0)
+                status = cli_usage(cli, "--env-from-secret gives %s twice", all[i].variable);
+    }
+    request->secrets = all;
+    request->secret_count = texts->count;
+    return status;
+}
+
+static void say_phase(void *ctx, enum berth_run_phase phase)
+{
+    static const char *const words[] = {[BERTH_PHASE_ACQUIRING] = "acquiring",
+                                        [BERTH_PHASE_REALIZING] = "acquiring",
+                                        [BERTH_PHASE_PROVISIONING] = "provisioning",
+                                        [BERTH_PHASE_RUNNING] = "running",
+                                        [BERTH_PHASE_RELEASING] = "releasing"};
+    cli_session_say(ctx, words[phase]);
+}
+
+/* Prints the run, and the result of its command if that was started. */
+static int print_result(struct cli *cli, const struct berth_run_result *r)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX), row = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX),
+             result = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    if (r->started && berth_exec_result_json(&(struct berth_json_writer){.buf = &result}, r->log,
+                                             r->exec_id, &r->end, r->truncated, &cli->err) < 0)
+        return cli_run_failed(cli);
+    berth_run_json(&(struct berth_json_writer){.buf = &row}, r->run);
+    berth_json_open(&w, '{');
+    berth_json_put_raw(&w, "run", berth_buf_str(&row));
+    berth_json_put_raw(&w, "result", r->started ? berth_buf_str(&result) : NULL);
+    berth_json_close(&w, '}');
+    return cli_print(cli, &buf);
+}
+
+static int run_here(struct cli *cli, struct berth_run_request *request)
+{
+    struct cli_session s;
+    struct berth_run_result result;
+    struct berth_error unheard;
+    int status = cli_session_open(&s, cli);
+    if (status != CLI_OK)
+        return status;
+    /* Without a socket other processes cannot cancel the run; that does not stop it. */
+    if (cli_run_socket_open(request->run_id, s.cancel_fd, &s.control, &unheard) < 0)
+        s.control = NULL;
+    if (request->command.terminal)
+        cli_session_copy_terminal(&s, &request->command);
+    request->cancel_fd = s.cancel_fd;
+    request->handlers = cli_session_handlers(&s);
+    request->on_started = cli_session_start;
+    request->on_stopped = cli_session_stop;
+    request->on_phase = say_phase;
+    int rc = berth_run_perform(cli->b, &cli->arena, request, &result, &cli->err);
+    cli_session_close(&s);
+    if (cli->json && result.run && (status = print_result(cli, &result)) != CLI_OK)
+        return status;
+    if (rc < 0 && result.run && result.run->error_code)
+        return cli_not_started(cli, result.run->error_code);
+    if (result.owed)
+        cli_say_owed(cli);
+    return rc < 0 ? cli_run_failed(cli) : cli_exit_status(cli, &result.end);
+}
+
+/* The options as they were given. */
+struct run_options {
+    struct cli_command_options command;
+    const char *environment, *ttl, *provision;
+    struct berth_list secrets; /* "NAME=SECRET" */
+    bool detach, keep_stdin;
+};
+
+/* Reads the words of the command line. Returns CLI_OK, or the exit status after the error has been
+ * printed. */
+static int read_options(struct cli *cli, int argc, char **argv, struct run_options *o,
+                        struct berth_run_request *request)
+{
+    const struct cli_option options[] = {{"environment", &o->environment},
+                                         {"cwd", &o->command.cwd},
+                                         {"env", .texts = &o->command.env},
+                                         {"env-from-secret", .texts = &o->secrets},
+                                         {"timeout", &o->command.timeout},
+                                         {"ttl", &o->ttl},
+                                         {"provision", &o->provision},
+                                         {"tty", .flag = &o->command.terminal},
+                                         {"detach", .flag = &o->detach},
+                                         {"stdin", .flag = &o->keep_stdin},
+                                         {0}};
+    int end;
+    if (cli_command_split(cli, argc, argv, &end) != CLI_OK ||
+        cli_parse(cli, end, argv, options, 0, 0) < 0)
+        return CLI_USAGE;
+    if (o->detach && o->command.terminal)
+        return cli_usage(cli, "--tty is for a command in the foreground, --detach for one that is "
+                              "not");
+    if (o->keep_stdin && !o->detach)
+        return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
+    int status = cli_command_request(cli, &o->command, argv + end + 1, &request->command);
+    if (status == CLI_OK && o->ttl && !berth_time_parse_duration(o->ttl, &request->ttl_ms))
+        status = cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", o->ttl);
+    return status;
+}
+
+static int run_there(struct cli *cli, struct berth_run_request *request,
+                     const struct run_options *o, const struct berth_json *environment)
+{
+    request->command.with_stdin = !o->detach || o->keep_stdin;
+    if (!environment || cli_is(environment, "driver", "local"))
+        request->provision_command = NULL; /* the local driver does not provision */
+    return cli_remote_run(cli, request, o->detach);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+    struct run_options o = {0};
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    const struct berth_json *e = NULL;
+    int status = read_options(cli, argc, argv, &o, &request);
+    if (status == CLI_OK)
+        status = cli_open(cli);
+    if (status != CLI_OK)
+        return status == CLI_USAGE ? status : CLI_BERTH_FAILED;
+    if (o.environment && cli_find_environment(cli, o.environment, &e) < 0)
+        return cli_run_failed(cli);
+    status = add_secrets(cli, &o.secrets, &request);
+    if (status != CLI_OK)
+        return status;
+    struct berth_id id = berth_id_new();
+    request.run_id = id.text;
+    request.company_id = cli->company_id;
+    request.environment_id = e ? cli_text(e, "id") : NULL;
+    request.provision_command = o.provision;
+    request.actor = &cli->actor;
+    if (cli->daemon)
+        return run_there(cli, &request, &o, e);
+    return o.detach ? cli_detach(cli, &request, o.keep_stdin) : run_here(cli, &request);
+}
+
 const struct cli_command cli_run_commands[] = {
     {"run", "list", "[--status STATUS] [--limit N]", "runs, newest first", list},
     {"run", "show", "ID", "one run", show},
@@ -57,6 +242,6 @@ const struct cli_command cli_run_commands[] = {
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
      " [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
-     "take a lease, run the command in the place, and give the place back", cli_run},
+     "take a lease, run the command in the place, and give the place back", run},
     {0},
 };

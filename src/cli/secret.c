@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "crypto/mask.h"
 
 static int show(struct cli *cli, const struct cli_answer *secret)

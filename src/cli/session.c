@@ -15,8 +15,9 @@
 #include <berth/exec.h>
 
 #include "base/limits.h"
-#include "cli/command.h"
+#include "cli/exit_status.h"
 #include "cli/follow.h"
+#include "cli/interrupt.h"
 #include "cli/run_socket.h"
 #include "os/fs.h"
 
@@ -27,8 +28,7 @@ struct piece {
     char bytes[];
 };
 
-static int cancel_fd = -1; /* written to by the signal handlers */
-static int window_fd = -1;
+static int window_fd = -1; /* written to by the handler of SIGWINCH */
 
 /* --- output --- */
 
@@ -240,27 +240,6 @@ void cli_session_stop_input(struct cli_session *s)
     leave_terminal(s);
 }
 
-/* --- signals --- */
-
-static void on_signal(int number)
-{
-    int saved = errno;
-    (void)number;
-    (void)eventfd_write(cancel_fd, 1);
-    errno = saved;
-}
-
-int cli_cancel_fd(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
-    (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
-    return cancel_fd;
-}
-
 /* --- the status line --- */
 
 /* One line on a terminal, for as long as nothing else stands there. A terminal that is stopped, or
@@ -297,6 +276,56 @@ void cli_session_say(struct cli_session *s, const char *word)
 {
     if (s->has_status && is_written(s))
         draw_status(s, word);
+}
+
+/* --- a command of this process --- */
+
+static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    cli_session_output(ctx, stream == BERTH_STDOUT ? STDOUT_FILENO : STDERR_FILENO, bytes, len);
+}
+
+static void on_stdin_room(void *ctx)
+{
+    struct cli_session *s = ctx;
+    (void)sem_post(&s->room);
+}
+
+void cli_session_start(void *ctx, struct berth_exec *exec)
+{
+    struct cli_session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->exec = exec;
+    pthread_mutex_unlock(&s->lock);
+    cli_session_start_input(s);
+    cli_run_socket_serve(s->control, exec);
+}
+
+static void on_end(void *ctx, const struct berth_exec_end *end)
+{
+    (void)end;
+    struct cli_session *s = ctx;
+    (void)eventfd_write(s->stop_fd, 1);
+    (void)sem_post(&s->room);
+}
+
+void cli_session_stop(void *ctx)
+{
+    struct cli_session *s = ctx;
+    cli_run_socket_serve(s->control, NULL);
+    cli_session_stop_input(s);
+    pthread_mutex_lock(&s->lock);
+    s->exec = NULL;
+    pthread_mutex_unlock(&s->lock);
+}
+
+struct berth_exec_handlers cli_session_handlers(struct cli_session *s)
+{
+    return (struct berth_exec_handlers){
+        .on_output = s->cli->json ? NULL : on_output, /* --json prints it with the result */
+        .on_stdin_room = on_stdin_room,
+        .on_end = on_end,
+        .ctx = s};
 }
 
 /* --- all of it --- */

@@ -8,11 +8,11 @@
 #include <semaphore.h>
 #include <termios.h>
 
+#include <berth/exec.h>
+
 #include "base/id.h"
 #include "cli/cli.h"
 
-struct berth_exec;
-struct berth_exec_request;
 struct piece; /* of its output, on its way */
 
 /* One command in the foreground. */
@@ -49,6 +49,12 @@ void cli_session_close(struct cli_session *s); /* all output is out when this re
 
 /* The command is to have a terminal as large as ours. */
 void cli_session_copy_terminal(struct cli_session *s, struct berth_exec_request *command);
+/* The handlers of a command that this process runs; the output goes to cli_session_output. */
+struct berth_exec_handlers cli_session_handlers(struct cli_session *s);
+/* The command runs: it gets our input, and others may write to it. */
+void cli_session_start(void *session, struct berth_exec *exec);
+/* The command has ended. The session does not use the exec any more when this returns. */
+void cli_session_stop(void *session);
 /* Our input goes to the command, s->exec or s->exec_id, until s->stop_fd is readable. */
 void cli_session_start_input(struct cli_session *s);
 void cli_session_stop_input(struct cli_session *s); /* waits for that */

@@ -3,6 +3,8 @@
  * starts berth supervise RUN, which owns command, log and release. What it is to do comes on its
  * standard input, as fields "name=value" that each end with a NUL: nothing of it is on a command
  * line or in an environment. */
+#include "cli/supervise.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,8 +15,11 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/interrupt.h"
 #include "cli/run_socket.h"
+#include "core/run/run.h"
 #include "os/fs.h"
 #include "os/spawn.h"
 
@@ -285,7 +290,7 @@ static int perform(struct supervision *s, const char *run_id, struct berth_run_r
     return rc;
 }
 
-int cli_supervise(struct cli *cli, int argc, char **argv)
+static int supervise(struct cli *cli, int argc, char **argv)
 {
     auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
     struct supervision s = {.cli = cli};
@@ -301,3 +306,8 @@ int cli_supervise(struct cli *cli, int argc, char **argv)
         tell(&s, cli->err.message);
     return rc < 0 ? CLI_FAILED : CLI_OK;
 }
+
+const struct cli_command cli_supervise_commands[] = {
+    {"supervise", NULL, "RUN", "perform a detached run; berth run --detach starts it", supervise},
+    {0},
+};

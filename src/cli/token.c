@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "os/fs.h"
 
 static const char *permissions_of(struct cli *cli, const struct berth_json *token)

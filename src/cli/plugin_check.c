@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/check.c - berth plugin check: the score card of a worker. No store is needed. */
+ * src/cli/plugin_check.c - berth plugin check: the score card of a worker. No store is needed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "core/plugin/manifest.h"
 #include "net/worker.h"
 #include "os/engine.h"

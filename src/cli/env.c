@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/environment.c - berth env ... */
+ * src/cli/env.c - berth env ... */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "cli/cli.h"
+#include "cli/commands.h"
 #include "core/environment/config.h"
 #include "core/environment/environment.h"
 
@@ -409,7 +410,7 @@ static int list(struct cli *cli, int argc, char **argv)
     " [--set-file KEY=FILE|-]... [--config FILE|-] [--description TEXT] [--metadata FILE|-]"       \
     " [--status active|archived]"
 
-const struct cli_command cli_environment_commands[] = {
+const struct cli_command cli_env_commands[] = {
     {"env", "create", "NAME" FORM_USAGE,
      "make an environment; local is this machine itself, and no sandbox", create},
     {"env", "list", "[--driver local|ssh|sandbox|plugin] [--status active|archived]",

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/exit_status.c - see exit_status.h. */
+#include "cli/exit_status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void cli_say_held(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs("berth: something that the command left behind still held its output when it "
+                    "had ended: what came of that is cut\n",
+                    stderr);
+}
+
+int cli_say_timed_out(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs("berth: the command ran longer than its time-out, and was ended\n", stderr);
+    return CLI_TIMED_OUT;
+}
+
+void cli_say_owed(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs("berth: the place is not confirmed to be gone: run \"berth sweep\"\n", stderr);
+}
+
+int cli_say_lost(void)
+{
+    (void)fputs("berth: how the command ended is not known\n", stderr);
+    return CLI_BERTH_FAILED;
+}
+
+int cli_exit_status(const struct cli *cli, const struct berth_exec_end *end)
+{
+    if (end->cut[0] || end->cut[1])
+        cli_say_held(cli);
+    if (end->cause == BERTH_END_TIMEOUT)
+        return cli_say_timed_out(cli);
+    if (end->cause == BERTH_END_LOST)
+        return cli_say_lost();
+    return end->signal ? CLI_BY_SIGNAL + end->signal : end->exit_code;
+}
+
+int cli_run_failed(struct cli *cli)
+{
+    (void)cli_fail(cli);
+    return CLI_BERTH_FAILED;
+}
+
+int cli_not_started(struct cli *cli, const char *code)
+{
+    (void)cli_fail(cli);
+    return strcmp(code, "command_not_found") == 0        ? CLI_NOT_FOUND
+           : strcmp(code, "command_not_executable") == 0 ? CLI_NOT_EXECUTABLE
+                                                         : CLI_BERTH_FAILED;
+}
