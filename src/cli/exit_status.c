@@ -8,8 +8,8 @@
 void cli_say_held(const struct cli *cli)
 {
     if (!cli->quiet)
-        (void)fputs("berth: something that the command left behind still held its output when it "
-                    "had ended: what came of that is cut\n",
+        (void)fputs("berth: a background process kept the command's output open after it exited; "
+                    "its later output is not recorded\n",
                     stderr);
 }
 
