@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/activity.c - berth activity: lists what happened, newest first. */
 #include "base/id.h"
-#include "cli/cli.h"
+
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/table.h"
 
 static const char *actor_of(struct cli *cli, const struct berth_json *entry)
 {

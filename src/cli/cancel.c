@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/cancel.c - berth cancel: ends a run and releases its leases. */
-#include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
 
 static int cancel(struct cli *cli, int argc, char **argv)
 {

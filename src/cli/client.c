@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/client.c - whom the commands ask: a daemon that is named, the one that serves the store,
- * or else the runtime itself, opened here. All three have the same answers. */
+ * src/cli/client.c - see client.h. The daemon is the one that is named, or else the one that serves
+ * the store. Without a daemon the runtime is opened in this process. */
+#include "cli/client.h"
+
 #include <ctype.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,8 +17,11 @@
 #include "api/direct.h"
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "base/utf8.h"
-#include "cli/daemon.h"
+#include "cli/arguments.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
 #include "core/daemon_lock.h"
 #include "core/paths.h"
 #include "core/sweep/sweep.h"
@@ -189,6 +195,18 @@ int cli_not_understood(struct cli *cli)
 {
     return berth_fail(&cli->err, BERTH_E_UPSTREAM, "%s does not answer like a berthd.",
                       cli->daemon ? cli->daemon->where : "The store");
+}
+
+const char *cli_text(const struct berth_json *object, const char *key)
+{
+    return berth_json_str(berth_json_get(object, key));
+}
+
+int64_t cli_time(const struct berth_json *object, const char *key)
+{
+    const char *text = cli_text(object, key);
+    int64_t wall_ms = 0;
+    return text && berth_time_parse_iso(text, &wall_ms) ? wall_ms : 0;
 }
 
 bool cli_is(const struct berth_json *object, const char *key, const char *text)

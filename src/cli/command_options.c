@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "cli/arguments.h"
+#include "cli/print.h"
 
 /* Adds "NAME=value" as it is; for "NAME", the variable of this process. */
 static int add_env(struct cli *cli, struct berth_list *out, const char *text)

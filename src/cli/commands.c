@@ -3,6 +3,8 @@
  * file with its own table, and a line here. */
 #include "cli/commands.h"
 
+#include <stdio.h>
+
 const struct cli_command *const cli_commands[] = {
     cli_env_commands,
     cli_lease_commands,
@@ -24,3 +26,10 @@ const struct cli_command *const cli_commands[] = {
     cli_version_commands,
     NULL,
 };
+
+const char *cli_command_name(const struct cli_command *c, char out[CLI_COMMAND_NAME_SIZE])
+{
+    (void)snprintf(out, CLI_COMMAND_NAME_SIZE, "%s%s%s", c->noun, c->verb ? " " : "",
+                   c->verb ? c->verb : "");
+    return out;
+}

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/company.c - berth company ... */
-#include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/table.h"
 
 static const struct cli_cell lines[] = {
     {"id", "id"}, {"name", "name"}, {"created", "createdAt", CLI_WHEN}, {0}};

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/completion.c - berth completion, and what the scripts it prints ask for. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 
 static const struct {
     const char *shell, *script;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,8 +16,10 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/daemon.h"
+#include "cli/print.h"
 #include "core/secret/sealer.h"
 #include "store/migrate.h"
 #include "store/secret.h"

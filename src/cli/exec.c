@@ -7,10 +7,13 @@
 #include <poll.h>
 
 #include "base/limits.h"
-#include "cli/cli.h"
-#include "cli/commands.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/command_options.h"
+#include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/session.h"
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/print.h"
+
 void cli_say_held(const struct cli *cli)
 {
     if (!cli->quiet)

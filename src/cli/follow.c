@@ -3,6 +3,7 @@
 #include "cli/follow.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include "base/base64.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "cli/daemon.h"
+#include "cli/client.h"
 
 #define TRIES_MAX 8    /* that bring nothing */
 #define TRY_MS 100     /* between them, and longer each time */

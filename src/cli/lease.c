@@ -3,8 +3,12 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/table.h"
 #include "core/lease/lease.h"
 
 static const char *place_of(struct cli *cli, const struct berth_json *lease)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/logs.c - berth logs: prints what the commands of a run wrote, also while it is running.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,9 +11,12 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/follow.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
 #include "core/sweep/sweep.h"

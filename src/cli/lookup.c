@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/lookup.c - what people write for a thing: its name, its id, or the beginning of that. */
+ * src/cli/lookup.c - see lookup.h. */
+#include "cli/lookup.h"
+
 #include <string.h>
 
 #include "base/id.h"
-#include "cli/cli.h"
+#include "cli/client.h"
 #include "core/id_prefix.h"
 
 #define NAME_CHARS_MAX 64

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/failpoint.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
 
 #define WORDS_MAX 64
 

@@ -2,15 +2,19 @@
  * src/cli/plugin.c - berth plugin ... */
 #include "core/plugin/plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/print.h"
+#include "cli/table.h"
 
 #define LOG_BYTES_MAX (16 * 1024 * 1024)
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/plugin_check.c - berth plugin check: the score card of a worker. No store is needed. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/time.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 #include "core/plugin/manifest.h"
 #include "net/worker.h"
 #include "os/engine.h"

@@ -1,37 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/prompt.c - the person at the terminal: how wide it is, and asking. */
+ * src/cli/prompt.c - see prompt.h. */
+#include "cli/prompt.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/cli.h"
 
 #define LINE_BYTES_MAX 4096
 
 bool cli_can_ask(void)
 {
     return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-}
-
-bool cli_colours(FILE *out)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(fileno(out)) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
-}
-
-int cli_width(void)
-{
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0)
-        return 0;
-    return size.ws_col ? size.ws_col : 80;
 }
 
 /* --- without echo --- */

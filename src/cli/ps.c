@@ -2,8 +2,10 @@
  * src/cli/ps.c - berth ps: lists the running runs with their newest command. */
 #include "base/auto.h"
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/print.h"
+#include "cli/table.h"
 
 static const char *run_id_of(struct cli *cli, const struct berth_json *row)
 {

@@ -4,6 +4,7 @@
 #include "cli/remote.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,9 +13,10 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
-#include "cli/daemon.h"
+#include "cli/client.h"
 #include "cli/exit_status.h"
 #include "cli/follow.h"
+#include "cli/print.h"
 #include "cli/session.h"
 
 struct remote {

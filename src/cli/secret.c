@@ -3,13 +3,19 @@
 #include "core/secret/secret.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
 #include "base/id.h"
 #include "base/utf8.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/prompt.h"
+#include "cli/table.h"
 #include "crypto/mask.h"
 
 static int show(struct cli *cli, const struct cli_answer *secret)

@@ -4,8 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 
 #define SERVE_WORDS_MAX 64
 

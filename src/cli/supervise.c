@@ -9,15 +9,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/interrupt.h"
+#include "cli/print.h"
 #include "cli/run_socket.h"
 #include "core/run/run.h"
 #include "os/fs.h"

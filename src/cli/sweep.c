@@ -7,8 +7,10 @@
 
 #include "base/limits.h"
 #include "base/time.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 
 #define INTERVAL_MS 30000  /* between two sweeps of --watch, unless --interval says otherwise */
 #define WATCH_WAIT_MS 2000 /* how long one sweep of --watch waits for a slow provider */

@@ -4,14 +4,19 @@
 #include "core/token.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/table.h"
 #include "os/fs.h"
 
 static const char *permissions_of(struct cli *cli, const struct berth_json *token)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/version.c - berth version. */
 #include "base/limits.h"
-#include "cli/cli.h"
+#include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/print.h"
 #include "store/migrate.h"
 
 static int version(struct cli *cli, int argc, char **argv)

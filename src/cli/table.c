@@ -1,105 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/text.c - answers: tables that fit, times that read, nothing that moves the cursor. */
+ * src/cli/table.c - see table.h. */
+#include "cli/table.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>
 
 #include "base/limits.h"
-#include "base/time.h"
-#include "base/utf8.h"
-#include "cli/cli.h"
+#include "cli/client.h"
+#include "cli/print.h"
 
 #define COLUMNS_MAX 12
-#define CELL_MIN 6 /* a text that is cut keeps so many characters */
-#define ID_MIN 13  /* an id that is cut: its whole millisecond */
-#define GAP 2      /* between columns */
+#define CELL_MIN 6 /* columns that a text keeps when it is cut */
+#define ID_MIN 13  /* characters that an id keeps when it is cut: its whole millisecond */
+#define GAP 2      /* columns between two cells */
 #define FIELD_WIDTH 13
 
-/* The character at p, and its length in *step; 0xfffd for what is none. */
-static uint32_t decode(const char *p, size_t *step)
-{
-    const unsigned char *b = (const unsigned char *)p;
-    *step = berth_utf8_step(p);
-    switch (*step) {
-    case 1:
-        return b[0];
-    case 2:
-        return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
-    case 3:
-        return (b[0] & 0x0fu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
-    case 4:
-        return (b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
-    default:
-        *step = 1;
-        return 0xfffd;
-    }
-}
-
-/* Does it do something to a terminal other than standing there? Controls, and what turns the
- * direction of text. */
-static bool is_control(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
-           (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
-}
-
-/* Names and errors come from outside: a control character in one must not reach a terminal. */
-void cli_clean_text(char *text)
-{
-    size_t step;
-    for (char *p = text; *p; p += step)
-        if (is_control(decode(p, &step)) || !berth_utf8_step(p))
-            memset(p, '?', step);
-}
-
-const char *cli_clean(struct cli *cli, const char *text)
-{
-    char *copy = berth_arena_strdup(&cli->arena, text);
-    if (copy)
-        cli_clean_text(copy);
-    return copy ? copy : "?";
-}
-
-/* JSON may say any character in another way. */
-void cli_escape_json(const char *json, struct berth_buf *out)
-{
-    size_t step;
-    for (const char *p = json; *p; p += step) {
-        uint32_t c = decode(p, &step);
-        if (c >= 0x7f && is_control(c))
-            berth_buf_printf(out, "\\u%04x", c);
-        else
-            berth_buf_append(out, p, step);
-    }
-}
-
-int cli_print(struct cli *cli, struct berth_buf *buf)
-{
-    auto_buf escaped = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
-    if (cli->json && !buf->failed) {
-        cli_escape_json(berth_buf_str(buf), &escaped);
-        buf = &escaped;
-    }
-    if (berth_buf_check(buf, "The answer", &cli->err) < 0)
-        return cli_fail(cli);
-    if (puts(berth_buf_str(buf)) < 0 || fflush(stdout) != 0) {
-        (void)berth_fail_errno(&cli->err, "Cannot write the answer");
-        return cli_fail(cli);
-    }
-    return CLI_OK;
-}
-
-int cli_print_text(struct cli *cli, const char *text)
-{
-    auto_buf buf = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
-    if (!text) {
-        (void)cli_not_understood(cli);
-        return cli_fail(cli);
-    }
-    buf.secret = true; /* a token is shown once */
-    berth_buf_puts(&buf, text);
-    return cli_print(cli, &buf);
-}
+/* --- lines --- */
 
 static const char *colour_of(const char *status)
 {
@@ -134,35 +51,7 @@ static void put_status(struct cli *cli, struct berth_buf *buf, const char *name,
                          colour, value);
 }
 
-const char *cli_when(struct cli *cli, int64_t wall_ms)
-{
-    if (!wall_ms)
-        return "-";
-    int64_t away = wall_ms - berth_time_wall_ms();
-    int64_t s = ((away < 0 ? -away : away) + 500) / 1000;
-    const char *unit = s < 60 ? "s" : s < 3600 ? "m" : s < 172800 ? "h" : "d";
-    int64_t n = s < 60 ? s : s < 3600 ? s / 60 : s < 172800 ? s / 3600 : s / 86400;
-    bool past = away < 0 || n == 0; /* by the clock of somebody else */
-    const char *text =
-        berth_arena_printf(&cli->arena, past ? "%lld%s ago" : "in %lld%s", (long long)n, unit);
-    return text ? text : "?";
-}
-
-/* --- what is shown of an object --- */
-
-const char *cli_text(const struct berth_json *object, const char *key)
-{
-    return berth_json_str(berth_json_get(object, key));
-}
-
-int64_t cli_time(const struct berth_json *object, const char *key)
-{
-    const char *text = cli_text(object, key);
-    int64_t wall_ms = 0;
-    return text && berth_time_parse_iso(text, &wall_ms) ? wall_ms : 0;
-}
-
-/* Objects stand as they are. */
+/* Returns a value as text, objects as JSON; NULL for null. */
 static const char *as_text(struct cli *cli, const struct berth_json *value)
 {
     switch (berth_json_type(value)) {
@@ -222,11 +111,11 @@ struct table {
 
 static int width_at(const char *p, size_t *step)
 {
-    int width = wcwidth((wchar_t)decode(p, step));
+    int width = wcwidth((wchar_t)cli_decode(p, step));
     return width < 0 ? 1 : width;
 }
 
-/* Columns, not bytes: names may hold any character. */
+/* Returns the width in columns of the terminal. */
 static int width_of(const char *text)
 {
     int width = 0;
@@ -255,7 +144,7 @@ static int total(const struct table *t)
     return sum;
 }
 
-/* So many characters of the ids in the column tell them apart. */
+/* Returns how many characters tell the ids of a column apart. */
 static int telling_length(const struct table *t, int c)
 {
     size_t needed = ID_MIN;
@@ -276,7 +165,7 @@ static bool is_cut(enum cli_kind kind)
     return kind == CLI_TEXT || kind == CLI_WHEN;
 }
 
-/* Ids first, then the widest texts, then whole columns from the right. */
+/* Cuts ids first, then the widest texts, then drops columns from the right. */
 static void fit(struct table *t, int width)
 {
     for (int c = 0; c < t->count && total(t) > width; c++)
@@ -300,7 +189,8 @@ static void fit(struct table *t, int width)
     }
 }
 
-/* At most `width` characters; "…" says that there was more, but for ids, whose beginning serves. */
+/* Writes at most `width` columns. "…" marks a text that was cut; an id is cut without it, since its
+ * first characters serve as an id. */
 static void put_cell(struct berth_buf *buf, const char *text, int width, enum cli_kind kind,
                      bool last)
 {

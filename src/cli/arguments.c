@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/cli.c - arguments, errors, and opening the runtime; see cli.h. */
-#include "cli/cli.h"
+ * src/cli/arguments.c - see arguments.h. */
+#include "cli/arguments.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "cli/commands.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "crypto/locked.h"
 
 #define OPTIONS_MAX 32
 #define FIRST_LONG 256 /* behind all characters: each option has its own number */
@@ -30,27 +35,16 @@ enum global {
     GLOBALS,
 };
 
-const char *cli_command_name(const struct cli_command *c, char out[64])
-{
-    (void)snprintf(out, 64, "%s%s%s", c->noun, c->verb ? " " : "", c->verb ? c->verb : "");
-    return out;
-}
-
-static void put_prefix(void)
-{
-    (void)fputs(cli_colours(stderr) ? "\033[31mberth:\033[0m " : "berth: ", stderr);
-}
-
 int cli_usage(const struct cli *cli, const char *fmt, ...)
 {
-    char name[64];
+    char name[CLI_COMMAND_NAME_SIZE];
     va_list args;
     auto_free char *text = NULL;
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
         text = NULL;
     va_end(args);
-    put_prefix();
+    cli_print_prefix();
     if (text)
         cli_clean_text(text);
     (void)fputs(text ? text : "wrong usage", stderr);
@@ -64,7 +58,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 
 static void help(const struct cli *cli)
 {
-    char name[64];
+    char name[CLI_COMMAND_NAME_SIZE];
     (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name),
                  cli->command->arguments, cli->command->summary);
     (void)puts(
@@ -251,50 +245,6 @@ int cli_limit(struct cli *cli, const char *given, int *out)
         return cli_usage(cli, "--limit is a number from 1 to %d", BERTH_LIST_ROWS_MAX);
     *out = (int)rows;
     return CLI_OK;
-}
-
-int cli_fail(struct cli *cli)
-{
-    if (cli->json) {
-        auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-        struct berth_json_writer w = {.buf = &buf};
-        berth_json_open(&w, '{');
-        berth_json_put_str(&w, "error", cli->err.message);
-        berth_json_put_str(&w, "code", berth_code_wire(cli->err.code));
-        if (cli->issues.list.count) {
-            berth_json_open_in(&w, "details", '{');
-            berth_json_open_in(&w, "issues", '[');
-            for (int i = 0; i < cli->issues.list.count; i++) {
-                const struct berth_issue *issue = cli->issues.list.items[i];
-                berth_json_open(&w, '{');
-                berth_json_put_str(&w, "path", issue->path);
-                berth_json_put_str(&w, "message", issue->message);
-                berth_json_close(&w, '}');
-            }
-            berth_json_close(&w, ']');
-            berth_json_close(&w, '}');
-        }
-        berth_json_close(&w, '}');
-        auto_buf escaped = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-        if (!buf.failed)
-            cli_escape_json(berth_buf_str(&buf), &escaped);
-        (void)fprintf(stderr, "%s\n",
-                      escaped.failed || !escaped.len ? "{}" : berth_buf_str(&escaped));
-        return CLI_FAILED;
-    }
-    put_prefix();
-    if (cli->issues.list.count < 2) {
-        (void)fprintf(stderr, "%s\n", cli_clean(cli, cli->err.message));
-        if (strncmp(cli->err.where, "config.", 7) == 0)
-            (void)fprintf(stderr, "  in %s\n", cli_clean(cli, cli->err.where));
-        return CLI_FAILED;
-    }
-    (void)fputs("the config is not right:\n", stderr);
-    for (int i = 0; i < cli->issues.list.count; i++) {
-        const struct berth_issue *issue = cli->issues.list.items[i];
-        (void)fprintf(stderr, "  %s\n", cli_clean(cli, issue->message));
-    }
-    return CLI_FAILED;
 }
 
 bool cli_number(const char *text, int64_t min, int64_t max, int64_t *out)
