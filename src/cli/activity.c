@@ -37,7 +37,7 @@ static int find_entity(struct cli *cli, const char *text, const char **id)
                : rc;
 }
 
-static int activity(struct cli *cli, int argc, char **argv)
+static int activity_main(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {
         {"ID", "id", CLI_NUMBER}, {"WHEN", "createdAt", CLI_WHEN}, {"ACTOR", .text = actor_of},
@@ -66,6 +66,6 @@ static int activity(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_activity_commands[] = {
     {"activity", NULL, "[--entity NAME|ID] [--limit N] [--before ID]",
-     "what happened, newest first", activity},
+     "what happened, newest first", activity_main},
     {0},
 };

@@ -56,7 +56,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     return CLI_USAGE;
 }
 
-static void help(const struct cli *cli)
+static void print_help(const struct cli *cli)
 {
     char name[CLI_COMMAND_NAME_SIZE];
     (void)printf("berth %s %s\n\n%s\n\n", cli_command_name(cli->command, name),
@@ -89,7 +89,7 @@ static void take_global(struct cli *cli, enum global option)
         break;
     case HELP:
     case GLOBALS:
-        help(cli);
+        print_help(cli);
         exit(fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : CLI_FAILED);
     }
 }
@@ -152,8 +152,8 @@ int cli_leading_options(struct cli *cli, int argc, char **argv)
     return at;
 }
 
-static void say_unknown(const struct cli *cli, const struct option *table, int count,
-                        const char *given)
+static void say_unknown_option(const struct cli *cli, const struct option *table, int count,
+                               const char *given)
 {
     const char *names[OPTIONS_MAX];
     char word[64];
@@ -198,7 +198,7 @@ int cli_parse(struct cli *cli, int argc, char **argv, const struct cli_option *o
             (void)cli_usage(cli, "%s needs a value", argv[optind - 1]);
             return -1;
         } else if (got == '?') {
-            say_unknown(cli, table, count, argv[optind - 1]);
+            say_unknown_option(cli, table, count, argv[optind - 1]);
             return -1;
         } else if (index < GLOBALS) {
             take_global(cli, (enum global)index);

@@ -5,7 +5,7 @@
 #include "cli/lookup.h"
 #include "cli/print.h"
 
-static int cancel(struct cli *cli, int argc, char **argv)
+static int cancel_main(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer run;
     const char *id;
@@ -24,6 +24,6 @@ static int cancel(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_cancel_commands[] = {
-    {"cancel", NULL, "RUN", "end a run's command and give its places back", cancel},
+    {"cancel", NULL, "RUN", "end a run's command and give its places back", cancel_main},
     {0},
 };

@@ -59,7 +59,7 @@ void cli_put(struct cli *cli, struct berth_json_writer *w, const char *key, cons
 
 /* --- what is answered --- */
 
-static int keep(struct cli *cli, struct berth_buf *text, struct cli_answer *out)
+static int answer_keep(struct cli *cli, struct berth_buf *text, struct cli_answer *out)
 {
     struct cli_kept *k = berth_arena_alloc(&cli->arena, sizeof *k);
     struct berth_error none;
@@ -152,8 +152,8 @@ static int ask_here(struct cli *cli, const char *method, const char *target,
     return berth_api_direct(cli->b, &request, &cli->issues, out, &cli->err);
 }
 
-static int call(struct cli *cli, struct cli_answer *out, const char *method,
-                const struct berth_buf *body, const char *fmt, va_list args)
+static int call_api(struct cli *cli, struct cli_answer *out, const char *method,
+                    const struct berth_buf *body, const char *fmt, va_list args)
 {
     struct berth_buf text = BERTH_BUF_INIT(0);
     auto_free char *target = NULL;
@@ -167,7 +167,7 @@ static int call(struct cli *cli, struct cli_answer *out, const char *method,
     int rc = cli->daemon ? ask_daemon(cli, method, target, body, &text)
                          : ask_here(cli, method, target, body, &text);
     if (rc == BERTH_OK)
-        return keep(cli, &text, out);
+        return answer_keep(cli, &text, out);
     berth_buf_clear(&text);
     return rc;
 }
@@ -177,7 +177,7 @@ int cli_call(struct cli *cli, struct cli_answer *out, const char *method,
 {
     va_list args;
     va_start(args, fmt);
-    int rc = call(cli, out, method, body, fmt, args);
+    int rc = call_api(cli, out, method, body, fmt, args);
     va_end(args);
     return rc;
 }
@@ -186,7 +186,7 @@ int cli_get(struct cli *cli, struct cli_answer *out, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    int rc = call(cli, out, "GET", NULL, fmt, args);
+    int rc = call_api(cli, out, "GET", NULL, fmt, args);
     va_end(args);
     return rc;
 }
@@ -217,7 +217,7 @@ bool cli_is(const struct berth_json *object, const char *key, const char *text)
 
 /* --- whom --- */
 
-static const char *choose(const char *given, const char *variable)
+static const char *option_or_variable(const char *given, const char *variable)
 {
     const char *text = given ? given : getenv(variable);
     return text && *text ? text : NULL;
@@ -225,7 +225,7 @@ static const char *choose(const char *given, const char *variable)
 
 int cli_find_store(struct cli *cli)
 {
-    cli->store = choose(cli->store, "BERTH_STORE");
+    cli->store = option_or_variable(cli->store, "BERTH_STORE");
     if (cli->store)
         return BERTH_OK;
     auto_free char *address = NULL;
@@ -236,7 +236,7 @@ int cli_find_store(struct cli *cli)
     return berth_arena_check(&cli->arena, &cli->err);
 }
 
-static bool listens(const char *socket_path)
+static bool daemon_listens(const char *socket_path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -252,7 +252,7 @@ static bool listens(const char *socket_path)
 
 static int read_token(struct cli_daemon *d, struct berth_error *err)
 {
-    const char *path = choose(NULL, "BERTH_TOKEN_FILE");
+    const char *path = option_or_variable(NULL, "BERTH_TOKEN_FILE");
     if (!path)
         return BERTH_OK;
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -286,7 +286,7 @@ static int use_url(struct cli *cli, const char *url, bool named)
     if (!d)
         return berth_arena_check(&cli->arena, &cli->err);
     *d = (struct cli_daemon){.url = "http://berth", .where = url, .token = BERTH_LOCKED_INIT};
-    d->ca_file = choose(NULL, "BERTH_CA_FILE");
+    d->ca_file = option_or_variable(NULL, "BERTH_CA_FILE");
     if (strncmp(url, "unix:", 5) == 0) {
         d->socket = url + 5;
     } else {
@@ -306,7 +306,7 @@ static int use_url(struct cli *cli, const char *url, bool named)
 
 const char *cli_named_daemon(const struct cli *cli)
 {
-    return cli->url || cli->store ? cli->url : choose(NULL, "BERTH_URL");
+    return cli->url || cli->store ? cli->url : option_or_variable(NULL, "BERTH_URL");
 }
 
 int cli_find_daemon(struct cli *cli)
@@ -316,7 +316,7 @@ int cli_find_daemon(struct cli *cli)
     if (url)
         return use_url(cli, url, true);
     int rc = cli_find_store(cli);
-    if (rc < 0 || !berth_daemon_lock_find(cli->store, socket_path) || !listens(socket_path))
+    if (rc < 0 || !berth_daemon_lock_find(cli->store, socket_path) || !daemon_listens(socket_path))
         return rc;
     url = berth_arena_printf(&cli->arena, "unix:%s", socket_path);
     return url ? use_url(cli, url, false) : berth_arena_check(&cli->arena, &cli->err);
@@ -330,7 +330,7 @@ static void log_to_stderr(void *ctx, enum berth_log_level level, const char *lin
 
 static int open_runtime(struct cli *cli)
 {
-    cli->key_file = choose(cli->key_file, "BERTH_KEY_FILE");
+    cli->key_file = option_or_variable(cli->key_file, "BERTH_KEY_FILE");
     const struct passwd *user = getpwuid(getuid());
     cli->actor = (struct berth_actor){
         .type = "user", .id = berth_arena_strdup(&cli->arena, user ? user->pw_name : "board")};
@@ -347,7 +347,7 @@ static int find_company(struct cli *cli)
 {
     const struct berth_json *company = NULL;
     struct cli_answer all;
-    cli->company = choose(cli->company, "BERTH_COMPANY");
+    cli->company = option_or_variable(cli->company, "BERTH_COMPANY");
     if (!cli->company && cli->b) {
         cli->company_id = cli->b->company_id;
         return BERTH_OK;

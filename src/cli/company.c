@@ -9,7 +9,7 @@
 static const struct cli_cell lines[] = {
     {"id", "id"}, {"name", "name"}, {"created", "createdAt", CLI_WHEN}, {0}};
 
-static int create(struct cli *cli, int argc, char **argv)
+static int company_create(struct cli *cli, int argc, char **argv)
 {
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
@@ -25,7 +25,7 @@ static int create(struct cli *cli, int argc, char **argv)
     return cli_print_one(cli, &made, cli_text(made.json, "id"), lines);
 }
 
-static int list(struct cli *cli, int argc, char **argv)
+static int company_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {
         {"ID", "id", CLI_ID}, {"NAME", "name"}, {"CREATED", "createdAt", CLI_WHEN}, {0}};
@@ -37,7 +37,7 @@ static int list(struct cli *cli, int argc, char **argv)
                                                       : cli_print_list(cli, &found, columns);
 }
 
-static int show(struct cli *cli, int argc, char **argv)
+static int company_show(struct cli *cli, int argc, char **argv)
 {
     const struct berth_json *company;
     struct cli_answer found;
@@ -52,8 +52,8 @@ static int show(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_company_commands[] = {
     {"company", "create", "NAME", "make a company; environments, runs and secrets belong to one",
-     create},
-    {"company", "list", "", "the companies", list},
-    {"company", "show", "NAME|ID", "one company", show},
+     company_create},
+    {"company", "list", "", "the companies", company_list},
+    {"company", "show", "NAME|ID", "one company", company_show},
     {0},
 };

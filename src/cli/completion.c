@@ -35,7 +35,7 @@ static const struct {
              "(commandline -ct) 2>/dev/null)'"},
 };
 
-static int completion(struct cli *cli, int argc, char **argv)
+static int completion_main(struct cli *cli, int argc, char **argv)
 {
     if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
         return CLI_USAGE;
@@ -113,7 +113,7 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
 }
 
 /* Only a store that is there: completing must not make one. */
-static bool connect(struct cli *cli)
+static bool completion_connect(struct cli *cli)
 {
     cli->quiet = true;
     if (!cli_named_daemon(cli)) {
@@ -140,7 +140,7 @@ static void offer_members(struct cli *cli, const char *target, const char *key, 
 
 static void offer_plugins(struct cli *cli, const char *prefix)
 {
-    if (connect(cli))
+    if (completion_connect(cli))
         offer_members(cli, "/api/plugins", "pluginKey", prefix);
 }
 
@@ -148,7 +148,7 @@ static void offer_names(struct cli *cli, const char *noun, const char *prefix)
 {
     bool env = strcmp(noun, "env") == 0 || strcmp(noun, "lease") == 0;
     bool secret = strcmp(noun, "secret") == 0, company = strcmp(noun, "company") == 0;
-    if ((!env && !secret && !company) || !connect(cli))
+    if ((!env && !secret && !company) || !completion_connect(cli))
         return;
     offer_members(cli,
                   company ? "/api/companies"
@@ -161,7 +161,7 @@ static void offer_names(struct cli *cli, const char *noun, const char *prefix)
 static void offer_runs(struct cli *cli, const char *noun, const char *prefix)
 {
     bool all = strcmp(noun, "logs") == 0;
-    if (connect(cli))
+    if (completion_connect(cli))
         offer_members(cli,
                       berth_arena_printf(&cli->arena, "/api/companies/%s/runs%s", cli->company_id,
                                          all ? "" : "?status=running"),
@@ -219,6 +219,6 @@ int cli_complete(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_completion_commands[] = {
     {"completion", NULL, "bash|zsh|fish",
-     "a script that completes berth's commands, for your shell to read", completion},
+     "a script that completes berth's commands, for your shell to read", completion_main},
     {0},
 };

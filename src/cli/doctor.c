@@ -47,8 +47,8 @@ struct visit {
     struct berth_list findings;
 };
 
-static void find(struct visit *v, const char *name, enum verdict verdict, const char *summary,
-                 const char *cure)
+static void add_finding(struct visit *v, const char *name, enum verdict verdict,
+                        const char *summary, const char *cure)
 {
     struct finding *f = berth_arena_alloc(&v->cli->arena, sizeof *f);
     if (!f)
@@ -79,14 +79,15 @@ static void check_key(struct visit *v)
     struct key_look look = {.arena = &v->cli->arena};
     struct berth_error trouble;
     if (berth_store_read(v->cli->b->store, tx_key_id, &look, &trouble) < 0)
-        find(v, "key", BAD, say(v, "%s", trouble.message), "see the store");
+        add_finding(v, "key", BAD, say(v, "%s", trouble.message), "see the store");
     else if (!look.id)
-        find(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path), NULL);
+        add_finding(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path),
+                    NULL);
     else if (berth_sealer_has(vault, look.id, &trouble) < 0)
-        find(v, "key", BAD, say(v, "%s", trouble.message),
-             "put the right key file there; secrets cannot be read without it");
+        add_finding(v, "key", BAD, say(v, "%s", trouble.message),
+                    "put the right key file there; secrets cannot be read without it");
     else
-        find(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
+        add_finding(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
 }
 
 /* As this program opens it, also when a daemon serves it. */
@@ -95,19 +96,19 @@ static void check_store(struct visit *v)
     struct cli *cli = v->cli;
     if (cli_try_connect_here(cli) < 0 && !cli->b) {
         const char *scheme = cli->store ? cli->store : "store";
-        find(v, "store", BAD,
-             say(v, "%.*s: %s", (int)strcspn(scheme, ":"), scheme, cli->err.message),
-             "name a store that can be opened with --store or BERTH_STORE");
+        add_finding(v, "store", BAD,
+                    say(v, "%.*s: %s", (int)strcspn(scheme, ":"), scheme, cli->err.message),
+                    "name a store that can be opened with --store or BERTH_STORE");
         return;
     }
     if (!cli->company_id || cli->err.code == BERTH_E_NOT_FOUND)
-        find(v, "company", BAD, say(v, "%s", cli->err.message),
-             "\"berth company list\" shows them");
-    find(v, "store", GOOD,
-         say(v, "%s:%s, schema %d", berth_store_scheme(cli->b->store),
-             berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
-             berth_store_version()),
-         NULL);
+        add_finding(v, "company", BAD, say(v, "%s", cli->err.message),
+                    "\"berth company list\" shows them");
+    add_finding(v, "store", GOOD,
+                say(v, "%s:%s, schema %d", berth_store_scheme(cli->b->store),
+                    berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
+                    berth_store_version()),
+                NULL);
     check_key(v);
 }
 
@@ -131,11 +132,12 @@ static void check_url(struct visit *v, const char *url)
     }
     const char *status = cli_text(health, "status");
     bool ours = status && strcmp(status, "ok") == 0;
-    find(v, "url", ours ? GOOD : POOR,
-         ours     ? say(v, "%s answers", url)
-         : rc < 0 ? say(v, "%s: %s", url, trouble.message)
-                  : say(v, "%s is no berthd", url),
-         "sandboxes that try it cannot call back: set publicUrl in berthd.yaml to one that works");
+    add_finding(
+        v, "url", ours ? GOOD : POOR,
+        ours     ? say(v, "%s answers", url)
+        : rc < 0 ? say(v, "%s: %s", url, trouble.message)
+                 : say(v, "%s is no berthd", url),
+        "sandboxes that try it cannot call back: set publicUrl in berthd.yaml to one that works");
 }
 
 /* The one that is named, or that serves the store; there need be none. */
@@ -144,20 +146,20 @@ static void check_daemon(struct visit *v)
     struct cli *cli = v->cli;
     struct cli_answer health, urls;
     if (cli_find_daemon(cli) < 0 || (cli->daemon && cli_get(cli, &health, "/api/health") < 0)) {
-        find(v, "daemon", BAD, say(v, "%s", cli->err.message),
-             "start berthd, or name one that runs with --url or BERTH_URL");
+        add_finding(v, "daemon", BAD, say(v, "%s", cli->err.message),
+                    "start berthd, or name one that runs with --url or BERTH_URL");
         return;
     }
     if (!cli->daemon)
         return;
     const char *version = cli_text(health.json, "version");
     bool recovering = berth_json_true(berth_json_get(health.json, "recovering"));
-    find(v, "daemon", GOOD,
-         say(v, "%s, version %s%s", cli->daemon->where, version ? version : "unknown",
-             recovering ? ", recovering" : ""),
-         NULL);
+    add_finding(v, "daemon", GOOD,
+                say(v, "%s, version %s%s", cli->daemon->where, version ? version : "unknown",
+                    recovering ? ", recovering" : ""),
+                NULL);
     if (cli_get(cli, &urls, "/api/runtime-urls") < 0) {
-        find(v, "url", BAD, say(v, "%s", cli->err.message), "see the daemon");
+        add_finding(v, "url", BAD, say(v, "%s", cli->err.message), "see the daemon");
         return;
     }
     const struct berth_json *list = berth_json_get(urls.json, "urls");
@@ -165,7 +167,7 @@ static void check_daemon(struct visit *v)
         if (berth_json_str(berth_json_at(list, i)))
             check_url(v, berth_json_str(berth_json_at(list, i)));
     if (!berth_json_count(list))
-        find(v, "url", GOOD, "none: it listens at its socket only", NULL);
+        add_finding(v, "url", GOOD, "none: it listens at its socket only", NULL);
 }
 
 /* --- the machine --- */
@@ -175,15 +177,16 @@ static void check_limits(struct visit *v)
     struct rlimit files, locked;
     (void)getrlimit(RLIMIT_NOFILE, &files);
     (void)getrlimit(RLIMIT_MEMLOCK, &locked);
-    find(v, "files", files.rlim_cur >= FILES_WANTED ? GOOD : POOR,
-         say(v, "%llu open files allowed", (unsigned long long)files.rlim_cur),
-         "raise it: ulimit -n 4096, or LimitNOFILE= in the unit");
+    add_finding(v, "files", files.rlim_cur >= FILES_WANTED ? GOOD : POOR,
+                say(v, "%llu open files allowed", (unsigned long long)files.rlim_cur),
+                "raise it: ulimit -n 4096, or LimitNOFILE= in the unit");
     if (locked.rlim_cur == RLIM_INFINITY)
-        find(v, "memory lock", GOOD, "no limit", NULL);
+        add_finding(v, "memory lock", GOOD, "no limit", NULL);
     else
-        find(v, "memory lock", locked.rlim_cur >= LOCKED_WANTED ? GOOD : POOR,
-             say(v, "%llu KiB can be kept out of swap", (unsigned long long)locked.rlim_cur / 1024),
-             "raise it, so that secrets are never swapped out: ulimit -l 4096, or LimitMEMLOCK=");
+        add_finding(
+            v, "memory lock", locked.rlim_cur >= LOCKED_WANTED ? GOOD : POOR,
+            say(v, "%llu KiB can be kept out of swap", (unsigned long long)locked.rlim_cur / 1024),
+            "raise it, so that secrets are never swapped out: ulimit -l 4096, or LimitMEMLOCK=");
 }
 
 static bool can_unshare(int flags)
@@ -200,15 +203,16 @@ static void check_sandboxing(struct visit *v)
     bool user = can_unshare(CLONE_NEWUSER);
     bool rest =
         can_unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC);
-    find(v, "namespaces", rest ? GOOD : POOR,
-         rest   ? "user, mount, pid, net and ipc namespaces"
-         : user ? "user namespaces, but not all others"
-                : "no user namespaces",
-         "allow them: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000");
+    add_finding(
+        v, "namespaces", rest ? GOOD : POOR,
+        rest   ? "user, mount, pid, net and ipc namespaces"
+        : user ? "user namespaces, but not all others"
+               : "no user namespaces",
+        "allow them: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces=10000");
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    find(v, "landlock", abi >= 1 ? GOOD : POOR,
-         abi >= 1 ? say(v, "ABI %ld", abi) : "not in this kernel, or not switched on",
-         "boot with lsm=landlock,... on a kernel with CONFIG_SECURITY_LANDLOCK");
+    add_finding(v, "landlock", abi >= 1 ? GOOD : POOR,
+                abi >= 1 ? say(v, "ABI %ld", abi) : "not in this kernel, or not switched on",
+                "boot with lsm=landlock,... on a kernel with CONFIG_SECURITY_LANDLOCK");
 }
 
 static void check_cgroups(struct visit *v)
@@ -220,13 +224,13 @@ static void check_cgroups(struct visit *v)
     bool v1 =
         access("/sys/fs/cgroup/memory", F_OK) == 0 && access("/sys/fs/cgroup/pids", F_OK) == 0;
     if (strstr(text, "memory") && strstr(text, "pids"))
-        find(v, "cgroups", GOOD, say(v, "version 2: %s", text), NULL);
+        add_finding(v, "cgroups", GOOD, say(v, "version 2: %s", text), NULL);
     else if (v1)
-        find(v, "cgroups", access("/sys/fs/cgroup/memory", W_OK) == 0 ? GOOD : POOR,
-             "version 1, memory and pids", "limits need a writable hierarchy: run as root");
+        add_finding(v, "cgroups", access("/sys/fs/cgroup/memory", W_OK) == 0 ? GOOD : POOR,
+                    "version 1, memory and pids", "limits need a writable hierarchy: run as root");
     else
-        find(v, "cgroups", POOR, "no memory and pids controllers",
-             "sandboxes here have no memory or process limits; mount cgroup2");
+        add_finding(v, "cgroups", POOR, "no memory and pids controllers",
+                    "sandboxes here have no memory or process limits; mount cgroup2");
 }
 
 /* --- programs --- */
@@ -255,14 +259,14 @@ static void check_programs(struct visit *v)
     };
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
         const char *file = find_program(v, programs[i].name);
-        find(v, programs[i].name, file ? GOOD : POOR,
-             file ? file : say(v, "not found; it is %s", programs[i].use), programs[i].cure);
+        add_finding(v, programs[i].name, file ? GOOD : POOR,
+                    file ? file : say(v, "not found; it is %s", programs[i].use), programs[i].cure);
     }
 }
 
 /* --- the answer --- */
 
-static int print_json(struct cli *cli, const struct berth_list *findings)
+static int doctor_print_json(struct cli *cli, const struct berth_list *findings)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
@@ -300,7 +304,7 @@ static int print_findings(struct cli *cli, const struct berth_list *findings)
     return cli_print(cli, &buf);
 }
 
-static int doctor(struct cli *cli, int argc, char **argv)
+static int doctor_main(struct cli *cli, int argc, char **argv)
 {
     if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
         return CLI_USAGE;
@@ -315,7 +319,7 @@ static int doctor(struct cli *cli, int argc, char **argv)
     check_programs(&v);
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
-    int status = cli->json ? print_json(cli, &v.findings) : print_findings(cli, &v.findings);
+    int status = cli->json ? doctor_print_json(cli, &v.findings) : print_findings(cli, &v.findings);
     for (int i = 0; i < v.findings.count; i++)
         if (((const struct finding *)v.findings.items[i])->verdict == BAD)
             status = CLI_FAILED;
@@ -323,6 +327,6 @@ static int doctor(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_doctor_commands[] = {
-    {"doctor", NULL, "", "what works here, what does not, and the cure", doctor},
+    {"doctor", NULL, "", "what works here, what does not, and the cure", doctor_main},
     {0},
 };

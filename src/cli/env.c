@@ -30,7 +30,7 @@ static void form_clear(struct form *form)
     berth_json_free(form->metadata_json);
 }
 
-static const char *status_of(struct cli *cli, const struct berth_json *environment)
+static const char *env_status_text(struct cli *cli, const struct berth_json *environment)
 {
     (void)cli;
     return berth_json_true(berth_json_get(environment, "deleting"))
@@ -38,13 +38,13 @@ static const char *status_of(struct cli *cli, const struct berth_json *environme
                : cli_text(environment, "status");
 }
 
-static int show(struct cli *cli, const struct cli_answer *environment)
+static int env_print(struct cli *cli, const struct cli_answer *environment)
 {
     static const struct cli_cell lines[] = {{"id", "id"},
                                             {"name", "name"},
                                             {"description", "description", .otherwise = "-"},
                                             {"driver", "driver"},
-                                            {"status", NULL, CLI_STATUS, .text = status_of},
+                                            {"status", NULL, CLI_STATUS, .text = env_status_text},
                                             {"config", "config"},
                                             {"metadata", "metadata"},
                                             {"created", "createdAt", CLI_WHEN, "-"},
@@ -243,7 +243,8 @@ static void put_object(struct berth_json_writer *w, const char *key, const struc
     explicit_bzero(text, strlen(text)); /* it may hold a pasted secret */
 }
 
-static int send(struct cli *cli, const struct form *form, const char *method, const char *target)
+static int env_send(struct cli *cli, const struct form *form, const char *method,
+                    const char *target)
 {
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
@@ -257,8 +258,9 @@ static int send(struct cli *cli, const struct form *form, const char *method, co
     put_object(&w, "config", form->config_json);
     put_object(&w, "metadata", form->metadata_json);
     berth_json_close(&w, '}');
-    return cli_call(cli, &environment, method, &body, "%s", target) < 0 ? cli_fail(cli)
-                                                                        : show(cli, &environment);
+    return cli_call(cli, &environment, method, &body, "%s", target) < 0
+               ? cli_fail(cli)
+               : env_print(cli, &environment);
 }
 
 #define FORM_OPTIONS(form)                                                                         \
@@ -269,7 +271,7 @@ static int send(struct cli *cli, const struct form *form, const char *method, co
         "set-file", .texts = &(form).set_file                                                      \
     }
 
-static int create(struct cli *cli, int argc, char **argv)
+static int env_create(struct cli *cli, int argc, char **argv)
 {
     struct form form __attribute__((cleanup(form_clear))) = {0};
     const struct cli_option options[] = {FORM_OPTIONS(form), {0}};
@@ -288,17 +290,17 @@ static int create(struct cli *cli, int argc, char **argv)
         return status;
     const char *target =
         berth_arena_printf(&cli->arena, "/api/companies/%s/environments", cli->company_id);
-    return target ? send(cli, &form, "POST", target) : cli_fail(cli);
+    return target ? env_send(cli, &form, "POST", target) : cli_fail(cli);
 }
 
-static const char *target_of(struct cli *cli, const struct berth_json *environment)
+static const char *env_target(struct cli *cli, const struct berth_json *environment)
 {
     const char *target =
         berth_arena_printf(&cli->arena, "/api/environments/%s", cli_text(environment, "id"));
     return target ? target : "";
 }
 
-static int update(struct cli *cli, int argc, char **argv)
+static int env_update(struct cli *cli, int argc, char **argv)
 {
     struct form form __attribute__((cleanup(form_clear))) = {0};
     const struct cli_option options[] = {FORM_OPTIONS(form), {"name", &form.name}, {0}};
@@ -313,13 +315,13 @@ static int update(struct cli *cli, int argc, char **argv)
         return status;
     if (cli_find_environment(cli, argv[0], &e) < 0)
         return cli_fail(cli);
-    return send(cli, &form, "PATCH", target_of(cli, e));
+    return env_send(cli, &form, "PATCH", env_target(cli, e));
 }
 
 /* --- one environment --- */
 
 /* Opens the runtime and finds the one environment that is named. */
-static int open_one(struct cli *cli, int argc, char **argv, const struct cli_option *options,
+static int env_open(struct cli *cli, int argc, char **argv, const struct cli_option *options,
                     const struct berth_json **out)
 {
     int status = cli_start(cli, argc, argv, options, 1, 1);
@@ -328,47 +330,47 @@ static int open_one(struct cli *cli, int argc, char **argv, const struct cli_opt
     return status;
 }
 
-static int show_one(struct cli *cli, int argc, char **argv)
+static int env_show(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer e;
-    int status = open_one(cli, argc, argv, NULL, &e.json);
+    int status = env_open(cli, argc, argv, NULL, &e.json);
     if (status != CLI_OK)
         return status;
     e.text = berth_json_text_in(&cli->arena, e.json);
-    return e.text ? show(cli, &e) : cli_fail(cli);
+    return e.text ? env_print(cli, &e) : cli_fail(cli);
 }
 
-static int archive(struct cli *cli, int argc, char **argv)
+static int env_archive(struct cli *cli, int argc, char **argv)
 {
     static const struct form form = {.status = "archived"};
     const struct berth_json *e;
-    int status = open_one(cli, argc, argv, NULL, &e);
-    return status == CLI_OK ? send(cli, &form, "PATCH", target_of(cli, e)) : status;
+    int status = env_open(cli, argc, argv, NULL, &e);
+    return status == CLI_OK ? env_send(cli, &form, "PATCH", env_target(cli, e)) : status;
 }
 
-static int delete (struct cli *cli, int argc, char **argv)
+static int env_delete(struct cli *cli, int argc, char **argv)
 {
     bool drain = false;
     const struct cli_option options[] = {{"drain", .flag = &drain}, {0}};
     const struct berth_json *e;
     struct cli_answer gone;
-    int status = open_one(cli, argc, argv, options, &e);
+    int status = env_open(cli, argc, argv, options, &e);
     if (status != CLI_OK)
         return status;
-    return cli_call(cli, &gone, "DELETE", NULL, "%s%s", target_of(cli, e),
+    return cli_call(cli, &gone, "DELETE", NULL, "%s%s", env_target(cli, e),
                     drain ? "?drain=true" : "") < 0
                ? cli_fail(cli)
-               : show(cli, &gone);
+               : env_print(cli, &gone);
 }
 
-static int probe(struct cli *cli, int argc, char **argv)
+static int env_probe(struct cli *cli, int argc, char **argv)
 {
     const struct berth_json *e;
     struct cli_answer found;
-    int status = open_one(cli, argc, argv, NULL, &e);
+    int status = env_open(cli, argc, argv, NULL, &e);
     if (status != CLI_OK)
         return status;
-    if (cli_call(cli, &found, "POST", NULL, "%s/probe", target_of(cli, e)) < 0)
+    if (cli_call(cli, &found, "POST", NULL, "%s/probe", env_target(cli, e)) < 0)
         return cli_fail(cli);
     bool ok = berth_json_true(berth_json_get(found.json, "ok"));
     const char *summary = cli_text(found.json, "summary");
@@ -384,7 +386,7 @@ static int probe(struct cli *cli, int argc, char **argv)
 
 /* --- all of them --- */
 
-static int list(struct cli *cli, int argc, char **argv)
+static int env_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
                                               {"NAME", "name"},
@@ -417,15 +419,15 @@ static int list(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_env_commands[] = {
     {"env", "create", "NAME" FORM_USAGE,
-     "make an environment; local is this machine itself, and no sandbox", create},
+     "make an environment; local is this machine itself, and no sandbox", env_create},
     {"env", "list", "[--driver local|ssh|sandbox|plugin] [--status active|archived]",
-     "the environments", list},
-    {"env", "show", "NAME|ID", "one environment", show_one},
+     "the environments", env_list},
+    {"env", "show", "NAME|ID", "one environment", env_show},
     {"env", "update", "NAME|ID [--name TEXT]" FORM_USAGE,
-     "change an environment; open leases keep what they have", update},
-    {"env", "archive", "NAME|ID", "let nobody take a new lease", archive},
+     "change an environment; open leases keep what they have", env_update},
+    {"env", "archive", "NAME|ID", "let nobody take a new lease", env_archive},
     {"env", "delete", "NAME|ID [--drain]",
-     "delete an environment; --drain gives its open leases back first", delete},
-    {"env", "probe", "NAME|ID", "touch the real place and leave nothing behind", probe},
+     "delete an environment; --drain gives its open leases back first", env_delete},
+    {"env", "probe", "NAME|ID", "touch the real place and leave nothing behind", env_probe},
     {0},
 };

@@ -18,7 +18,7 @@
 #include "cli/session.h"
 
 /* Waits until the command has ended; a signal cancels it. */
-static void wait_for_end(struct cli_session *s, struct berth_exec *x)
+static void exec_wait(struct cli_session *s, struct berth_exec *x)
 {
     struct pollfd fds[] = {{.fd = s->cancel_fd, .events = POLLIN},
                            {.fd = s->stop_fd, .events = POLLIN}};
@@ -29,7 +29,7 @@ static void wait_for_end(struct cli_session *s, struct berth_exec *x)
         }
 }
 
-static int print_result(struct cli *cli, struct berth_exec *x, const struct berth_exec_end *end)
+static int exec_print_json(struct cli *cli, struct berth_exec *x, const struct berth_exec_end *end)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
@@ -53,11 +53,11 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
     int rc = berth_exec_start(cli->b, request, &handlers, &x, &cli->err);
     if (rc == BERTH_OK) {
         cli_session_start(&s, x);
-        wait_for_end(&s, x);
+        exec_wait(&s, x);
         cli_session_stop(&s);
         berth_exec_wait(x, &end);
         if (cli->json)
-            status = print_result(cli, x, &end);
+            status = exec_print_json(cli, x, &end);
         berth_exec_free(x);
     }
     cli_session_close(&s);
@@ -68,7 +68,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
     return status == CLI_OK ? cli_exit_status(cli, &end) : status;
 }
 
-static int exec(struct cli *cli, int argc, char **argv)
+static int exec_main(struct cli *cli, int argc, char **argv)
 {
     struct cli_command_options given = {0};
     const struct cli_option options[] = {{"cwd", &given.cwd},
@@ -97,6 +97,6 @@ const struct cli_command cli_exec_commands[] = {
     {"exec", NULL,
      "LEASE [-C|--cwd DIR] [--env NAME[=VALUE]]... [--timeout 15m] [-t|--tty] -- COMMAND"
      " [ARGUMENT]...",
-     "run a command in the place of a lease", exec},
+     "run a command in the place of a lease", exec_main},
     {0},
 };

@@ -53,7 +53,7 @@ char *cli_output_of(const struct berth_json *data, size_t *len)
     return bytes;
 }
 
-static void forget_event(struct reading *r)
+static void event_forget(struct reading *r)
 {
     free(r->data);
     r->data = NULL;
@@ -61,7 +61,7 @@ static void forget_event(struct reading *r)
     r->has_id = false;
 }
 
-static void hear(struct reading *r, const struct berth_json *data)
+static void event_take(struct reading *r, const struct berth_json *data)
 {
     const char *reason = cli_text(data, "reason");
     if (strcmp(r->name, "dropped") == 0) { /* no more than a broken line */
@@ -76,20 +76,20 @@ static void hear(struct reading *r, const struct berth_json *data)
     r->enough = !r->follow->on_event(r->follow->ctx, r->name, data);
 }
 
-static void end_event(struct reading *r)
+static void event_end(struct reading *r)
 {
     auto_json *data = NULL;
     struct berth_error none;
     if (r->data &&
         berth_json_parse(r->data, strlen(r->data), BERTH_JSON_FOREIGN, &data, &none) == BERTH_OK)
-        hear(r, data);
-    forget_event(r);
+        event_take(r, data);
+    event_forget(r);
 }
 
 static void take_line(struct reading *r, const char *line)
 {
     if (!*line) {
-        end_event(r);
+        event_end(r);
     } else if (strncmp(line, "id: ", 4) == 0) {
         r->id = strtoull(line + 4, NULL, 10);
         r->has_id = true;
@@ -100,7 +100,7 @@ static void take_line(struct reading *r, const char *line)
     }
 }
 
-static bool on_bytes(void *ctx, const char *bytes, size_t len)
+static bool follow_on_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct reading *r = ctx;
     while (len && !r->over && !r->enough) {
@@ -126,8 +126,8 @@ static int out_of_memory(struct berth_error *err)
     return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
 }
 
-static int ask(struct cli *cli, struct reading *r, const char *method, const char *target,
-               const struct berth_buf *body)
+static int follow_ask(struct cli *cli, struct reading *r, const char *method, const char *target,
+                      const struct berth_buf *body)
 {
     const char *const headers[] = {"Accept: text/event-stream", "Content-Type: application/json",
                                    body ? r->follow->header : NULL, NULL};
@@ -140,10 +140,10 @@ static int ask(struct cli *cli, struct reading *r, const char *method, const cha
     struct berth_http_client_request request = cli_daemon_request(cli, method, url, body);
     request.headers = headers;
     request.stall_ms = STALL_MS;
-    request.on_bytes = on_bytes;
+    request.on_bytes = follow_on_bytes;
     request.ctx = r;
     berth_buf_truncate(&r->line, 0);
-    forget_event(r);
+    event_forget(r);
     int rc = berth_http_client_ask(&request, &reply, &cli->err);
     if (rc < 0)
         return rc;
@@ -153,7 +153,7 @@ static int ask(struct cli *cli, struct reading *r, const char *method, const cha
     return rc;
 }
 
-static int come_back(struct cli *cli, struct reading *r)
+static int follow_resume(struct cli *cli, struct reading *r)
 {
     auto_free char *target = NULL;
     if (asprintf(&target, "%s%coffset=%" PRIu64, r->follow->again,
@@ -161,7 +161,7 @@ static int come_back(struct cli *cli, struct reading *r)
         target = NULL;
         return out_of_memory(&cli->err);
     }
-    return ask(cli, r, "GET", target, NULL);
+    return follow_ask(cli, r, "GET", target, NULL);
 }
 
 /* Is it of use to come back? */
@@ -170,11 +170,11 @@ static bool is_broken(int rc)
     return rc == BERTH_OK || rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_TIMEOUT;
 }
 
-static int read_all(struct cli *cli, struct reading *r)
+static int follow_read(struct cli *cli, struct reading *r)
 {
     struct cli_follow *follow = r->follow;
     int64_t from = berth_time_mono_ms();
-    int rc = ask(cli, r, follow->method, follow->target, follow->body);
+    int rc = follow_ask(cli, r, follow->method, follow->target, follow->body);
     for (int tries = 1; !r->over && !r->enough && follow->again; tries++) {
         bool cancelled = rc == BERTH_E_CANCELLED && follow->on_cancel;
         if (cancelled ? !follow->on_cancel(follow->ctx) : !is_broken(rc))
@@ -187,7 +187,7 @@ static int read_all(struct cli *cli, struct reading *r)
             (void)usleep((useconds_t)tries * TRY_MS * 1000);
         r->grew = false;
         from = berth_time_mono_ms();
-        rc = come_back(cli, r);
+        rc = follow_resume(cli, r);
     }
     if (r->over || r->enough)
         return BERTH_OK;
@@ -201,8 +201,8 @@ int cli_follow(struct cli *cli, struct cli_follow *follow)
     struct reading r = {.follow = follow, .line = BERTH_BUF_INIT(BERTH_EVENT_BYTES_MAX)};
     if (follow->body && cli->not_text)
         return berth_fail(&cli->err, BERTH_E_INVALID, "The %s is not UTF-8.", cli->not_text);
-    int rc = read_all(cli, &r);
-    forget_event(&r);
+    int rc = follow_read(cli, &r);
+    event_forget(&r);
     berth_buf_clear(&r.line);
     return rc;
 }
@@ -223,8 +223,8 @@ static int post(const struct cli *cli, struct berth_http_client_request *request
     return rc < 0 ? rc : reply->status;
 }
 
-static void tell(const struct cli *cli, const struct berth_buf *body, const char *target,
-                 int stop_fd)
+static void send_post(const struct cli *cli, const struct berth_buf *body, const char *target,
+                      int stop_fd)
 {
     struct berth_http_client_request request = cli_daemon_request(cli, "POST", "", body);
     struct berth_http_client_reply reply;
@@ -291,12 +291,12 @@ void cli_send_size(const struct cli *cli, const char *exec_id, int rows, int col
     auto_buf body = BERTH_BUF_INIT(128);
     (void)snprintf(target, sizeof target, "/api/execs/%s/resize", exec_id);
     berth_buf_printf(&body, "{\"rows\":%d,\"columns\":%d}", rows, columns);
-    tell(cli, &body, target, stop_fd);
+    send_post(cli, &body, target, stop_fd);
 }
 
 void cli_send_cancel(const struct cli *cli, const char *kind, const char *id, int stop_fd)
 {
     char target[128];
     (void)snprintf(target, sizeof target, "/api/%s/%s/cancel", kind, id);
-    tell(cli, NULL, target, stop_fd);
+    send_post(cli, NULL, target, stop_fd);
 }

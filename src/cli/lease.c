@@ -23,7 +23,7 @@ static const char *cleanup_of(struct cli *cli, const struct berth_json *lease)
     return cleanup && why ? berth_arena_printf(&cli->arena, "%s: %s", cleanup, why) : cleanup;
 }
 
-static int show(struct cli *cli, const struct cli_answer *lease)
+static int lease_print(struct cli *cli, const struct cli_answer *lease)
 {
     static const struct cli_cell lines[] = {{"id", "id"},
                                             {"environment", "environmentId"},
@@ -41,7 +41,7 @@ static int show(struct cli *cli, const struct cli_answer *lease)
     return cli_print_one(cli, lease, cli_text(lease->json, "id"), lines);
 }
 
-static int acquire(struct cli *cli, int argc, char **argv)
+static int lease_acquire(struct cli *cli, int argc, char **argv)
 {
     const char *run = NULL, *issue = NULL, *workspace = NULL, *mode = NULL;
     const char *ttl = NULL, *timeout = NULL;
@@ -86,10 +86,10 @@ static int acquire(struct cli *cli, int argc, char **argv)
     if (cli_call(cli, &lease, "POST", &body, "/api/environments/%s/leases",
                  cli_text(environment, "id")) < 0)
         return cli_fail(cli);
-    return show(cli, &lease);
+    return lease_print(cli, &lease);
 }
 
-static int release(struct cli *cli, int argc, char **argv)
+static int lease_release(struct cli *cli, int argc, char **argv)
 {
     const char *as = NULL, *reason = NULL, *id;
     const struct cli_option options[] = {{"status", &as}, {"reason", &reason}, {0}};
@@ -110,11 +110,11 @@ static int release(struct cli *cli, int argc, char **argv)
     if (cli_find_id(cli, "lease", argv[0], &id) < 0 ||
         cli_call(cli, &lease, "POST", &body, "/api/environment-leases/%s/release", id) < 0)
         return cli_fail(cli);
-    return show(cli, &lease);
+    return lease_print(cli, &lease);
 }
 
 /* One that is asked for, or something that is done to it. */
-static int on_one(struct cli *cli, int argc, char **argv, const char *method, const char *what)
+static int lease_call(struct cli *cli, int argc, char **argv, const char *method, const char *what)
 {
     const char *id;
     struct cli_answer lease;
@@ -124,22 +124,22 @@ static int on_one(struct cli *cli, int argc, char **argv, const char *method, co
     if (cli_find_id(cli, "lease", argv[0], &id) < 0 ||
         cli_call(cli, &lease, method, NULL, "/api/environment-leases/%s%s", id, what) < 0)
         return cli_fail(cli);
-    return show(cli, &lease);
+    return lease_print(cli, &lease);
 }
 
-static int show_one(struct cli *cli, int argc, char **argv)
+static int lease_show(struct cli *cli, int argc, char **argv)
 {
-    return on_one(cli, argc, argv, "GET", "");
+    return lease_call(cli, argc, argv, "GET", "");
 }
 
-static int destroy(struct cli *cli, int argc, char **argv)
+static int lease_destroy(struct cli *cli, int argc, char **argv)
 {
-    return on_one(cli, argc, argv, "POST", "/destroy");
+    return lease_call(cli, argc, argv, "POST", "/destroy");
 }
 
-static int acknowledge(struct cli *cli, int argc, char **argv)
+static int lease_acknowledge(struct cli *cli, int argc, char **argv)
 {
-    return on_one(cli, argc, argv, "POST", "/acknowledge");
+    return lease_call(cli, argc, argv, "POST", "/acknowledge");
 }
 
 /* --- lists --- */
@@ -147,7 +147,7 @@ static int acknowledge(struct cli *cli, int argc, char **argv)
 static struct cli_answer environments; /* for their names */
 
 /* People know environments by name; one that is gone has only its id. */
-static const char *environment_of(struct cli *cli, const struct berth_json *lease)
+static const char *lease_environment_name(struct cli *cli, const struct berth_json *lease)
 {
     const char *id = cli_text(lease, "environmentId");
     (void)cli;
@@ -164,10 +164,10 @@ static const char *expires_of(struct cli *cli, const struct berth_json *lease)
     return cli_text(lease, "dueAt") ? cli_when(cli, cli_time(lease, "expiresAt")) : NULL;
 }
 
-static int list(struct cli *cli, int argc, char **argv)
+static int lease_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
-                                              {"ENVIRONMENT", .text = environment_of},
+                                              {"ENVIRONMENT", .text = lease_environment_name},
                                               {"STATUS", "status", CLI_STATUS},
                                               {"PLACE", "place"},
                                               {"CLEAN-UP", "cleanupStatus", CLI_STATUS},
@@ -205,14 +205,15 @@ const struct cli_command cli_lease_commands[] = {
     {"lease", "acquire",
      "ENVIRONMENT [--ttl 1h] [--run ID] [--issue ID] [--workspace ID] [--mode TEXT] [--timeout 5m]"
      " [--retain-on-failure]",
-     "take a lease on an environment", acquire},
+     "take a lease on an environment", lease_acquire},
     {"lease", "list", "[--env NAME|ID] [--run ID] [--status STATUS] [--all] [--limit N]",
-     "leases that are open, parked or owe clean-up; --all shows past ones too", list},
-    {"lease", "show", "ID", "one lease", show_one},
+     "leases that are open, parked or owe clean-up; --all shows past ones too", lease_list},
+    {"lease", "show", "ID", "one lease", lease_show},
     {"lease", "release", "ID [--status released|failed] [--reason TEXT]",
-     "give the place back; twice is fine", release},
-    {"lease", "destroy", "ID", "end the place, parked or not", destroy},
+     "give the place back; twice is fine", lease_release},
+    {"lease", "destroy", "ID", "end the place, parked or not", lease_destroy},
     {"lease", "acknowledge", "ID",
-     "you have looked after a place whose provider cannot be asked: nothing is owed", acknowledge},
+     "you have looked after a place whose provider cannot be asked: nothing is owed",
+     lease_acknowledge},
     {0},
 };

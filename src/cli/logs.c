@@ -39,7 +39,7 @@ struct following {
     int trouble;
 };
 
-static void nap(void)
+static void wait_a_moment(void)
 {
     (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
@@ -67,8 +67,8 @@ static int print_line(struct following *f, const char *exec_id, const struct ber
 }
 
 /* A character is never split between two lines. */
-static int print_json(struct following *f, const char *exec_id, const struct berth_frame *frame,
-                      const char *bytes, size_t len)
+static int print_frame_json(struct following *f, const char *exec_id,
+                            const struct berth_frame *frame, const char *bytes, size_t len)
 {
     struct berth_buf *text = &f->half[frame->kind];
     berth_buf_append(text, bytes, len);
@@ -104,7 +104,7 @@ static int print_frame(struct following *f, const char *exec_id, const struct be
     const char *bytes = frame->bytes + drop;
     size_t len = frame->len - drop;
     if (f->cli->json)
-        return print_json(f, exec_id, frame, bytes, len);
+        return print_frame_json(f, exec_id, frame, bytes, len);
     return berth_fs_write_all(frame->kind == BERTH_FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO,
                               bytes, len, &f->cli->err);
 }
@@ -174,7 +174,7 @@ static int print_log(struct following *f, const char *exec_id)
         if (!f->follow || over)
             break;
         rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then one more look */
-        nap();
+        wait_a_moment();
     }
     if (rc == BERTH_OK && !reader)
         rc = say_missing(f, exec_id);
@@ -203,11 +203,11 @@ static int print_logs(struct following *f)
         rc = run_has_ended(f, &over);
         if (rc < 0)
             return rc;
-        nap();
+        wait_a_moment();
     }
 }
 
-static void write_out(int argc, char **argv)
+static void expand_logs_options(int argc, char **argv)
 {
     static char follow[] = "--follow";
     for (int i = 1; i < argc; i++)
@@ -215,7 +215,7 @@ static void write_out(int argc, char **argv)
 }
 
 /* What a daemon tells of the log. */
-static bool on_event(void *ctx, const char *name, const struct berth_json *data)
+static bool logs_on_event(void *ctx, const char *name, const struct berth_json *data)
 {
     struct following *f = ctx;
     const char *stream = cli_text(data, "stream");
@@ -246,7 +246,7 @@ static int print_told(struct following *f)
 {
     char target[192], again[128];
     struct cli_follow follow = {
-        .method = "GET", .target = target, .again = again, .on_event = on_event, .ctx = f};
+        .method = "GET", .target = target, .again = again, .on_event = logs_on_event, .ctx = f};
     (void)snprintf(again, sizeof again, "/api/runs/%s/log?follow=%s", f->run_id,
                    f->follow ? "true" : "false");
     (void)snprintf(target, sizeof target, "%s&offset=%llu", again, (unsigned long long)f->skip);
@@ -256,7 +256,7 @@ static int print_told(struct following *f)
     return f->trouble < 0 ? f->trouble : rc;
 }
 
-static int logs(struct cli *cli, int argc, char **argv)
+static int logs_main(struct cli *cli, int argc, char **argv)
 {
     const char *since = NULL;
     struct following f = {.cli = cli,
@@ -264,7 +264,7 @@ static int logs(struct cli *cli, int argc, char **argv)
                                    BERTH_BUF_INIT(2 * BERTH_FRAME_BYTES_MAX)}};
     const struct cli_option options[] = {{"follow", .flag = &f.follow}, {"since", &since}, {0}};
     int64_t skip = 0;
-    write_out(argc, argv);
+    expand_logs_options(argc, argv);
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     if (since && !cli_number(since, 0, INT64_MAX, &skip))
@@ -282,6 +282,7 @@ static int logs(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_logs_commands[] = {
-    {"logs", NULL, "RUN [-f|--follow] [--since OFFSET]", "what the commands of a run wrote", logs},
+    {"logs", NULL, "RUN [-f|--follow] [--since OFFSET]", "what the commands of a run wrote",
+     logs_main},
     {0},
 };

@@ -76,8 +76,8 @@ static int count_named(const struct berth_json *list, const char *key, const cha
     return found;
 }
 
-static int say_unknown(struct cli *cli, const char *kind, const struct berth_json *list,
-                       const char *text)
+static int say_unknown_name(struct cli *cli, const char *kind, const struct berth_json *list,
+                            const char *text)
 {
     size_t all = berth_json_count(list);
     int count = 0;
@@ -100,12 +100,13 @@ static int find_unnamed(struct cli *cli, const char *kind, const struct berth_js
 {
     const char *id;
     if (!berth_id_prefix_valid(text))
-        return say_unknown(cli, kind, list, text);
+        return say_unknown_name(cli, kind, list, text);
     int rc = cli_find_id(cli, kind, text, &id);
     if (rc == BERTH_OK && count_named(list, "id", id, out) == 0)
         return berth_fail(&cli->err, BERTH_E_NOT_FOUND, "%s is no more.", id);
-    return rc != BERTH_E_NOT_FOUND || berth_id_valid(text) ? rc
-                                                           : say_unknown(cli, kind, list, text);
+    return rc != BERTH_E_NOT_FOUND || berth_id_valid(text)
+               ? rc
+               : say_unknown_name(cli, kind, list, text);
 }
 
 int cli_find_environment(struct cli *cli, const char *text, const struct berth_json **out)

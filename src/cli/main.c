@@ -15,7 +15,7 @@
 #define WORDS_MAX 64
 
 /* All commands, or those of one noun. */
-static void overview(FILE *out, const char *noun)
+static void print_overview(FILE *out, const char *noun)
 {
     (void)fputs("berth gives every agent run a place to work, and takes it back.\n\n", out);
     for (const struct cli_command *const *group = cli_commands; *group; group++)
@@ -41,7 +41,7 @@ static bool knows_noun(const char *noun)
 }
 
 /* A verb that fits comes before a noun that is a command by itself. */
-static const struct cli_command *find(const char *noun, const char *verb)
+static const struct cli_command *find_command(const char *noun, const char *verb)
 {
     const struct cli_command *alone = NULL;
     for (const struct cli_command *const *group = cli_commands; *group; group++)
@@ -81,7 +81,7 @@ static int words_of(const char *noun, const char *words[WORDS_MAX])
     return count;
 }
 
-static int say_unknown(const struct cli *cli, const char *noun, const char *verb)
+static int say_unknown_command(const struct cli *cli, const char *noun, const char *verb)
 {
     const char *words[WORDS_MAX];
     bool known = knows_noun(noun);
@@ -97,7 +97,7 @@ static int say_unknown(const struct cli *cli, const char *noun, const char *verb
     return cli_usage(cli, "there is no command \"%s%s%s\"", before, space, given);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run_program(struct cli *cli, int argc, char **argv)
 {
     if (!arm_failpoint(getenv("BERTH_FAILPOINT")))
         return cli_usage(cli, "BERTH_FAILPOINT names no step");
@@ -107,24 +107,24 @@ static int run(struct cli *cli, int argc, char **argv)
     argc -= leading;
     argv += leading;
     if (argc < 2) {
-        overview(stderr, NULL);
+        print_overview(stderr, NULL);
         return CLI_USAGE;
     }
     if (strcmp(argv[1], "__complete") == 0)
         return cli_complete(cli, argc - 2, argv + 2);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
         strcmp(argv[1], "-h") == 0) {
-        overview(stdout, argc > 2 && knows_noun(argv[2]) ? argv[2] : NULL);
+        print_overview(stdout, argc > 2 && knows_noun(argv[2]) ? argv[2] : NULL);
         return CLI_OK;
     }
     const char *noun = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
-    const struct cli_command *command = find(noun, argc > 2 ? argv[2] : NULL);
+    const struct cli_command *command = find_command(noun, argc > 2 ? argv[2] : NULL);
     if (!command && knows_noun(noun) && argc > 2 && strcmp(argv[2], "--help") == 0) {
-        overview(stdout, noun);
+        print_overview(stdout, noun);
         return CLI_OK;
     }
     if (!command)
-        return say_unknown(cli, noun, argc > 2 ? argv[2] : NULL);
+        return say_unknown_command(cli, noun, argc > 2 ? argv[2] : NULL);
     cli->command = command;
     int skip = command->verb ? 2 : 1;
     return command->run(cli, argc - skip, argv + skip);
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     berth_deny_dumps(); /* values of secrets pass through here */
     struct cli cli = {.cancel_fd = -1};
     cli.issues.arena = &cli.arena;
-    int status = run(&cli, argc, argv);
+    int status = run_program(&cli, argc, argv);
     cli_disconnect(&cli);
     berth_arena_clear(&cli.arena);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK)

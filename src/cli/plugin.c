@@ -83,7 +83,7 @@ static int put_source(struct cli *cli, const char *source, struct berth_json_wri
     return BERTH_OK;
 }
 
-static int install(struct cli *cli, int argc, char **argv)
+static int plugin_install(struct cli *cli, int argc, char **argv)
 {
     const char *file = NULL, *version = NULL;
     const struct cli_option options[] = {{"version", &version}, {"config", &file}, {0}};
@@ -105,7 +105,7 @@ static int install(struct cli *cli, int argc, char **argv)
     return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/install"), &plugin);
 }
 
-static int list(struct cli *cli, int argc, char **argv)
+static int plugin_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"PLUGIN", "pluginKey"},
                                               {"VERSION", "version"},
@@ -163,21 +163,21 @@ static int show_worker(struct cli *cli, const char *name, bool anew)
     return status == CLI_OK && down ? CLI_FAILED : status;
 }
 
-static int show(struct cli *cli, int argc, char **argv)
+static int plugin_show(struct cli *cli, int argc, char **argv)
 {
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     return status == CLI_OK ? show_worker(cli, argv[0], false) : status;
 }
 
-static int restart(struct cli *cli, int argc, char **argv)
+static int plugin_restart(struct cli *cli, int argc, char **argv)
 {
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
     return status == CLI_OK ? show_worker(cli, argv[0], true) : status;
 }
 
 /* What is done to a plugin, with at most one word. */
-static int act(struct cli *cli, const char *name, const char *what, const char *key,
-               const char *value)
+static int plugin_act(struct cli *cli, const char *name, const char *what, const char *key,
+                      const char *value)
 {
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
@@ -192,29 +192,29 @@ static int act(struct cli *cli, const char *name, const char *what, const char *
         &plugin);
 }
 
-static int enable(struct cli *cli, int argc, char **argv)
+static int plugin_enable(struct cli *cli, int argc, char **argv)
 {
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
-    return status == CLI_OK ? act(cli, argv[0], "enable", NULL, NULL) : status;
+    return status == CLI_OK ? plugin_act(cli, argv[0], "enable", NULL, NULL) : status;
 }
 
-static int disable(struct cli *cli, int argc, char **argv)
+static int plugin_disable(struct cli *cli, int argc, char **argv)
 {
     const char *reason = NULL;
     const struct cli_option options[] = {{"reason", &reason}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
-    return status == CLI_OK ? act(cli, argv[0], "disable", "reason", reason) : status;
+    return status == CLI_OK ? plugin_act(cli, argv[0], "disable", "reason", reason) : status;
 }
 
-static int upgrade(struct cli *cli, int argc, char **argv)
+static int plugin_upgrade(struct cli *cli, int argc, char **argv)
 {
     const char *version = NULL;
     const struct cli_option options[] = {{"version", &version}, {0}};
     int status = cli_start(cli, argc, argv, options, 1, 1);
-    return status == CLI_OK ? act(cli, argv[0], "upgrade", "version", version) : status;
+    return status == CLI_OK ? plugin_act(cli, argv[0], "upgrade", "version", version) : status;
 }
 
-static int configure(struct cli *cli, int argc, char **argv)
+static int plugin_configure(struct cli *cli, int argc, char **argv)
 {
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
@@ -232,7 +232,7 @@ static int configure(struct cli *cli, int argc, char **argv)
         &plugin);
 }
 
-static int uninstall(struct cli *cli, int argc, char **argv)
+static int plugin_uninstall(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer done;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
@@ -267,7 +267,7 @@ static void put_line(struct cli *cli, struct berth_buf *buf, const char *line, s
     berth_buf_append(buf, "\n", 1);
 }
 
-static int logs(struct cli *cli, int argc, char **argv)
+static int plugin_logs(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer said;
     int status = cli_start(cli, argc, argv, NULL, 1, 1);
@@ -285,19 +285,24 @@ static int logs(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_plugin_commands[] = {
     {"plugin", "install", "DIR|PACKAGE [--version VERSION] [--config FILE]",
-     "install a plugin from a directory or from npm", install},
-    {"plugin", "list", "", "the plugins", list},
-    {"plugin", "show", "NAME|ID", "one plugin, and how its worker does when it is started", show},
-    {"plugin", "enable", "NAME|ID", "use a plugin that is disabled or in error again", enable},
-    {"plugin", "disable", "NAME|ID [--reason TEXT]", "stop using a plugin", disable},
-    {"plugin", "configure", "NAME|ID FILE", "the plugin's own config, a JSON object", configure},
+     "install a plugin from a directory or from npm", plugin_install},
+    {"plugin", "list", "", "the plugins", plugin_list},
+    {"plugin", "show", "NAME|ID", "one plugin, and how its worker does when it is started",
+     plugin_show},
+    {"plugin", "enable", "NAME|ID", "use a plugin that is disabled or in error again",
+     plugin_enable},
+    {"plugin", "disable", "NAME|ID [--reason TEXT]", "stop using a plugin", plugin_disable},
+    {"plugin", "configure", "NAME|ID FILE", "the plugin's own config, a JSON object",
+     plugin_configure},
     {"plugin", "upgrade", "NAME|ID [--version VERSION]", "read or fetch its package again",
-     upgrade},
-    {"plugin", "uninstall", "NAME|ID", "remove a plugin that answers for no lease", uninstall},
-    {"plugin", "logs", "NAME|ID", "what its worker said", logs},
+     plugin_upgrade},
+    {"plugin", "uninstall", "NAME|ID", "remove a plugin that answers for no lease",
+     plugin_uninstall},
+    {"plugin", "logs", "NAME|ID", "what its worker said", plugin_logs},
     {"plugin", "check", "DIR [--config FILE] [--only CHECK]...",
      "drive a worker through its life and through faults, and print a score card",
      cli_plugin_check},
-    {"plugin", "restart", "NAME|ID", "start its worker anew, and say how that went", restart},
+    {"plugin", "restart", "NAME|ID", "start its worker anew, and say how that went",
+     plugin_restart},
     {0},
 };

@@ -23,7 +23,7 @@ struct card {
     int passed, failed, skipped;
 };
 
-static void each(void *ctx, const struct berth_check_result *r)
+static void on_check(void *ctx, const struct berth_check_result *r)
 {
     static const char *const words[] = {"passed", "failed", "skipped"};
     struct card *card = ctx;
@@ -56,7 +56,7 @@ static void check_manifest(struct card *card, const struct berth_json *manifest)
                                         .about = "says what it is",
                                         .outcome = ok ? BERTH_CHECK_PASSED : BERTH_CHECK_FAILED,
                                         .detail = ok ? "" : err.message};
-    each(card, &result);
+    on_check(card, &result);
 }
 
 static int print_card(struct card *card)
@@ -80,8 +80,9 @@ static int print_card(struct card *card)
     return printed == CLI_OK ? status : printed;
 }
 
-static int run(struct cli *cli, struct card *card, struct berth_engine *engine, const char *package,
-               const char *scratch, struct berth_check_request *request)
+static int check_package(struct cli *cli, struct card *card, struct berth_engine *engine,
+                         const char *package, const char *scratch,
+                         struct berth_check_request *request)
 {
     struct berth_package read = {0};
     struct berth_call call = {.deadline_ms = berth_time_mono_ms() + READ_MS,
@@ -96,7 +97,7 @@ static int run(struct cli *cli, struct card *card, struct berth_engine *engine, 
     request->package = read.path;
     request->manifest = manifest;
     request->scratch = scratch;
-    if (berth_builtins.check(engine, request, each, card, &cli->err) < 0)
+    if (berth_builtins.check(engine, request, on_check, card, &cli->err) < 0)
         return cli_fail(cli);
     return print_card(card);
 }
@@ -130,7 +131,7 @@ int cli_plugin_check(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     }
     int status = berth_engine_new(&engine, &cli->err) == BERTH_OK
-                     ? run(cli, &card, engine, argv[0], scratch, &request)
+                     ? check_package(cli, &card, engine, argv[0], scratch, &request)
                      : cli_fail(cli);
     berth_engine_free(engine);
     struct berth_error ignored;

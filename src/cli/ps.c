@@ -14,7 +14,7 @@ static const char *run_id_of(struct cli *cli, const struct berth_json *row)
 }
 
 /* People know it by name; one that is gone has only its id. */
-static const char *environment_of(struct cli *cli, const struct berth_json *row)
+static const char *run_environment_name(struct cli *cli, const struct berth_json *row)
 {
     struct cli_answer environment;
     const char *id = cli_text(berth_json_get(row, "run"), "environmentId");
@@ -55,10 +55,10 @@ static int add_row(struct cli *cli, const struct berth_json *run, struct berth_j
     return rc;
 }
 
-static int ps(struct cli *cli, int argc, char **argv)
+static int ps_main(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"RUN", NULL, CLI_ID, .text = run_id_of},
-                                              {"ENVIRONMENT", .text = environment_of},
+                                              {"ENVIRONMENT", .text = run_environment_name},
                                               {"STARTED", .text = started_of},
                                               {"COMMAND", .text = command_of},
                                               {0}};
@@ -78,6 +78,6 @@ static int ps(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_ps_commands[] = {
-    {"ps", NULL, "", "the runs at work, and their commands", ps},
+    {"ps", NULL, "", "the runs at work, and their commands", ps_main},
     {0},
 };

@@ -111,14 +111,14 @@ static void end_command(struct remote *r, const struct berth_json *data)
         cli_session_say(&r->s, "releasing");
 }
 
-static void cancel(struct remote *r)
+static void remote_cancel(struct remote *r)
 {
     cli_send_cancel(r->cli, r->run_id ? "runs" : "execs", r->run_id ? r->run_id : r->s.exec_id,
                     r->s.cancel_fd);
 }
 
 /* Who asks twice does not want to wait for the end either. */
-static bool on_cancel(void *ctx)
+static bool remote_on_cancel(void *ctx)
 {
     struct remote *r = ctx;
     eventfd_t told;
@@ -126,7 +126,7 @@ static bool on_cancel(void *ctx)
     if (r->cancelled)
         return false;
     r->cancelled = true;
-    cancel(r);
+    remote_cancel(r);
     return true;
 }
 
@@ -140,11 +140,11 @@ static void put_output(struct remote *r, const struct berth_json *data)
         return;
     if (!cli_session_write(&r->s, errors ? STDERR_FILENO : STDOUT_FILENO, bytes, len)) {
         r->s.closed = true; /* as a pipe would tell it */
-        cancel(r);
+        remote_cancel(r);
     }
 }
 
-static bool on_event(void *ctx, const char *name, const struct berth_json *data)
+static bool remote_on_event(void *ctx, const char *name, const struct berth_json *data)
 {
     struct remote *r = ctx;
     bool end = strcmp(name, "end") == 0;
@@ -173,7 +173,7 @@ static int signal_of(const char *name)
     return 0;
 }
 
-static int exit_status(const struct remote *r)
+static int remote_exit_status(const struct remote *r)
 {
     const char *by = cli_text(r->result, "signal"), *cause = cli_text(r->result, "cause");
     const struct berth_json *code = berth_json_get(r->result, "exitCode");
@@ -186,7 +186,7 @@ static int exit_status(const struct remote *r)
     return by ? CLI_BY_SIGNAL + signal_of(by) : (int)berth_json_int(code);
 }
 
-static int print_json(struct remote *r)
+static int remote_print_json(struct remote *r)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
@@ -217,12 +217,12 @@ static void say_whether_owed(struct remote *r)
 }
 
 /* A run that could not do what it should says why. */
-static int run_status(struct remote *r)
+static int remote_run_status(struct remote *r)
 {
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
     if (r->result) {
         say_whether_owed(r);
-        return exit_status(r);
+        return remote_exit_status(r);
     }
     (void)berth_fail(&r->cli->err, BERTH_E_UNAVAILABLE, "%s",
                      error ? error : "The run has ended without its command.");
@@ -230,11 +230,11 @@ static int run_status(struct remote *r)
 }
 
 /* From the first word to the end; the session is open, and closed afterwards. */
-static int follow(struct remote *r)
+static int remote_follow(struct remote *r)
 {
     struct cli *cli = r->cli;
-    r->follow.on_event = on_event;
-    r->follow.on_cancel = on_cancel;
+    r->follow.on_event = remote_on_event;
+    r->follow.on_cancel = remote_on_cancel;
     r->follow.ctx = r;
     cli->cancel_fd = r->s.cancel_fd;
     int rc = cli_follow(cli, &r->follow);
@@ -248,9 +248,9 @@ static int follow(struct remote *r)
     else if (rc < 0)
         status = cli_run_failed(cli);
     else if (cli->json)
-        status = print_json(r);
+        status = remote_print_json(r);
     if (status == CLI_OK)
-        status = r->run_id ? run_status(r) : exit_status(r);
+        status = r->run_id ? remote_run_status(r) : remote_exit_status(r);
     if (r->s.unsent.code) {
         (void)fprintf(stderr, "berth: input did not reach the command: %s\n",
                       cli_clean(cli, r->s.unsent.message));
@@ -297,7 +297,7 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
                                    .target = target,
                                    .body = &body,
                                    .header = cli->daemon->socket ? NULL : header};
-    return follow(&r);
+    return remote_follow(&r);
 }
 
 static void write_run(struct cli *cli, const struct berth_run_request *r, struct berth_buf *body)
@@ -347,5 +347,5 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
     (void)snprintf(r.again, sizeof r.again, "/api/runs/%s/log", r.run_id);
     r.follow = (struct cli_follow){.method = "GET", .target = r.again, .again = r.again};
     cli_session_say(&r.s, "acquiring");
-    return follow(&r);
+    return remote_follow(&r);
 }

@@ -26,7 +26,7 @@
 
 /* --- berth run list, berth run show --- */
 
-static int list(struct cli *cli, int argc, char **argv)
+static int run_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
                                               {"STATUS", "status", CLI_STATUS},
@@ -52,7 +52,7 @@ static int list(struct cli *cli, int argc, char **argv)
     return cli_print_list(cli, &found, columns);
 }
 
-static int show(struct cli *cli, int argc, char **argv)
+static int run_show(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell lines[] = {{"id", "id"},
                                             {"status", "status", CLI_STATUS},
@@ -120,7 +120,7 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
 }
 
 /* Prints the run, and the result of its command if that was started. */
-static int print_result(struct cli *cli, const struct berth_run_result *r)
+static int run_print_json(struct cli *cli, const struct berth_run_result *r)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX), row = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX),
              result = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
@@ -156,7 +156,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
     request->on_phase = say_phase;
     int rc = berth_run_perform(cli->b, &cli->arena, request, &result, &cli->err);
     cli_session_close(&s);
-    if (cli->json && result.run && (status = print_result(cli, &result)) != CLI_OK)
+    if (cli->json && result.run && (status = run_print_json(cli, &result)) != CLI_OK)
         return status;
     if (rc < 0 && result.run && result.run->error_code)
         return cli_not_started(cli, result.run->error_code);
@@ -213,7 +213,7 @@ static int run_there(struct cli *cli, struct berth_run_request *request,
     return cli_remote_run(cli, request, o->detach);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run_main(struct cli *cli, int argc, char **argv)
 {
     struct run_options o = {0};
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
@@ -240,12 +240,12 @@ static int run(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_run_commands[] = {
-    {"run", "list", "[--status STATUS] [--limit N]", "runs, newest first", list},
-    {"run", "show", "ID", "one run", show},
+    {"run", "list", "[--status STATUS] [--limit N]", "runs, newest first", run_list},
+    {"run", "show", "ID", "one run", run_show},
     {"run", NULL,
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
      " [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
-     "take a lease, run the command in the place, and give the place back", run},
+     "take a lease, run the command in the place, and give the place back", run_main},
     {0},
 };

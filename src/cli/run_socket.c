@@ -51,7 +51,7 @@ static int address_of(const char *path, struct sockaddr_un *out, struct berth_er
 
 /* --- one client --- */
 
-static bool is_ours(int fd)
+static bool client_is_same_user(int fd)
 {
     struct ucred who;
     socklen_t len = sizeof who;
@@ -115,7 +115,7 @@ static bool read_length(const char *line, size_t *out)
     return true;
 }
 
-static const char *obey(struct cli_run_socket *c, FILE *in, const char *line)
+static const char *client_obey(struct cli_run_socket *c, FILE *in, const char *line)
 {
     size_t len;
     if (strcmp(line, "cancel\n") == 0) {
@@ -129,14 +129,14 @@ static const char *obey(struct cli_run_socket *c, FILE *in, const char *line)
     return "write \"cancel\", \"close\", or \"stdin N\" and N bytes";
 }
 
-static void *serve(void *ctx)
+static void *client_main(void *ctx)
 {
     struct client *client = ctx;
     char line[64];
     int copy = fcntl(client->fd, F_DUPFD_CLOEXEC, 0);
     FILE *in = copy >= 0 ? fdopen(copy, "r") : NULL;
     while (in && fgets(line, sizeof line, in)) {
-        const char *answer = obey(client->control, in, line);
+        const char *answer = client_obey(client->control, in, line);
         if (dprintf(client->fd, "%s\n", answer) < 0)
             break;
     }
@@ -150,7 +150,7 @@ static void *serve(void *ctx)
 
 /* --- all of them --- */
 
-static void end_client(struct client *client)
+static void client_end(struct client *client)
 {
     (void)shutdown(client->fd, SHUT_RDWR);
     (void)pthread_join(client->thread, NULL);
@@ -158,19 +158,19 @@ static void end_client(struct client *client)
     client->fd = -1;
 }
 
-static void take_client(struct cli_run_socket *c)
+static void client_accept(struct cli_run_socket *c)
 {
     int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    for (int i = 0; i < CLIENTS_MAX && is_ours(fd); i++) {
+    for (int i = 0; i < CLIENTS_MAX && client_is_same_user(fd); i++) {
         struct client *client = &c->clients[i];
         if (client->fd >= 0 && __atomic_load_n(&client->done, __ATOMIC_ACQUIRE))
-            end_client(client);
+            client_end(client);
         if (client->fd >= 0)
             continue;
         *client = (struct client){.control = c, .fd = fd};
-        if (pthread_create(&client->thread, NULL, serve, client) == 0)
+        if (pthread_create(&client->thread, NULL, client_main, client) == 0)
             return;
         client->fd = -1;
         break;
@@ -178,21 +178,21 @@ static void take_client(struct cli_run_socket *c)
     (void)close(fd);
 }
 
-static void *listen_main(void *ctx)
+static void *run_socket_main(void *ctx)
 {
     struct cli_run_socket *c = ctx;
     struct pollfd fds[] = {{.fd = c->listen_fd, .events = POLLIN},
                            {.fd = c->stop_fd, .events = POLLIN}};
     while (!fds[1].revents)
         if (poll(fds, 2, -1) > 0 && fds[0].revents)
-            take_client(c);
+            client_accept(c);
     for (int i = 0; i < CLIENTS_MAX; i++)
         if (c->clients[i].fd >= 0)
-            end_client(&c->clients[i]);
+            client_end(&c->clients[i]);
     return NULL;
 }
 
-static int start_listening(struct cli_run_socket *c, const char *run_id, struct berth_error *err)
+static int run_socket_listen(struct cli_run_socket *c, const char *run_id, struct berth_error *err)
 {
     struct sockaddr_un address;
     int rc = berth_runtime_socket(run_id, c->path, err);
@@ -207,11 +207,11 @@ static int start_listening(struct cli_run_socket *c, const char *run_id, struct 
         bind(c->listen_fd, (struct sockaddr *)&address, sizeof address) < 0 ||
         listen(c->listen_fd, CLIENTS_MAX) < 0)
         return berth_fail_errno(err, "Cannot listen at %s", c->path);
-    errno = pthread_create(&c->thread, NULL, listen_main, c);
+    errno = pthread_create(&c->thread, NULL, run_socket_main, c);
     return errno ? berth_fail_errno(err, "Cannot start a thread") : BERTH_OK;
 }
 
-static void free_control(struct cli_run_socket *c)
+static void run_socket_free(struct cli_run_socket *c)
 {
     if (c->listen_fd >= 0) {
         (void)close(c->listen_fd);
@@ -234,9 +234,9 @@ int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket
     for (int i = 0; i < CLIENTS_MAX; i++)
         c->clients[i].fd = -1;
     pthread_mutex_init(&c->lock, NULL);
-    int rc = start_listening(c, run_id, err);
+    int rc = run_socket_listen(c, run_id, err);
     if (rc < 0)
-        free_control(c);
+        run_socket_free(c);
     else
         *out = c;
     return rc;
@@ -258,5 +258,5 @@ void cli_run_socket_close(struct cli_run_socket *c)
         return;
     (void)eventfd_write(c->stop_fd, 1);
     (void)pthread_join(c->thread, NULL);
-    free_control(c);
+    run_socket_free(c);
 }

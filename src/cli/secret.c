@@ -18,7 +18,7 @@
 #include "cli/table.h"
 #include "crypto/mask.h"
 
-static int show(struct cli *cli, const struct cli_answer *secret)
+static int secret_print(struct cli *cli, const struct cli_answer *secret)
 {
     static const struct cli_cell lines[] = {{"id", "id"},
                                             {"name", "name"},
@@ -62,7 +62,7 @@ static void put_value(struct berth_json_writer *w, const struct berth_locked *va
     berth_json_put_str(w, "valueBase64", text.bytes);
 }
 
-static int create(struct cli *cli, int argc, char **argv)
+static int secret_create(struct cli *cli, int argc, char **argv)
 {
     const char *from = NULL, *key = NULL, *description = NULL;
     const struct cli_option options[] = {
@@ -86,12 +86,12 @@ static int create(struct cli *cli, int argc, char **argv)
     if (cli_call(cli, &made, "POST", &body, "/api/companies/%s/secrets", cli->company_id) < 0)
         return cli_fail(cli);
     warn_short(cli, &value);
-    return show(cli, &made);
+    return secret_print(cli, &made);
 }
 
 /* Opens the runtime and finds the one secret that is named. */
-static int open_one(struct cli *cli, int argc, char **argv, const struct cli_option *options,
-                    struct cli_answer *out)
+static int secret_open(struct cli *cli, int argc, char **argv, const struct cli_option *options,
+                       struct cli_answer *out)
 {
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status == CLI_OK && cli_find_secret(cli, argv[0], &out->json) < 0)
@@ -101,12 +101,12 @@ static int open_one(struct cli *cli, int argc, char **argv, const struct cli_opt
     return status;
 }
 
-static int rotate(struct cli *cli, int argc, char **argv)
+static int secret_rotate(struct cli *cli, int argc, char **argv)
 {
     const char *from = NULL;
     const struct cli_option options[] = {{"from", &from}, {0}};
     struct cli_answer secret;
-    int status = open_one(cli, argc, argv, options, &secret);
+    int status = secret_open(cli, argc, argv, options, &secret);
     if (status != CLI_OK)
         return status;
     auto_locked value = BERTH_LOCKED_INIT;
@@ -122,17 +122,17 @@ static int rotate(struct cli *cli, int argc, char **argv)
                  cli_text(secret.json, "id")) < 0)
         return cli_fail(cli);
     warn_short(cli, &value);
-    return show(cli, &secret);
+    return secret_print(cli, &secret);
 }
 
-static int update(struct cli *cli, int argc, char **argv)
+static int secret_update(struct cli *cli, int argc, char **argv)
 {
     const char *name = NULL, *description = NULL, *as = NULL;
     const struct cli_option options[] = {
         {"name", &name}, {"description", &description}, {"status", &as}, {0}};
     struct cli_answer secret;
     int ignored;
-    int status = open_one(cli, argc, argv, options, &secret);
+    int status = secret_open(cli, argc, argv, options, &secret);
     if (status == CLI_OK)
         status = cli_choice(cli, "status", as, &berth_secret_statuses, &ignored);
     if (status != CLI_OK)
@@ -146,30 +146,30 @@ static int update(struct cli *cli, int argc, char **argv)
     berth_json_close(&w, '}');
     if (cli_call(cli, &secret, "PATCH", &body, "/api/secrets/%s", cli_text(secret.json, "id")) < 0)
         return cli_fail(cli);
-    return show(cli, &secret);
+    return secret_print(cli, &secret);
 }
 
-static int show_one(struct cli *cli, int argc, char **argv)
+static int secret_show(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer secret;
-    int status = open_one(cli, argc, argv, NULL, &secret);
-    return status == CLI_OK ? show(cli, &secret) : status;
+    int status = secret_open(cli, argc, argv, NULL, &secret);
+    return status == CLI_OK ? secret_print(cli, &secret) : status;
 }
 
-static int delete (struct cli *cli, int argc, char **argv)
+static int secret_delete(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer secret, done;
-    int status = open_one(cli, argc, argv, NULL, &secret);
+    int status = secret_open(cli, argc, argv, NULL, &secret);
     if (status != CLI_OK)
         return status;
     if (cli_call(cli, &done, "DELETE", NULL, "/api/secrets/%s", cli_text(secret.json, "id")) < 0)
         return cli_fail(cli);
-    return show(cli, &secret);
+    return secret_print(cli, &secret);
 }
 
 /* --- lists --- */
 
-static int list(struct cli *cli, int argc, char **argv)
+static int secret_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
                                               {"NAME", "name"},
@@ -187,7 +187,7 @@ static int list(struct cli *cli, int argc, char **argv)
                : cli_print_list(cli, &found, columns);
 }
 
-static int usage(struct cli *cli, int argc, char **argv)
+static int secret_usage(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"TARGET", "targetId", CLI_ID},
                                               {"TYPE", "targetType"},
@@ -195,7 +195,7 @@ static int usage(struct cli *cli, int argc, char **argv)
                                               {"VERSION", "versionSelector"},
                                               {0}};
     struct cli_answer found;
-    int status = open_one(cli, argc, argv, NULL, &found);
+    int status = secret_open(cli, argc, argv, NULL, &found);
     if (status != CLI_OK)
         return status;
     if (cli_get(cli, &found, "/api/secrets/%s/usage", cli_text(found.json, "id")) < 0)
@@ -211,7 +211,7 @@ static const char *consumer_of(struct cli *cli, const struct berth_json *event)
     return type && id ? berth_arena_printf(&cli->arena, "%s %s", type, id) : NULL;
 }
 
-static int events(struct cli *cli, int argc, char **argv)
+static int secret_events(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_NUMBER},
                                               {"WHEN", "createdAt", CLI_WHEN},
@@ -244,7 +244,7 @@ static int events(struct cli *cli, int argc, char **argv)
     return cli_print_list(cli, &found, columns);
 }
 
-static int rotate_key(struct cli *cli, int argc, char **argv)
+static int secret_rotate_key(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer done;
     int status = cli_start(cli, argc, argv, NULL, 0, 0);
@@ -266,20 +266,20 @@ static int rotate_key(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_secret_commands[] = {
     {"secret", "create", "NAME [--from FILE|-] [--key KEY] [--description TEXT]",
-     "store a value, from a file, standard input or a prompt", create},
-    {"secret", "list", "", "the secrets, without their values", list},
-    {"secret", "show", "NAME|ID", "one secret, without its value", show_one},
+     "store a value, from a file, standard input or a prompt", secret_create},
+    {"secret", "list", "", "the secrets, without their values", secret_list},
+    {"secret", "show", "NAME|ID", "one secret, without its value", secret_show},
     {"secret", "rotate", "NAME|ID [--from FILE|-]", "a new value; the old one stays as a version",
-     rotate},
+     secret_rotate},
     {"secret", "update",
      "NAME|ID [--name TEXT] [--description TEXT] [--status active|disabled|archived]",
-     "change its words; one that is not active is given to nobody", update},
+     "change its words; one that is not active is given to nobody", secret_update},
     {"secret", "delete", "NAME|ID", "delete it; refused while a config or a lease needs it",
-     delete},
-    {"secret", "usage", "NAME|ID", "which configs name it", usage},
+     secret_delete},
+    {"secret", "usage", "NAME|ID", "which configs name it", secret_usage},
     {"secret", "events", "NAME|ID [--limit N] [--before ID]",
-     "who asked for its value, and what they got", events},
+     "who asked for its value, and what they got", secret_events},
     {"secret", "rotate-key", "", "seal all secrets with a new key; goes on where it was stopped",
-     rotate_key},
+     secret_rotate_key},
     {0},
 };

@@ -11,7 +11,7 @@
 #define SERVE_WORDS_MAX 64
 
 /* berthd is beside us, or where programs are. What stands behind "serve" is for it. */
-static int serve(struct cli *cli, int argc, char **argv)
+static int serve_main(struct cli *cli, int argc, char **argv)
 {
     static char store[] = "--store", key_file[] = "--key-file", daemon[] = "berthd";
     char self[4096], *words[SERVE_WORDS_MAX + 6] = {daemon};
@@ -43,6 +43,6 @@ static int serve(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_serve_commands[] = {
-    {"serve", NULL, "[OPTION]...", "run the daemon, berthd, in the foreground", serve},
+    {"serve", NULL, "[OPTION]...", "run the daemon, berthd, in the foreground", serve_main},
     {0},
 };

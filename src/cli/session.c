@@ -107,7 +107,7 @@ static void *write_output(void *ctx)
 /* --- input --- */
 
 /* False: nobody reads it any more. */
-static bool send_far(struct cli_session *s, const char *bytes, size_t len, bool last)
+static bool session_send_to_daemon(struct cli_session *s, const char *bytes, size_t len, bool last)
 {
     struct berth_error err;
     int rc = cli_send_stdin(s->cli, s->exec_id, bytes, len, last, s->stop_fd, &err);
@@ -118,11 +118,11 @@ static bool send_far(struct cli_session *s, const char *bytes, size_t len, bool 
     return false;
 }
 
-static bool send(struct cli_session *s, const char *bytes, size_t len)
+static bool session_send(struct cli_session *s, const char *bytes, size_t len)
 {
     struct berth_error err;
     if (s->cli->daemon)
-        return send_far(s, bytes, len, false);
+        return session_send_to_daemon(s, bytes, len, false);
     while (berth_exec_write(s->exec, bytes, len, &err) == BERTH_E_UNAVAILABLE)
         while (sem_wait(&s->room) < 0 && errno == EINTR)
             ;
@@ -132,7 +132,7 @@ static bool send(struct cli_session *s, const char *bytes, size_t len)
 static void close_input(struct cli_session *s)
 {
     if (s->cli->daemon)
-        (void)send_far(s, NULL, 0, true);
+        (void)session_send_to_daemon(s, NULL, 0, true);
     else
         berth_exec_close_stdin(s->exec);
 }
@@ -172,11 +172,11 @@ static void *read_input(void *ctx)
             continue;
         if (got <= 0)
             break;
-        if (!send(s, bytes, (size_t)got))
+        if (!session_send(s, bytes, (size_t)got))
             return NULL;
     }
     if (s->gives_terminal)
-        (void)send(s, "\004", 1); /* how a terminal says that there is no more */
+        (void)session_send(s, "\004", 1); /* how a terminal says that there is no more */
     close_input(s);
     return NULL;
 }
@@ -281,12 +281,12 @@ void cli_session_say(struct cli_session *s, const char *word)
 
 /* --- a command of this process --- */
 
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+static void session_on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     cli_session_output(ctx, stream == BERTH_STDOUT ? STDOUT_FILENO : STDERR_FILENO, bytes, len);
 }
 
-static void on_stdin_room(void *ctx)
+static void session_on_stdin_room(void *ctx)
 {
     struct cli_session *s = ctx;
     (void)sem_post(&s->room);
@@ -302,7 +302,7 @@ void cli_session_start(void *ctx, struct berth_exec *exec)
     cli_run_socket_serve(s->control, exec);
 }
 
-static void on_end(void *ctx, const struct berth_exec_end *end)
+static void session_on_end(void *ctx, const struct berth_exec_end *end)
 {
     (void)end;
     struct cli_session *s = ctx;
@@ -323,9 +323,9 @@ void cli_session_stop(void *ctx)
 struct berth_exec_handlers cli_session_handlers(struct cli_session *s)
 {
     return (struct berth_exec_handlers){
-        .on_output = s->cli->json ? NULL : on_output, /* --json prints it with the result */
-        .on_stdin_room = on_stdin_room,
-        .on_end = on_end,
+        .on_output = s->cli->json ? NULL : session_on_output, /* --json prints it with the result */
+        .on_stdin_room = session_on_stdin_room,
+        .on_end = session_on_end,
         .ctx = s};
 }
 

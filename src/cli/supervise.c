@@ -30,17 +30,17 @@
 #define REQUEST_BYTES_MAX (8 * 1024 * 1024)
 #define STARTED "started"
 
-static void wipe(struct berth_buf *buf)
+static void wipe_buf(struct berth_buf *buf)
 {
     if (buf->data)
         explicit_bzero(buf->data, buf->len);
     berth_buf_clear(buf);
 }
-#define auto_wiped_buf __attribute__((cleanup(wipe))) struct berth_buf
+#define auto_wiped_buf __attribute__((cleanup(wipe_buf))) struct berth_buf
 
 /* --- berth run --detach --- */
 
-static void put(struct berth_buf *buf, const char *name, const char *value)
+static void put_field(struct berth_buf *buf, const char *name, const char *value)
 {
     if (!value)
         return;
@@ -53,27 +53,27 @@ static void put_number(struct berth_buf *buf, const char *name, int64_t number)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%lld", (long long)number);
-    put(buf, name, text);
+    put_field(buf, name, text);
 }
 
 static int write_request(const struct berth_run_request *r, bool keep_stdin, struct berth_buf *buf,
                          struct berth_error *err)
 {
-    put(buf, "company", r->company_id);
-    put(buf, "environment", r->environment_id);
-    put(buf, "provision", r->provision_command);
-    put(buf, "cwd", r->command.cwd);
+    put_field(buf, "company", r->company_id);
+    put_field(buf, "environment", r->environment_id);
+    put_field(buf, "provision", r->provision_command);
+    put_field(buf, "cwd", r->command.cwd);
     put_number(buf, "ttl", r->ttl_ms);
     put_number(buf, "timeout", r->command.timeout_ms);
     put_number(buf, "stdin", keep_stdin);
     for (int i = 0; i < r->secret_count; i++) {
         berth_buf_puts(buf, "secret=");
-        put(buf, r->secrets[i].variable, r->secrets[i].secret_id);
+        put_field(buf, r->secrets[i].variable, r->secrets[i].secret_id);
     }
     for (const char *const *word = r->command.env; word && *word; word++)
-        put(buf, "env", *word);
+        put_field(buf, "env", *word);
     for (const char *const *word = r->command.argv; *word; word++)
-        put(buf, "arg", *word);
+        put_field(buf, "arg", *word);
     return berth_buf_check(buf, "The command", err);
 }
 
@@ -87,7 +87,7 @@ static int set_environment(const struct cli *cli, struct berth_error *err)
     return BERTH_OK;
 }
 
-static int spawn(struct cli *cli, const char *run_id, int in, int out)
+static int spawn_supervisor(struct cli *cli, const char *run_id, int in, int out)
 {
     char self[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -105,7 +105,7 @@ static int spawn(struct cli *cli, const char *run_id, int in, int out)
 }
 
 /* It says that the run is there, or what went wrong. */
-static int hear(struct cli *cli, int fd)
+static int read_start_report(struct cli *cli, int fd)
 {
     auto_buf said = BERTH_BUF_INIT(4096);
     struct berth_error ignored;
@@ -135,7 +135,7 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
         return cli_run_failed(cli);
     }
     (void)signal(SIGPIPE, SIG_IGN); /* one that dies early is told by its silence */
-    rc = spawn(cli, request->run_id, to[0], from[1]);
+    rc = spawn_supervisor(cli, request->run_id, to[0], from[1]);
     (void)close(to[0]);
     (void)close(from[1]);
     struct berth_error unread;
@@ -143,7 +143,7 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
         (void)berth_fs_write_all(to[1], buf.data, buf.len, &unread);
     (void)close(to[1]);
     if (rc == BERTH_OK)
-        rc = hear(cli, from[0]);
+        rc = read_start_report(cli, from[0]);
     (void)close(from[0]);
     struct berth_run *run;
     if (rc == BERTH_OK && cli->json)
@@ -241,7 +241,7 @@ static int read_request(struct supervision *s, struct berth_buf *buf, struct ber
 }
 
 /* Whoever started us hears one text, and then nothing more. */
-static void tell(struct supervision *s, const char *text)
+static void report_start(struct supervision *s, const char *text)
 {
     struct berth_error unheard;
     if (s->told)
@@ -255,25 +255,25 @@ static void tell(struct supervision *s, const char *text)
         (void)close(nowhere);
 }
 
-static void on_phase(void *ctx, enum berth_run_phase phase)
+static void supervise_on_phase(void *ctx, enum berth_run_phase phase)
 {
     if (phase != BERTH_PHASE_RELEASING) /* where one that cannot even begin goes at once */
-        tell(ctx, STARTED);
+        report_start(ctx, STARTED);
 }
 
-static void on_started(void *ctx, struct berth_exec *exec)
+static void supervise_on_started(void *ctx, struct berth_exec *exec)
 {
     struct supervision *s = ctx;
     cli_run_socket_serve(s->control, exec);
 }
 
-static void on_stopped(void *ctx)
+static void supervise_on_stopped(void *ctx)
 {
     struct supervision *s = ctx;
     cli_run_socket_serve(s->control, NULL);
 }
 
-static int perform(struct supervision *s, const char *run_id, struct berth_run_request *r)
+static int supervise_run(struct supervision *s, const char *run_id, struct berth_run_request *r)
 {
     struct cli *cli = s->cli;
     struct berth_run_result result;
@@ -283,9 +283,9 @@ static int perform(struct supervision *s, const char *run_id, struct berth_run_r
     r->run_id = run_id;
     r->cancel_fd = cli_cancel_fd();
     r->actor = &cli->actor;
-    r->on_phase = on_phase;
-    r->on_started = on_started;
-    r->on_stopped = on_stopped;
+    r->on_phase = supervise_on_phase;
+    r->on_started = supervise_on_started;
+    r->on_stopped = supervise_on_stopped;
     r->handlers.ctx = s;
     int rc = cli_run_socket_open(run_id, r->cancel_fd, &s->control, &cli->err);
     if (rc == BERTH_OK)
@@ -294,7 +294,7 @@ static int perform(struct supervision *s, const char *run_id, struct berth_run_r
     return rc;
 }
 
-static int supervise(struct cli *cli, int argc, char **argv)
+static int supervise_main(struct cli *cli, int argc, char **argv)
 {
     auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
     struct supervision s = {.cli = cli};
@@ -305,13 +305,14 @@ static int supervise(struct cli *cli, int argc, char **argv)
     if (rc == BERTH_OK)
         rc = cli_try_connect_here(cli);
     if (rc == BERTH_OK)
-        rc = perform(&s, argv[0], &request);
+        rc = supervise_run(&s, argv[0], &request);
     if (rc < 0)
-        tell(&s, cli->err.message);
+        report_start(&s, cli->err.message);
     return rc < 0 ? CLI_FAILED : CLI_OK;
 }
 
 const struct cli_command cli_supervise_commands[] = {
-    {"supervise", NULL, "RUN", "perform a detached run; berth run --detach starts it", supervise},
+    {"supervise", NULL, "RUN", "perform a detached run; berth run --detach starts it",
+     supervise_main},
     {0},
 };

@@ -40,7 +40,7 @@ static void on_stop(int signal)
 }
 
 /* A provider that hangs goes on by itself. */
-static int watch(struct cli *cli, int64_t interval_ms)
+static int sweep_watch(struct cli *cli, int64_t interval_ms)
 {
     struct sigaction stop = {.sa_handler = on_stop};
     struct timespec wait = {.tv_sec = interval_ms / 1000, .tv_nsec = interval_ms % 1000 * 1000000};
@@ -61,7 +61,7 @@ static int watch(struct cli *cli, int64_t interval_ms)
     return CLI_OK;
 }
 
-static int sweep(struct cli *cli, int argc, char **argv)
+static int sweep_main(struct cli *cli, int argc, char **argv)
 {
     bool watching = false;
     const char *interval = NULL;
@@ -78,7 +78,7 @@ static int sweep(struct cli *cli, int argc, char **argv)
     if (status != CLI_OK)
         return status;
     if (watching)
-        return watch(cli, interval_ms);
+        return sweep_watch(cli, interval_ms);
     struct cli_answer report;
     if (cli_call(cli, &report, "POST", NULL, "/api/sweep") < 0)
         return cli_fail(cli);
@@ -90,6 +90,6 @@ static int sweep(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_sweep_commands[] = {
     {"sweep", NULL, "[--watch] [--interval 30s]",
-     "take back what nobody gave back, and clean up what is owed", sweep},
+     "take back what nobody gave back, and clean up what is owed", sweep_main},
     {0},
 };

@@ -124,7 +124,7 @@ static int width_of(const char *text)
     return width;
 }
 
-static void measure(struct table *t)
+static void table_measure(struct table *t)
 {
     for (int c = 0; c < t->count; c++) {
         t->widths[c] = width_of(t->columns[c].label);
@@ -136,7 +136,7 @@ static void measure(struct table *t)
     }
 }
 
-static int total(const struct table *t)
+static int table_width(const struct table *t)
 {
     int sum = GAP * (t->count - 1);
     for (int c = 0; c < t->count; c++)
@@ -166,15 +166,15 @@ static bool is_cut(enum cli_kind kind)
 }
 
 /* Cuts ids first, then the widest texts, then drops columns from the right. */
-static void fit(struct table *t, int width)
+static void table_fit(struct table *t, int width)
 {
-    for (int c = 0; c < t->count && total(t) > width; c++)
+    for (int c = 0; c < t->count && table_width(t) > width; c++)
         if (t->columns[c].kind == CLI_ID) {
             int needed = telling_length(t, c);
             if (needed < t->widths[c])
                 t->widths[c] = needed;
         }
-    while (total(t) > width) {
+    while (table_width(t) > width) {
         int widest = -1;
         for (int c = 0; c < t->count; c++)
             if (is_cut(t->columns[c].kind) && t->widths[c] > CELL_MIN &&
@@ -218,14 +218,14 @@ static void put_cell(struct berth_buf *buf, const char *text, int width, enum cl
         berth_buf_printf(buf, "%*s", width - shown + GAP, "");
 }
 
-static int print_table(struct cli *cli, struct table *t)
+static int table_print(struct cli *cli, struct table *t)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     int width = cli_width();
     bool bold = cli_colours(stdout);
-    measure(t);
+    table_measure(t);
     if (width)
-        fit(t, width);
+        table_fit(t, width);
     berth_buf_puts(&buf, bold ? "\033[1m" : "");
     for (int c = 0; c < t->count; c++)
         put_cell(&buf, t->columns[c].label, t->widths[c], CLI_TEXT, c + 1 == t->count);
@@ -238,7 +238,7 @@ static int print_table(struct cli *cli, struct table *t)
     return cli_print(cli, &buf);
 }
 
-static int print_first_cells(struct cli *cli, const struct table *t)
+static int table_print_first_column(struct cli *cli, const struct table *t)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     for (int r = 0; r < t->row_count; r++)
@@ -264,7 +264,7 @@ int cli_print_list(struct cli *cli, const struct cli_answer *list, const struct 
     }
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
-    return cli->quiet ? print_first_cells(cli, &t) : print_table(cli, &t);
+    return cli->quiet ? table_print_first_column(cli, &t) : table_print(cli, &t);
 }
 
 void cli_say_cut(const struct cli *cli, const struct cli_answer *list, int limit)

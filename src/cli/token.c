@@ -137,7 +137,7 @@ static int show_made(struct cli *cli, const struct cli_answer *made, bool writte
     return cli_print(cli, &buf);
 }
 
-static int create(struct cli *cli, int argc, char **argv)
+static int token_create(struct cli *cli, int argc, char **argv)
 {
     struct wishes w = {0};
     const struct cli_option options[] = {{"allow", .texts = &w.allow},
@@ -185,7 +185,7 @@ static int create(struct cli *cli, int argc, char **argv)
 
 /* --- the others --- */
 
-static int list(struct cli *cli, int argc, char **argv)
+static int token_list(struct cli *cli, int argc, char **argv)
 {
     const char *limit = NULL;
     bool all = false;
@@ -204,7 +204,7 @@ static int list(struct cli *cli, int argc, char **argv)
     return cli_print_list(cli, &found, columns);
 }
 
-static int revoke_one(struct cli *cli, int argc, char **argv)
+static int token_revoke(struct cli *cli, int argc, char **argv)
 {
     const char *id;
     struct cli_answer token;
@@ -221,9 +221,9 @@ const struct cli_command cli_token_commands[] = {
     {"token", "create",
      "NAME [--allow PERMISSION]... [--instance | --agent ID | --run ID --lease ID] [--ttl 30d]"
      " [--out FILE]",
-     "let somebody speak to the daemon; the token is shown once", create},
+     "let somebody speak to the daemon; the token is shown once", token_create},
     {"token", "list", "[--all] [--limit N]", "tokens that are of use; --all shows the others, too",
-     list},
-    {"token", "revoke", "ID", "end a token, at once", revoke_one},
+     token_list},
+    {"token", "revoke", "ID", "end a token, at once", token_revoke},
     {0},
 };

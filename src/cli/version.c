@@ -6,7 +6,7 @@
 #include "cli/print.h"
 #include "store/migrate.h"
 
-static int version(struct cli *cli, int argc, char **argv)
+static int version_main(struct cli *cli, int argc, char **argv)
 {
     if (cli_parse(cli, argc, argv, NULL, 0, 0) < 0)
         return CLI_USAGE;
@@ -24,6 +24,6 @@ static int version(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_version_commands[] = {
-    {"version", NULL, "", "the version of this program", version},
+    {"version", NULL, "", "the version of this program", version_main},
     {0},
 };
