@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/run_socket.c - see control.h. */
+ * src/cli/run_socket.c - see run_socket.h. */
 #include "cli/run_socket.h"
 
 #include <errno.h>
@@ -11,43 +11,33 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <berth/exec.h>
 
 #include "base/auto.h"
-#include "os/runtime.h"
+#include "core/run/run_socket.h"
 
-#define CLIENTS_MAX 8
 #define PIECE_BYTES (64 * 1024)
-#define WAIT_MS 20 /* between two tries to write to a command */
+#define WAIT_MS 20 /* between two tries to write to a command that does not read */
 
 struct client {
     struct cli_run_socket *control;
     pthread_t thread;
-    int fd; /* -1: nobody */
-    bool done;
+    int fd;    /* -1: the slot is free */
+    bool done; /* the thread has ended; set by it, read by the listening thread */
 };
 
 struct cli_run_socket {
-    char path[BERTH_RUNTIME_SOCKET_SIZE];
+    struct sockaddr_un address;
     int listen_fd, stop_fd, cancel_fd;
     pthread_t thread;
-    struct client clients[CLIENTS_MAX]; /* the thread's alone, but for `done` */
+    /* Owned by the listening thread, except for `done`. */
+    struct client clients[BERTH_RUN_SOCKET_CLIENTS_MAX];
     pthread_mutex_t lock;
-    struct berth_exec *exec;
-    bool over; /* there was one */
+    struct berth_exec *exec; /* the command that "stdin" writes to, or NULL */
+    bool over;               /* the command has ended */
 };
-
-static int address_of(const char *path, struct sockaddr_un *out, struct berth_error *err)
-{
-    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof out->sun_path)
-        return berth_fail(err, BERTH_E_UNAVAILABLE, "The name of the socket is too long: %s", path);
-    (void)snprintf(out->sun_path, sizeof out->sun_path, "%s", path);
-    return BERTH_OK;
-}
 
 /* --- one client --- */
 
@@ -59,7 +49,8 @@ static bool client_is_same_user(int fd)
            (who.uid == geteuid() || who.uid == 0);
 }
 
-/* Lock held: the command may be gone at any moment. NULL: the end of its input. */
+/* Writes to the command; `bytes` NULL closes its input. The lock is held, so that the exec is not
+ * freed meanwhile. UNAVAILABLE: try again later. */
 static int try_write(struct cli_run_socket *c, const char *bytes, size_t len)
 {
     struct berth_error err;
@@ -71,7 +62,7 @@ static int try_write(struct cli_run_socket *c, const char *bytes, size_t len)
     return BERTH_OK;
 }
 
-/* A command that is still to be started, or does not read, is waited for. */
+/* Waits while the command is not started yet or does not read. Returns the answer. */
 static const char *write_piece(struct cli_run_socket *c, const char *bytes, size_t len)
 {
     for (;;) {
@@ -79,7 +70,7 @@ static const char *write_piece(struct cli_run_socket *c, const char *bytes, size
         int rc = try_write(c, bytes, len);
         pthread_mutex_unlock(&c->lock);
         if (rc != BERTH_E_UNAVAILABLE)
-            return rc == BERTH_OK ? "ok" : "the command does not read any more";
+            return rc == BERTH_OK ? BERTH_RUN_SOCKET_OK : "the command does not read any more";
         struct pollfd stop = {.fd = c->stop_fd, .events = POLLIN};
         if (poll(&stop, 1, WAIT_MS) > 0)
             return "the run has ended";
@@ -88,28 +79,28 @@ static const char *write_piece(struct cli_run_socket *c, const char *bytes, size
 
 static const char *take_stdin(struct cli_run_socket *c, FILE *in, size_t left)
 {
-    const char *answer = "ok";
+    const char *answer = BERTH_RUN_SOCKET_OK;
     char piece[PIECE_BYTES];
-    while (left) { /* all of them, also when nobody wants them: the next line comes behind */
+    while (left) { /* read all of them, also when they are refused: the next line follows */
         size_t want = left < sizeof piece ? left : sizeof piece, got = fread(piece, 1, want, in);
         if (!got)
             return "the bytes did not come";
-        if (strcmp(answer, "ok") == 0)
+        if (strcmp(answer, BERTH_RUN_SOCKET_OK) == 0)
             answer = write_piece(c, piece, got);
         left -= got;
     }
     return answer;
 }
 
-/* "stdin N": the number, which is at most 18 digits long. */
+/* Reads N of "stdin N". */
 static bool read_length(const char *line, size_t *out)
 {
-    static const char word[] = "stdin ";
+    static const char word[] = BERTH_RUN_SOCKET_STDIN " ";
     const char *digits = line + sizeof word - 1;
     if (strncmp(line, word, sizeof word - 1) != 0)
         return false;
     size_t len = strspn(digits, "0123456789");
-    if (!len || len > 18 || strcmp(digits + len, "\n") != 0)
+    if (!len || len > BERTH_RUN_SOCKET_DIGITS_MAX || strcmp(digits + len, "\n") != 0)
         return false;
     *out = (size_t)strtoull(digits, NULL, 10);
     return true;
@@ -118,21 +109,22 @@ static bool read_length(const char *line, size_t *out)
 static const char *client_obey(struct cli_run_socket *c, FILE *in, const char *line)
 {
     size_t len;
-    if (strcmp(line, "cancel\n") == 0) {
+    if (strcmp(line, BERTH_RUN_SOCKET_CANCEL "\n") == 0) {
         (void)eventfd_write(c->cancel_fd, 1);
-        return "ok";
+        return BERTH_RUN_SOCKET_OK;
     }
-    if (strcmp(line, "close\n") == 0)
+    if (strcmp(line, BERTH_RUN_SOCKET_CLOSE "\n") == 0)
         return write_piece(c, NULL, 0);
     if (read_length(line, &len))
         return take_stdin(c, in, len);
-    return "write \"cancel\", \"close\", or \"stdin N\" and N bytes";
+    return "write \"" BERTH_RUN_SOCKET_CANCEL "\", \"" BERTH_RUN_SOCKET_CLOSE
+           "\", or \"" BERTH_RUN_SOCKET_STDIN " N\" and N bytes";
 }
 
 static void *client_main(void *ctx)
 {
     struct client *client = ctx;
-    char line[64];
+    char line[BERTH_RUN_SOCKET_LINE_SIZE];
     int copy = fcntl(client->fd, F_DUPFD_CLOEXEC, 0);
     FILE *in = copy >= 0 ? fdopen(copy, "r") : NULL;
     while (in && fgets(line, sizeof line, in)) {
@@ -163,7 +155,7 @@ static void client_accept(struct cli_run_socket *c)
     int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    for (int i = 0; i < CLIENTS_MAX && client_is_same_user(fd); i++) {
+    for (int i = 0; i < BERTH_RUN_SOCKET_CLIENTS_MAX && client_is_same_user(fd); i++) {
         struct client *client = &c->clients[i];
         if (client->fd >= 0 && __atomic_load_n(&client->done, __ATOMIC_ACQUIRE))
             client_end(client);
@@ -186,7 +178,7 @@ static void *run_socket_main(void *ctx)
     while (!fds[1].revents)
         if (poll(fds, 2, -1) > 0 && fds[0].revents)
             client_accept(c);
-    for (int i = 0; i < CLIENTS_MAX; i++)
+    for (int i = 0; i < BERTH_RUN_SOCKET_CLIENTS_MAX; i++)
         if (c->clients[i].fd >= 0)
             client_end(&c->clients[i]);
     return NULL;
@@ -194,19 +186,17 @@ static void *run_socket_main(void *ctx)
 
 static int run_socket_listen(struct cli_run_socket *c, const char *run_id, struct berth_error *err)
 {
-    struct sockaddr_un address;
-    int rc = berth_runtime_socket(run_id, c->path, err);
-    if (rc == BERTH_OK)
-        rc = address_of(c->path, &address, err);
+    const char *path = c->address.sun_path;
+    int rc = berth_run_socket_address(run_id, &c->address, err);
     if (rc < 0)
         return rc;
     c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     c->stop_fd = eventfd(0, EFD_CLOEXEC);
-    (void)unlink(c->path); /* of a process that is gone: the run is ours */
+    (void)unlink(path); /* left by a process that died: the run is ours */
     if (c->listen_fd < 0 || c->stop_fd < 0 ||
-        bind(c->listen_fd, (struct sockaddr *)&address, sizeof address) < 0 ||
-        listen(c->listen_fd, CLIENTS_MAX) < 0)
-        return berth_fail_errno(err, "Cannot listen at %s", c->path);
+        bind(c->listen_fd, (struct sockaddr *)&c->address, sizeof c->address) < 0 ||
+        listen(c->listen_fd, BERTH_RUN_SOCKET_CLIENTS_MAX) < 0)
+        return berth_fail_errno(err, "Cannot listen at %s", path);
     errno = pthread_create(&c->thread, NULL, run_socket_main, c);
     return errno ? berth_fail_errno(err, "Cannot start a thread") : BERTH_OK;
 }
@@ -215,7 +205,7 @@ static void run_socket_free(struct cli_run_socket *c)
 {
     if (c->listen_fd >= 0) {
         (void)close(c->listen_fd);
-        (void)unlink(c->path);
+        (void)unlink(c->address.sun_path);
     }
     if (c->stop_fd >= 0)
         (void)close(c->stop_fd);
@@ -231,7 +221,7 @@ int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: socket.");
     c->listen_fd = c->stop_fd = -1;
     c->cancel_fd = cancel_fd;
-    for (int i = 0; i < CLIENTS_MAX; i++)
+    for (int i = 0; i < BERTH_RUN_SOCKET_CLIENTS_MAX; i++)
         c->clients[i].fd = -1;
     pthread_mutex_init(&c->lock, NULL);
     int rc = run_socket_listen(c, run_id, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/run_socket.h - the socket of a run that a program performs: who holds the same account
- * may cancel it, and write to its command. Lines: "cancel", "close", "stdin N" and N bytes; each is
- * answered by "ok" or by what is wrong. The connection ends with the run. */
+ * src/cli/run_socket.h - listens at the socket of a run that this process performs. A process of
+ * the same user may cancel the run there, and write to its command. core/run/run_socket.h has the
+ * protocol. */
 #ifndef BERTH_CLI_RUN_SOCKET_H
 #define BERTH_CLI_RUN_SOCKET_H
 
@@ -10,10 +10,12 @@
 struct berth_exec;
 struct cli_run_socket;
 
-/* `cancel_fd` is made readable by "cancel". */
+/* Listens on a thread of its own. `cancel_fd`, an eventfd, becomes readable when a client cancels.
+ */
 int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket **out,
                         struct berth_error *err);
-/* The command that "stdin" means; NULL: none, and nobody uses the last when this returns. */
+/* Sets the command that clients write to. NULL: it has ended; the exec is not used any more when
+ * this returns. */
 void cli_run_socket_serve(struct cli_run_socket *control, struct berth_exec *exec);
 void cli_run_socket_close(struct cli_run_socket *control); /* NULL is fine */
 #endif
