@@ -6,16 +6,14 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "core/run/run.h"
 #include "core/run/run_socket.h"
-#include "core/sweep/sweep.h"
 
-#define LOOK_MS 50
-#define LOOKS 20 /* at a run whose process has let go of it, or died */
+#define EXIT_MS 10000 /* for a process to exit that has let go of a run without ending it */
 
 static int run_connect(const char *id, int *out, struct berth_error *err)
 {
@@ -36,19 +34,24 @@ static int run_connect(const char *id, int *out, struct berth_error *err)
     fd = -1;
     return BERTH_OK;
 }
-/* The connection ends with the run. */
-static int run_ask(const char *id, int left_fd, struct berth_error *err)
+/* Returns a pidfd of the process that listens at the other end, or -1. */
+static int peer_process(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || who.pid <= 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, who.pid, 0);
+}
+
+/* Sends the request and waits for "ok". */
+static int request_cancel(const char *id, int fd, int left_fd, struct berth_error *err)
 {
     static const char request[] = BERTH_RUN_SOCKET_CANCEL "\n", ok[] = BERTH_RUN_SOCKET_OK "\n";
     char answer[BERTH_RUN_SOCKET_LINE_SIZE];
-    auto_close int fd = -1;
-    int rc = run_connect(id, &fd, err);
-    if (rc < 0)
-        return rc;
-    /* One that has just ended may hang up before it hears us. */
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
     ssize_t got = send(fd, request, strlen(request), MSG_NOSIGNAL);
-    if (got > 0)
+    if (got > 0) /* else the run has just ended, and its process has hung up */
         got = poll(fds, 2, BERTH_RUN_SOCKET_ANSWER_MS) > 0 && fds[0].revents
                   ? read(fd, answer, sizeof answer)
                   : -1;
@@ -56,33 +59,62 @@ static int run_ask(const char *id, int left_fd, struct berth_error *err)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The process of run %s did not listen: others may talk to it. Try again.",
                           id);
-    while (poll(fds, 2, -1) >= 0 || errno == EINTR)
-        if (fds[1].revents || (fds[0].revents && read(fd, answer, sizeof answer) <= 0))
-            break;
     return BERTH_OK;
+}
+
+/* Waits until the connection ends, or until `left_fd` is readable. */
+static void wait_for_hangup(int fd, int left_fd)
+{
+    char more[BERTH_RUN_SOCKET_LINE_SIZE];
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
+    while (poll(fds, 2, -1) >= 0 || errno == EINTR)
+        if (fds[1].revents || (fds[0].revents && read(fd, more, sizeof more) <= 0))
+            return;
+}
+
+/* Waits until the process has exited, or until `left_fd` is readable. */
+static void wait_for_exit(int process, int left_fd)
+{
+    struct pollfd fds[] = {{.fd = process, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
+    if (process >= 0)
+        (void)poll(fds, 2, EXIT_MS);
+}
+
+/* Ends the run if its process has died, and reads the row again. */
+static int end_if_lost(struct berth *b, struct berth_arena *arena, const char *id,
+                       struct berth_run **out, struct berth_error *err)
+{
+    int count;
+    int rc = berth_run_end_lost(b, arena, &count, err);
+    return rc < 0 ? rc : berth_run_get(b, arena, id, out, err);
 }
 
 int berth_run_cancel_elsewhere(struct berth *b, struct berth_arena *arena, const char *id,
                                int left_fd, struct berth_run **out, struct berth_error *err)
 {
-    struct berth_error unheard;
-    int heard = run_ask(id, left_fd, &unheard);
-    int rc = berth_run_get(b, arena, id, out, err);
-    for (int i = 0; heard == BERTH_OK && rc == BERTH_OK && i < LOOKS; i++) {
-        if (berth_run_ended((int)(*out)->status))
-            return rc;
-        (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-        rc = berth_sweep_ledger(b, err); /* its process may be gone */
-        if (rc == BERTH_OK)
-            rc = berth_run_get(b, arena, id, out, err);
+    struct berth_error refusal;
+    auto_close int fd = -1, process = -1;
+    int asked = run_connect(id, &fd, &refusal);
+    if (asked == BERTH_OK) {
+        process = peer_process(fd);
+        asked = request_cancel(id, fd, left_fd, &refusal);
     }
+    if (asked == BERTH_OK)
+        wait_for_hangup(fd, left_fd);
+    int rc = berth_run_get(b, arena, id, out, err);
     if (rc < 0 || berth_run_ended((int)(*out)->status))
         return rc;
-    if (heard == BERTH_OK)
+    /* The process died with the run: a lock tells that as soon as it has exited. */
+    if (asked == BERTH_OK)
+        wait_for_exit(process, left_fd);
+    rc = end_if_lost(b, arena, id, out, err);
+    if (rc < 0 || berth_run_ended((int)(*out)->status))
+        return rc;
+    if (asked == BERTH_OK)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "Run %s has not ended yet, and its process is gone: the next commands "
                           "end it.",
                           id);
-    *err = unheard;
-    return heard;
+    *err = refusal;
+    return asked;
 }
