@@ -37,6 +37,7 @@ struct cli_answer {
 };
 #define CLI_BODY_BYTES_MAX (4UL * 1024 * 1024) /* more than a daemon accepts */
 #define CLI_BODY_INIT BERTH_BUF_INIT(CLI_BODY_BYTES_MAX)
+#define CLI_TARGET_SIZE 192 /* of a path and a query that hold one id */
 /* Calls the API; `body` is JSON, or NULL. The error is in cli->err and cli->issues. */
 int cli_call(struct cli *cli, struct cli_answer *out, const char *method,
              const struct berth_buf *body, const char *fmt, ...) BERTH_PRINTF(5, 6);

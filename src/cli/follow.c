@@ -21,6 +21,8 @@
 #define POST_MS 10000  /* to an answer that needs no work */
 #define STDIN_MS 60000 /* twice as long as a daemon waits for a command to read */
 #define STDIN_TRIES_MAX 5
+#define REASON_SIZE 200
+#define RESIZE_BYTES_MAX 128
 
 struct reading {
     struct cli_follow *follow;
@@ -31,8 +33,8 @@ struct reading {
     uint64_t id; /* the offset behind it */
     bool has_id;
 
-    char reason[200]; /* why the daemon let go of us */
-    bool grew;        /* something came, since the last try */
+    char reason[REASON_SIZE]; /* why the daemon let go of us */
+    bool grew;                /* something came, since the last try */
     bool over, enough;
 };
 
@@ -252,7 +254,7 @@ int cli_send_stdin(const struct cli *cli, const char *exec_id, const char *bytes
                    bool last, int stop_fd, struct berth_error *err)
 {
     static const char *const headers[] = {"Content-Type: application/octet-stream", NULL};
-    char target[128];
+    char target[CLI_TARGET_SIZE];
     (void)snprintf(target, sizeof target, "/api/execs/%s/stdin%s", exec_id,
                    last ? "?close=true" : "");
     for (int tries = 0;;) {
@@ -287,8 +289,8 @@ int cli_send_stdin(const struct cli *cli, const char *exec_id, const char *bytes
 
 void cli_send_size(const struct cli *cli, const char *exec_id, int rows, int columns, int stop_fd)
 {
-    char target[128];
-    auto_buf body = BERTH_BUF_INIT(128);
+    char target[CLI_TARGET_SIZE];
+    auto_buf body = BERTH_BUF_INIT(RESIZE_BYTES_MAX);
     (void)snprintf(target, sizeof target, "/api/execs/%s/resize", exec_id);
     berth_buf_printf(&body, "{\"rows\":%d,\"columns\":%d}", rows, columns);
     send_post(cli, &body, target, stop_fd);
@@ -296,7 +298,7 @@ void cli_send_size(const struct cli *cli, const char *exec_id, int rows, int col
 
 void cli_send_cancel(const struct cli *cli, const char *kind, const char *id, int stop_fd)
 {
-    char target[128];
+    char target[CLI_TARGET_SIZE];
     (void)snprintf(target, sizeof target, "/api/%s/%s/cancel", kind, id);
     send_post(cli, NULL, target, stop_fd);
 }

@@ -244,7 +244,7 @@ static bool logs_on_event(void *ctx, const char *name, const struct berth_json *
 
 static int print_told(struct following *f)
 {
-    char target[192], again[128];
+    char target[CLI_TARGET_SIZE + 32], again[CLI_TARGET_SIZE]; /* `again` and an offset */
     struct cli_follow follow = {
         .method = "GET", .target = target, .again = again, .on_event = logs_on_event, .ctx = f};
     (void)snprintf(again, sizeof again, "/api/runs/%s/log?follow=%s", f->run_id,

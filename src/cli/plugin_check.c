@@ -14,7 +14,8 @@
 #include "os/engine.h"
 #include "os/fs.h"
 
-#define READ_MS 30000
+#define READ_MS 30000 /* to read a package and its manifest */
+#define CARD_BYTES_MAX (4 * 1024 * 1024)
 
 struct card {
     struct cli *cli;
@@ -67,7 +68,7 @@ static int print_card(struct card *card)
                      card->skipped);
         return status;
     }
-    auto_buf out = BERTH_BUF_INIT(4 * 1024 * 1024);
+    auto_buf out = BERTH_BUF_INIT(CARD_BYTES_MAX);
     struct berth_json_writer w = {.buf = &out};
     berth_json_close(&card->writer, ']');
     berth_json_open(&w, '{');
@@ -123,7 +124,7 @@ int cli_plugin_check(struct cli *cli, int argc, char **argv)
     if (berth_arena_check(&cli->arena, &cli->err) < 0)
         return cli_fail(cli);
     struct berth_engine *engine = NULL;
-    struct card card = {.cli = cli, .json = BERTH_BUF_INIT(4 * 1024 * 1024)};
+    struct card card = {.cli = cli, .json = BERTH_BUF_INIT(CARD_BYTES_MAX)};
     card.writer.buf = &card.json;
     berth_json_open(&card.writer, '[');
     if (!mkdtemp(scratch)) {

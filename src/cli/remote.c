@@ -23,7 +23,7 @@ struct remote {
     struct cli *cli;
     struct cli_session s;
     struct cli_follow follow;
-    char again[128];
+    char again[CLI_TARGET_SIZE];
     const char *run_id;         /* or NULL: it is a command by itself */
     bool provisions;            /* a command comes before ours */
     char before[BERTH_ID_SIZE]; /* that one */
@@ -279,7 +279,7 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
     char header[64];
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
-    char target[128];
+    char target[CLI_TARGET_SIZE];
     int status = cli_session_open(&r.s, cli);
     if (status != CLI_OK)
         return status;

@@ -8,6 +8,7 @@
 
 #include "base/base64.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
@@ -257,7 +258,7 @@ static int secret_rotate_key(struct cli *cli, int argc, char **argv)
     const char *file = cli_text(done.json, "keyFile");
     if (cli->json || cli->quiet || !key || !file)
         return cli_print_text(cli, cli->json ? done.text : cli->quiet ? key : NULL);
-    auto_buf buf = BERTH_BUF_INIT(8192);
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     berth_buf_printf(&buf, "%" PRId64 " version%s sealed with the key %s now. Keep a copy of %s.",
                      versions, versions == 1 ? " is" : "s are", cli_clean(cli, key),
                      cli_clean(cli, file));

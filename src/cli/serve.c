@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/serve.c - berth serve: becomes berthd, the daemon. */
+#include <limits.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,17 +9,18 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 
-#define SERVE_WORDS_MAX 64
+#define WORDS_MAX 64    /* that may be passed on to berthd */
+#define OWN_WORDS_MAX 6 /* its name, two options with their values, and NULL */
 
 /* berthd is beside us, or where programs are. What stands behind "serve" is for it. */
 static int serve_main(struct cli *cli, int argc, char **argv)
 {
     static char store[] = "--store", key_file[] = "--key-file", daemon[] = "berthd";
-    char self[4096], *words[SERVE_WORDS_MAX + 6] = {daemon};
+    char self[PATH_MAX], *words[WORDS_MAX + OWN_WORDS_MAX] = {daemon};
     int count = 1;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return cli_parse(cli, argc, argv, NULL, 0, 0) < 0 ? CLI_USAGE : CLI_OK;
-    if (argc > SERVE_WORDS_MAX)
+    if (argc > WORDS_MAX)
         return cli_usage(cli, "that are too many words");
     if (cli->store) {
         words[count++] = store;

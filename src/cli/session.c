@@ -16,6 +16,7 @@
 #include <berth/exec.h>
 
 #include "base/limits.h"
+#include "base/time.h"
 #include "cli/exit_status.h"
 #include "cli/follow.h"
 #include "cli/interrupt.h"
@@ -28,6 +29,9 @@ struct piece {
     size_t len;
     char bytes[];
 };
+
+#define INPUT_BYTES (64 * 1024) /* that are read from stdin at once */
+#define STATUS_WAIT_MS 300      /* for the terminal to take the output before a status line */
 
 static int window_fd = -1; /* written to by the handler of SIGWINCH */
 
@@ -96,6 +100,8 @@ static void *write_output(void *ctx)
                 berth_exec_cancel(s->exec);
         }
         s->queued -= piece->len;
+        if (!s->queued)
+            pthread_cond_broadcast(&s->written);
         if (s->queued < BERTH_PIPE_QUEUE_BYTES_MAX / 2 && s->exec)
             berth_exec_pause(s->exec, false);
         free(piece);
@@ -154,7 +160,7 @@ static void follow_window(struct cli_session *s)
 static void *read_input(void *ctx)
 {
     struct cli_session *s = ctx;
-    static char bytes[64 * 1024];
+    static char bytes[INPUT_BYTES];
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = s->stop_fd, .events = POLLIN},
                            {.fd = window_fd, .events = POLLIN}};
@@ -258,19 +264,18 @@ static void draw_status(struct cli_session *s, const char *word)
     pthread_mutex_unlock(&s->status_lock);
 }
 
-/* Where output ends is known when it is out. That takes a moment; a terminal that is stopped takes
- * longer, and goes without. */
+/* Waits until all output is written, since only then it is known where the cursor stands. Returns
+ * false when that takes too long: a terminal that is stopped gets no status line. */
 static bool is_written(struct cli_session *s)
 {
-    for (int i = 0; i < 30; i++) {
-        pthread_mutex_lock(&s->lock);
-        bool busy = s->queued > 0;
-        pthread_mutex_unlock(&s->lock);
-        if (!busy)
-            return true;
-        (void)usleep(10000);
-    }
-    return false;
+    struct timespec until = berth_time_until(STATUS_WAIT_MS);
+    int timed_out = 0;
+    pthread_mutex_lock(&s->lock);
+    while (s->queued && !timed_out)
+        timed_out = pthread_cond_timedwait(&s->written, &s->lock, &until);
+    bool written = !s->queued;
+    pthread_mutex_unlock(&s->lock);
+    return written;
 }
 
 void cli_session_say(struct cli_session *s, const char *word)
@@ -337,6 +342,7 @@ int cli_session_open(struct cli_session *s, struct cli *cli)
     s->tail = &s->head;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
+    berth_time_cond_init(&s->written);
     (void)sem_init(&s->room, 0, 0);
     s->at_line_start = true;
     const char *term = getenv("TERM");
@@ -365,5 +371,6 @@ void cli_session_close(struct cli_session *s)
     (void)close(s->stop_fd);
     (void)sem_destroy(&s->room);
     pthread_cond_destroy(&s->changed);
+    pthread_cond_destroy(&s->written);
     pthread_mutex_destroy(&s->lock);
 }

@@ -30,7 +30,8 @@ struct cli_session {
     struct berth_error unsent;   /* why input did not reach that; its code is 0 when it did */
 
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* output was queued, or the command is over */
+    pthread_cond_t written; /* no output is queued any more */
     struct berth_exec *exec;
     struct piece *head, **tail;
     size_t queued;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,15 +29,8 @@
 #include "os/spawn.h"
 
 #define REQUEST_BYTES_MAX (8 * 1024 * 1024)
+#define REPORT_BYTES_MAX 4096
 #define STARTED "started"
-
-static void wipe_buf(struct berth_buf *buf)
-{
-    if (buf->data)
-        explicit_bzero(buf->data, buf->len);
-    berth_buf_clear(buf);
-}
-#define auto_wiped_buf __attribute__((cleanup(wipe_buf))) struct berth_buf
 
 /* --- berth run --detach --- */
 
@@ -89,7 +83,7 @@ static int set_environment(const struct cli *cli, struct berth_error *err)
 
 static int spawn_supervisor(struct cli *cli, const char *run_id, int in, int out)
 {
-    char self[4096];
+    char self[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     if (len < 0)
         return berth_fail_errno(&cli->err, "Cannot find the program itself");
@@ -107,7 +101,7 @@ static int spawn_supervisor(struct cli *cli, const char *run_id, int in, int out
 /* It says that the run is there, or what went wrong. */
 static int read_start_report(struct cli *cli, int fd)
 {
-    auto_buf said = BERTH_BUF_INIT(4096);
+    auto_buf said = BERTH_BUF_INIT(REPORT_BYTES_MAX);
     struct berth_error ignored;
     (void)berth_fs_read_all(fd, &said, &ignored);
     const char *text = berth_buf_str(&said);
@@ -119,8 +113,9 @@ static int read_start_report(struct cli *cli, int fd)
 
 int cli_detach(struct cli *cli, const struct berth_run_request *request, bool keep_stdin)
 {
-    auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
+    auto_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
     int to[2], from[2];
+    buf.secret = true; /* variables of the command may hold secrets */
     int rc = write_request(request, keep_stdin, &buf, &cli->err);
     if (rc == BERTH_OK)
         rc = set_environment(cli, &cli->err);
@@ -296,8 +291,9 @@ static int supervise_run(struct supervision *s, const char *run_id, struct berth
 
 static int supervise_main(struct cli *cli, int argc, char **argv)
 {
-    auto_wiped_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
+    auto_buf buf = BERTH_BUF_INIT(REQUEST_BYTES_MAX);
     struct supervision s = {.cli = cli};
+    buf.secret = true;
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     if (cli_parse(cli, argc, argv, NULL, 1, 1) < 0)
         return CLI_USAGE;
