@@ -16,7 +16,7 @@ static const char *actor_of(struct cli *cli, const struct berth_json *entry)
     return id ? id : cli_text(entry, "actorType");
 }
 
-/* Anything that has an id can have a history; by name where it has one. */
+/* Finds the id of any object that has a history, by id or by name. */
 static int find_entity(struct cli *cli, const char *text, const char **id)
 {
     static const char *const kinds[] = {"lease", "environment", "secret", "run", "company"};
@@ -25,7 +25,7 @@ static int find_entity(struct cli *cli, const char *text, const char **id)
     const struct berth_json *found;
     *id = text;
     if (berth_id_valid(text))
-        return BERTH_OK; /* also of what is no more */
+        return BERTH_OK; /* it may be deleted: its history is still there */
     int rc = BERTH_E_NOT_FOUND;
     for (size_t i = 0; rc == BERTH_E_NOT_FOUND && i < sizeof kinds / sizeof kinds[0]; i++)
         rc = cli_find_id(cli, kinds[i], text, id);

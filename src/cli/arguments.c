@@ -19,7 +19,7 @@
 #include "crypto/locked.h"
 
 #define OPTIONS_MAX 32
-#define FIRST_LONG 256 /* behind all characters: each option has its own number */
+#define FIRST_LONG 256 /* numbers of long options, after those of characters */
 
 /* In the order of `enum global`. */
 const char *const cli_global_options[] = {
@@ -101,10 +101,10 @@ static void take_option(struct cli *cli, const struct cli_option *option)
     else if (option->flag)
         *option->flag = true;
     else
-        (void)berth_list_add(option->texts, &cli->arena, optarg); /* the arena remembers */
+        (void)berth_list_add(option->texts, &cli->arena, optarg); /* the arena keeps the error */
 }
 
-/* The options of this command, after those that work anywhere. */
+/* Fills the table of getopt_long: the global options, then those of the command. */
 static int make_table(const struct cli_option *options, struct option table[OPTIONS_MAX])
 {
     static char names[GLOBALS][16];
@@ -264,7 +264,7 @@ int cli_read_object(struct cli *cli, const char *path, struct berth_json **out)
     auto_close int file = std_in ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (!std_in && file < 0)
         return berth_fail_errno(&cli->err, "Cannot read %s", path);
-    auto_locked text = BERTH_LOCKED_INIT; /* there may be a secret in it */
+    auto_locked text = BERTH_LOCKED_INIT; /* it may hold a secret */
     int rc = std_in && cli->stdin_read
                  ? berth_fail(&cli->err, BERTH_E_INVALID, "Standard input can be read once only.")
                  : berth_locked_read(std_in ? STDIN_FILENO : file, BERTH_CONFIG_BYTES_MAX, &text,

@@ -33,7 +33,7 @@ struct cli_kept {
     struct berth_buf text;
 };
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 const char *cli_encode(struct cli *cli, const char *text)
 {
@@ -57,7 +57,7 @@ void cli_put(struct cli *cli, struct berth_json_writer *w, const char *key, cons
         berth_json_put_str(w, key, text);
 }
 
-/* --- what is answered --- */
+/* --- answers --- */
 
 static int answer_keep(struct cli *cli, struct berth_buf *text, struct cli_answer *out)
 {
@@ -215,7 +215,7 @@ bool cli_is(const struct berth_json *object, const char *key, const char *text)
     return have && strcmp(have, text) == 0;
 }
 
-/* --- whom --- */
+/* --- connecting --- */
 
 static const char *option_or_variable(const char *given, const char *variable)
 {
@@ -247,7 +247,7 @@ static bool daemon_listens(const char *socket_path)
     socklen_t len = sizeof who;
     return connect(fd, (const struct sockaddr *)&to, sizeof to) == 0 &&
            getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-           (who.uid == geteuid() || who.uid == 0); /* whom we would tell secrets */
+           (who.uid == geteuid() || who.uid == 0); /* it will receive secrets */
 }
 
 static int read_token(struct cli_daemon *d, struct berth_error *err)
@@ -265,7 +265,7 @@ static int read_token(struct cli_daemon *d, struct berth_error *err)
     return rc;
 }
 
-/* Whoever listens on the way to another machine would have it. */
+/* Warns when the token crosses the network unencrypted. */
 static void warn_clear(const struct cli *cli, const char *url)
 {
     static const char plain[] = "http://";
@@ -279,7 +279,7 @@ static void warn_clear(const struct cli *cli, const char *url)
                     stderr);
 }
 
-/* "unix:/path", or a URL as others write them. A token is for one that was named. */
+/* Uses the daemon at "unix:/path" or at an HTTP URL. `named`: sends the token. */
 static int use_url(struct cli *cli, const char *url, bool named)
 {
     struct cli_daemon *d = berth_arena_alloc(&cli->arena, sizeof *d);
@@ -342,7 +342,7 @@ static int open_runtime(struct cli *cli)
     return berth_open(&options, &cli->b, &cli->err);
 }
 
-/* The one that is named; else `default`, or the only one that we may look at. */
+/* Finds the company that is named, else `default`, or the only visible one. */
 static int find_company(struct cli *cli)
 {
     const struct berth_json *company = NULL;
@@ -398,7 +398,7 @@ static void say_what_is_owed(const struct cli *cli, const struct berth_sweep_rep
                       r->quarantined == 1 ? "is" : "are");
 }
 
-/* A daemon does so by itself. */
+/* Sweeps without calling providers. A daemon sweeps by itself. */
 static int take_back(struct cli *cli)
 {
     struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
@@ -435,7 +435,7 @@ void cli_forget(struct cli *cli)
     for (struct cli_kept *k = cli->kept; k; k = k->next) {
         berth_json_free(k->json);
         if (k->text.data)
-            explicit_bzero(k->text.data, k->text.len); /* it may have been a token */
+            explicit_bzero(k->text.data, k->text.len); /* it may hold a token */
         berth_buf_clear(&k->text);
     }
     cli->kept = NULL;

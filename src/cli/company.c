@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/company.c - berth company ... */
+ * src/cli/company.c - berth company: creates, lists and shows companies. */
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/lookup.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/completion.c - berth completion, and what the scripts it prints ask for. */
+ * src/cli/completion.c - berth completion: prints the scripts, and the words that they ask for. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,11 +55,11 @@ static void offer(const char *word, const char *prefix)
     char clean[BERTH_NAME_BYTES_MAX + 1];
     (void)snprintf(clean, sizeof clean, "%s", word);
     cli_clean_text(clean);
-    if (begins(word, prefix) && strcmp(clean, word) == 0) /* a name that could do harm is typed */
+    if (begins(word, prefix) && strcmp(clean, word) == 0) /* without control characters */
         (void)puts(word);
 }
 
-/* Nouns, or the verbs of one; each once. */
+/* Offers the nouns, or the verbs of one, each once. */
 static void offer_words(const char *noun, const char *prefix)
 {
     const char *last = "";
@@ -72,7 +72,7 @@ static void offer_words(const char *noun, const char *prefix)
         }
 }
 
-/* The options are those that the usage shows. */
+/* Offers the options that the usage shows. */
 static void offer_options(const struct cli_command *c, const char *prefix)
 {
     for (const char *at = c->arguments; (at = strstr(at, "--")); at += 2) {
@@ -88,7 +88,8 @@ static void offer_options(const struct cli_command *c, const char *prefix)
     }
 }
 
-/* "a|b|c" in the usage, after the option that came before the word. */
+/* Offers the values of the option before the word, "a|b|c" in the usage. Returns whether it takes a
+ * value. */
 static bool offer_choices(const struct cli_command *c, const char *option, const char *prefix)
 {
     const char *at = strstr(c->arguments, option);
@@ -97,7 +98,7 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
     at += strlen(option) + 1;
     size_t len = strcspn(at, " ]");
     if (!memchr(at, '|', len) || (at[0] >= 'A' && at[0] <= 'Z'))
-        return at[0] != '-'; /* it wants a value that we do not know */
+        return at[0] != '-'; /* it takes a value that is not listed */
     while (len) {
         char word[32];
         size_t part = strcspn(at, "| ]");
@@ -112,7 +113,7 @@ static bool offer_choices(const struct cli_command *c, const char *option, const
     return true;
 }
 
-/* Only a store that is there: completing must not make one. */
+/* Connects to a store that exists: completing must not create one. */
 static bool completion_connect(struct cli *cli)
 {
     cli->quiet = true;
@@ -157,7 +158,7 @@ static void offer_names(struct cli *cli, const char *noun, const char *prefix)
                   "name", prefix);
 }
 
-/* Those at work; a log can be looked at afterwards, too. */
+/* Offers running runs; for logs, also those that have ended. */
 static void offer_runs(struct cli *cli, const char *noun, const char *prefix)
 {
     bool all = strcmp(noun, "logs") == 0;
@@ -168,7 +169,7 @@ static void offer_runs(struct cli *cli, const char *noun, const char *prefix)
                       "id", prefix);
 }
 
-/* --env is a variable where a command runs. */
+/* Says whether the option takes an environment. --env of run and exec is a variable. */
 static bool wants_environment(const struct cli_command *c, const char *option)
 {
     return strcmp(option, "-e") == 0 || strcmp(option, "--environment") == 0 ||
@@ -194,11 +195,11 @@ int cli_complete(struct cli *cli, int argc, char **argv)
         return CLI_OK;
     }
     if (argc == 2)
-        offer_words(noun, prefix); /* of one that is a command by itself, too */
+        offer_words(noun, prefix); /* "run" is a command and has verbs */
     const char *before = argv[argc - 2];
     for (int i = 1; i < argc - 1; i++)
         if (strcmp(argv[i], "--") == 0)
-            return CLI_OK; /* the rest is somebody else's */
+            return CLI_OK; /* after "--" comes the command to run */
     if (begins(prefix, "-"))
         offer_options(command, prefix);
     else if (wants_environment(command, before))

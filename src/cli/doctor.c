@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/doctor.c - berth doctor: what works here, what does not, and the cure. */
+ * src/cli/doctor.c - berth doctor: checks the store, the daemon and the machine, and says how to
+ * repair what does not work. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -31,8 +32,8 @@
 
 enum verdict {
     GOOD,
-    POOR, /* something does less than it could */
-    BAD,  /* something does not work */
+    POOR, /* a feature is limited */
+    BAD,  /* a part does not work */
 };
 static const char *const verdicts[] = {"ok", "warn", "fail"};
 
@@ -90,7 +91,7 @@ static void check_key(struct visit *v)
         add_finding(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
 }
 
-/* As this program opens it, also when a daemon serves it. */
+/* Checks the store in this process, also when a daemon serves it. */
 static void check_store(struct visit *v)
 {
     struct cli *cli = v->cli;
@@ -114,7 +115,7 @@ static void check_store(struct visit *v)
 
 /* --- the daemon --- */
 
-/* By which a place may reach it; from here, at least. */
+/* Checks from this machine a URL by which places reach the daemon. */
 static void check_url(struct visit *v, const char *url)
 {
     struct berth_http_client_request request = BERTH_CLIENT_REQUEST_INIT;
@@ -140,7 +141,7 @@ static void check_url(struct visit *v, const char *url)
         "sandboxes that try it cannot call back: set publicUrl in berthd.yaml to one that works");
 }
 
-/* The one that is named, or that serves the store; there need be none. */
+/* Checks the daemon that is named or serves the store; it is fine to have none. */
 static void check_daemon(struct visit *v)
 {
     struct cli *cli = v->cli;
@@ -284,7 +285,7 @@ static int doctor_print_json(struct cli *cli, const struct berth_list *findings)
     return cli_print(cli, &buf);
 }
 
-/* The cure is the point, so it has a line of its own and is never cut. */
+/* The cure has a line of its own and is never cut. */
 static int print_findings(struct cli *cli, const struct berth_list *findings)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);

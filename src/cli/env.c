@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/env.c - berth env ... */
+ * src/cli/env.c - berth env: creates, lists, changes and probes environments. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "core/environment/config.h"
 #include "core/environment/environment.h"
 
-/* The options create and update share. */
+/* The options that create and update share. */
 struct form {
     const char *name, *description, *driver, *provider, *status, *config, *metadata;
     struct berth_list set, set_file; /* of KEY=VALUE and KEY=FILE */
@@ -55,7 +55,7 @@ static int env_print(struct cli *cli, const struct cli_answer *environment)
 
 /* --- the config --- */
 
-/* Would this field better not be seen by everybody who can list processes? */
+/* Says whether the field holds a secret, which others would see in the list of processes. */
 static bool looks_secret(const char *key)
 {
     static const char *const words[] = {"apikey",   "token",      "secret",     "passwd",
@@ -75,7 +75,7 @@ static bool looks_secret(const char *key)
     return false;
 }
 
-/* Sets what "a.b" names, making the objects on the way. `value` is taken over. */
+/* Sets the member "a.b" and creates the objects on its path. Takes over `value`. */
 static bool set_at(struct berth_json *object, const char *path, struct berth_json *value)
 {
     const char *dot = strchr(path, '.');
@@ -102,7 +102,7 @@ static int set_value(struct cli *cli, struct form *form, const char *key, struct
     return cli_fail(cli);
 }
 
-/* "KEY=REST": the key, and where the rest begins; NULL after the usage error has been told. */
+/* Splits "KEY=REST". Returns the key, or NULL after the usage error has been printed. */
 static const char *split_pair(struct cli *cli, const char *option, const char *pair,
                               const char **rest)
 {
@@ -116,7 +116,7 @@ static const char *split_pair(struct cli *cli, const char *option, const char *p
     return berth_arena_copy(&cli->arena, pair, (size_t)(equals - pair));
 }
 
-/* A value that is JSON counts as such, anything else is text. */
+/* Sets a value: JSON if it parses as such, else text. */
 static int set_pair(struct cli *cli, struct form *form, const char *pair)
 {
     const char *text, *key = split_pair(cli, "set", pair, &text);
@@ -165,7 +165,7 @@ static int ask_field(struct cli *cli, struct form *form, const char *key, const 
     return set_value(cli, form, key, berth_json_new_str(hidden ? secret.bytes : text));
 }
 
-/* What the schema of a provider requires. */
+/* Asks for the fields that the provider's schema requires. */
 static int ask_by_schema(struct cli *cli, struct form *form, const char *provider)
 {
     struct cli_answer known;
@@ -210,7 +210,7 @@ static int ask_missing(struct cli *cli, struct form *form, enum berth_environmen
 
 /* --- create and update --- */
 
-/* Reads what the options say; CLI_OK, or what to exit with. */
+/* Reads the options. Returns CLI_OK, or the exit status after the error has been printed. */
 static int read_form(struct cli *cli, struct form *form, enum berth_environment_driver *driver)
 {
     int status = CLI_OK, ignored = 0;
@@ -320,7 +320,7 @@ static int env_update(struct cli *cli, int argc, char **argv)
 
 /* --- one environment --- */
 
-/* Opens the runtime and finds the one environment that is named. */
+/* Connects, and finds the environment that argv[0] names. */
 static int env_open(struct cli *cli, int argc, char **argv, const struct cli_option *options,
                     const struct berth_json **out)
 {

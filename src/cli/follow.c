@@ -14,11 +14,11 @@
 #include "base/time.h"
 #include "cli/client.h"
 
-#define TRIES_MAX 8    /* that bring nothing */
-#define TRY_MS 100     /* between them, and longer each time */
-#define GOOD_MS 5000   /* a line that held for so long was one */
-#define STALL_MS 30000 /* three beats of the daemon */
-#define POST_MS 10000  /* to an answer that needs no work */
+#define TRIES_MAX 8    /* in a row that bring no event */
+#define TRY_MS 100     /* before the second try; longer each time */
+#define GOOD_MS 5000   /* a connection that held that long counts as a success */
+#define STALL_MS 30000 /* without a byte: three heartbeats of the daemon */
+#define POST_MS 10000  /* for an answer that needs no work */
 #define STDIN_MS 60000 /* twice as long as a daemon waits for a command to read */
 #define STDIN_TRIES_MAX 5
 #define REASON_SIZE 200
@@ -30,11 +30,11 @@ struct reading {
     /* The event that is being read. */
     char name[32];
     char *data;  /* or NULL */
-    uint64_t id; /* the offset behind it */
+    uint64_t id; /* the offset in the log after it */
     bool has_id;
 
-    char reason[REASON_SIZE]; /* why the daemon let go of us */
-    bool grew;                /* something came, since the last try */
+    char reason[REASON_SIZE]; /* why the daemon dropped the connection */
+    bool grew;                /* an event came since the last try */
     bool over, enough;
 };
 
@@ -66,7 +66,7 @@ static void event_forget(struct reading *r)
 static void event_take(struct reading *r, const struct berth_json *data)
 {
     const char *reason = cli_text(data, "reason");
-    if (strcmp(r->name, "dropped") == 0) { /* no more than a broken line */
+    if (strcmp(r->name, "dropped") == 0) { /* resumed like a broken connection */
         (void)snprintf(r->reason, sizeof r->reason, "%s", reason ? reason : "");
         return;
     }
@@ -166,7 +166,7 @@ static int follow_resume(struct cli *cli, struct reading *r)
     return follow_ask(cli, r, "GET", target, NULL);
 }
 
-/* Is it of use to come back? */
+/* Says whether the connection broke, so that resuming may help. */
 static bool is_broken(int rc)
 {
     return rc == BERTH_OK || rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_TIMEOUT;
@@ -209,9 +209,9 @@ int cli_follow(struct cli *cli, struct cli_follow *follow)
     return rc;
 }
 
-/* --- what is sent --- */
+/* --- input --- */
 
-/* The status, or an error; the caller clears the reply's body then. */
+/* Returns the HTTP status, or an error code < 0. After a status, the caller clears the body. */
 static int post(const struct cli *cli, struct berth_http_client_request *request,
                 const char *target, struct berth_http_client_reply *reply, struct berth_error *err)
 {
@@ -237,7 +237,8 @@ static void send_post(const struct cli *cli, const struct berth_buf *body, const
         berth_buf_clear(&reply.body);
 }
 
-/* Of what was not taken in time: {"details": [{"path": "taken", "message": "65536"}]}. */
+/* Returns how many bytes the command took before the request timed out. The answer says so:
+ * {"details": [{"path": "taken", "message": "65536"}]}. */
 static size_t taken_of(const struct berth_http_client_reply *reply, size_t len)
 {
     auto_json *body = NULL;
@@ -273,7 +274,7 @@ int cli_send_stdin(const struct cli *cli, const char *exec_id, const char *bytes
             return BERTH_OK;
         if (rc == 409 || rc == 404)
             return berth_fail(err, BERTH_E_CONFLICT, "The command does not read any more.");
-        if (rc == 503) { /* it reads slowly, if at all: that may take as long as it likes */
+        if (rc == 503) { /* the command reads slowly: send the rest again, without a limit */
             bytes += taken;
             len -= taken;
             continue;

@@ -24,6 +24,6 @@ int cli_cancel_fd(void)
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
-    (void)signal(SIGPIPE, SIG_IGN); /* the place is given back first */
+    (void)signal(SIGPIPE, SIG_IGN); /* it would end the process before the lease is released */
     return cancel_fd;
 }

@@ -4,7 +4,6 @@
 #define BERTH_CLI_INTERRUPT_H
 
 /* Handles SIGINT, SIGTERM and SIGHUP from now on, and ignores SIGPIPE. Returns an eventfd that each
- * of the three makes readable, or -1 when no descriptor is left. It is open until the program ends.
- */
+ * of the three makes readable, or -1 when no descriptor is left. The program never closes it. */
 int cli_cancel_fd(void);
 #endif

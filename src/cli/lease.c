@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/lease.c - berth lease ... */
+ * src/cli/lease.c - berth lease: acquires, lists, releases and destroys leases. */
 #include <string.h>
 
 #include "base/time.h"
@@ -113,7 +113,7 @@ static int lease_release(struct cli *cli, int argc, char **argv)
     return lease_print(cli, &lease);
 }
 
-/* One that is asked for, or something that is done to it. */
+/* Gets a lease, or calls an action on it, and prints it. */
 static int lease_call(struct cli *cli, int argc, char **argv, const char *method, const char *what)
 {
     const char *id;
@@ -144,9 +144,9 @@ static int lease_acknowledge(struct cli *cli, int argc, char **argv)
 
 /* --- lists --- */
 
-static struct cli_answer environments; /* for their names */
+static struct cli_answer environments; /* of the company, for their names */
 
-/* People know environments by name; one that is gone has only its id. */
+/* Returns the name of the lease's environment, or the id of a deleted one. */
 static const char *lease_environment_name(struct cli *cli, const struct berth_json *lease)
 {
     const char *id = cli_text(lease, "environmentId");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/logs.c - berth logs: prints what the commands of a run wrote, also while it is running.
- */
+ * src/cli/logs.c - berth logs: prints what the commands of a run wrote, also while it runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +22,19 @@
 #include "os/framelog.h"
 #include "os/fs.h"
 
-#define LOOK_MS 50         /* at a log that may have grown, or a run that may have ended */
-#define LOOKS_OF_A_PASS 20 /* so many, and then one for processes that are gone */
+#define LOOK_MS 50         /* between two looks at the log and at the run */
+#define LOOKS_OF_A_PASS 20 /* looks at the run between two sweeps, which notice dead processes */
 
 struct following {
     struct cli *cli;
     const char *run_id;
     bool follow;
-    uint64_t skip;            /* bytes of output that are not wanted any more */
-    uint64_t at;              /* how many have been seen, of both streams */
-    int looks;                /* at the run */
-    struct berth_buf half[2]; /* JSON: a character that has only begun */
+    uint64_t skip;            /* bytes of output to leave out, of both streams */
+    uint64_t at;              /* bytes of output so far, of both streams */
+    int looks;                /* how often the run was looked at */
+    struct berth_buf half[2]; /* --json: an incomplete UTF-8 sequence at the end */
     struct berth_frame last[2];
-    char exec_id[BERTH_ID_SIZE]; /* of which a daemon tells */
+    char exec_id[BERTH_ID_SIZE]; /* the exec whose output the daemon sends */
     int trouble;
 };
 
@@ -44,7 +43,7 @@ static void wait_a_moment(void)
     (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-/* One object a line: the first `whole` bytes of what is held back of the frame's stream. */
+/* Prints one object: the first `whole` bytes of the text that waits in the frame's stream. */
 static int print_line(struct following *f, const char *exec_id, const struct berth_frame *frame,
                       size_t whole)
 {
@@ -66,7 +65,7 @@ static int print_line(struct following *f, const char *exec_id, const struct ber
                       : berth_fs_write_all(STDOUT_FILENO, buf.data, buf.len, &f->cli->err);
 }
 
-/* A character is never split between two lines. */
+/* Prints the frame up to its last whole character: none is split between two objects. */
 static int print_frame_json(struct following *f, const char *exec_id,
                             const struct berth_frame *frame, const char *bytes, size_t len)
 {
@@ -79,7 +78,7 @@ static int print_frame_json(struct following *f, const char *exec_id,
     return whole ? print_line(f, exec_id, frame, whole) : BERTH_OK;
 }
 
-/* Nothing more comes: what has only begun stays half. */
+/* Prints incomplete sequences, since no more output comes. */
 static int print_halves(struct following *f, const char *exec_id)
 {
     int rc = BERTH_OK;
@@ -121,7 +120,8 @@ static int run_has_ended(struct following *f, bool *ended)
     return rc;
 }
 
-/* Or its run, whose process may have been killed. A silent one has no log that would tell. */
+/* Says whether the command or its run has ended. `silent`: the command has no log whose end would
+ * tell, so its row is read. */
 static int command_has_ended(struct following *f, const char *exec_id, bool silent, bool *ended)
 {
     auto_arena arena = BERTH_ARENA_INIT;
@@ -132,7 +132,7 @@ static int command_has_ended(struct following *f, const char *exec_id, bool sile
     return rc < 0 || *ended ? rc : run_has_ended(f, ended);
 }
 
-/* There is no log. What was written all the same is missing, as a daemon says it, too. */
+/* Warns about output that was written although the command has no log, as a daemon does. */
 static int say_missing(struct following *f, const char *exec_id)
 {
     auto_arena arena = BERTH_ARENA_INIT;
@@ -146,7 +146,7 @@ static int say_missing(struct following *f, const char *exec_id)
     return rc;
 }
 
-/* There is no log before the first output. */
+/* Reads the next frame. *more is false at the end, and before the log exists. */
 static int next_frame(const char *path, struct berth_framereader **reader,
                       struct berth_frame *frame, bool *more, struct berth_error *err)
 {
@@ -157,7 +157,7 @@ static int next_frame(const char *path, struct berth_framereader **reader,
     return berth_framereader_next(*reader, frame, more, err);
 }
 
-/* To its end, or to what there is of it so far. */
+/* Prints the log of a command; follows it to its end with --follow. */
 static int print_log(struct following *f, const char *exec_id)
 {
     auto_free char *path = NULL;
@@ -173,7 +173,7 @@ static int print_log(struct following *f, const char *exec_id)
             continue;
         if (!f->follow || over)
             break;
-        rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then one more look */
+        rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then it is read once more */
         wait_a_moment();
     }
     if (rc == BERTH_OK && !reader)
@@ -183,7 +183,7 @@ static int print_log(struct following *f, const char *exec_id)
                                                                           : rc;
 }
 
-/* The commands of the run, one after the other, also those that are still to come. */
+/* Prints the logs of the run's commands in order; with --follow also those of later commands. */
 static int print_logs(struct following *f)
 {
     char last_id[BERTH_ID_SIZE] = "";
@@ -214,7 +214,7 @@ static void expand_logs_options(int argc, char **argv)
         argv[i] = strcmp(argv[i], "-f") == 0 ? follow : argv[i];
 }
 
-/* What a daemon tells of the log. */
+/* Takes an event of the daemon. */
 static bool logs_on_event(void *ctx, const char *name, const struct berth_json *data)
 {
     struct following *f = ctx;
@@ -251,7 +251,7 @@ static int print_told(struct following *f)
                    f->follow ? "true" : "false");
     (void)snprintf(target, sizeof target, "%s&offset=%llu", again, (unsigned long long)f->skip);
     follow.offset = f->skip;
-    f->skip = 0; /* it comes without */
+    f->skip = 0; /* the daemon leaves them out */
     int rc = cli_follow(f->cli, &follow);
     return f->trouble < 0 ? f->trouble : rc;
 }

@@ -10,7 +10,7 @@
 
 #define NAME_CHARS_MAX 64
 
-/* How many letters to change, add, leave out or swap. */
+/* Returns how many letters differ: changed, added, left out or swapped. */
 static int distance(const char *a, const char *b)
 {
     int rows[3][NAME_CHARS_MAX + 1];
@@ -62,12 +62,12 @@ int cli_find_id(struct cli *cli, const char *kind, const char *text, const char 
     return rc;
 }
 
-/* Those whose member is the text, of which there may be several. */
+/* Counts the objects whose member is the text; *out is the first of them. */
 static int count_named(const struct berth_json *list, const char *key, const char *text,
                        const struct berth_json **out)
 {
     int found = 0;
-    for (size_t i = berth_json_count(list); i-- > 0;) { /* the first of them, if it may be any */
+    for (size_t i = berth_json_count(list); i-- > 0;) { /* so that *out is the first */
         if (cli_is(berth_json_at(list, i), key, text) && cli_text(berth_json_at(list, i), "id")) {
             *out = berth_json_at(list, i);
             found++;
@@ -94,7 +94,7 @@ static int say_unknown_name(struct cli *cli, const char *kind, const struct bert
                       strcmp(kind, "environment") == 0 ? "env" : kind);
 }
 
-/* Nothing has that name: perhaps it is the beginning of an id, else say what could be meant. */
+/* Tries the text as the beginning of an id, else suggests a similar name. */
 static int find_unnamed(struct cli *cli, const char *kind, const struct berth_json *list,
                         const char *text, const struct berth_json **out)
 {
@@ -122,7 +122,7 @@ int cli_find_environment(struct cli *cli, const char *text, const struct berth_j
     return found ? BERTH_OK : find_unnamed(cli, "environment", all.json, text, out);
 }
 
-/* A name comes before a key. */
+/* A secret has a name and a key; the name is tried first. */
 int cli_find_secret(struct cli *cli, const char *text, const struct berth_json **out)
 {
     struct cli_answer all;

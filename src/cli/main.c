@@ -14,7 +14,7 @@
 
 #define WORDS_MAX 64
 
-/* All commands, or those of one noun. */
+/* Prints all commands, or those of one noun. */
 static void print_overview(FILE *out, const char *noun)
 {
     (void)fputs("berth gives every agent run a place to work, and takes it back.\n\n", out);
@@ -40,7 +40,7 @@ static bool knows_noun(const char *noun)
     return false;
 }
 
-/* A verb that fits comes before a noun that is a command by itself. */
+/* Finds a command; a verb that matches is preferred to a noun without verbs. */
 static const struct cli_command *find_command(const char *noun, const char *verb)
 {
     const struct cli_command *alone = NULL;
@@ -56,7 +56,7 @@ static const struct cli_command *find_command(const char *noun, const char *verb
     return alone;
 }
 
-/* For the tour and for tests: the process kills itself at that step. */
+/* Lets the process kill itself at the named step, for the tour and for tests. */
 static bool arm_failpoint(const char *name)
 {
     if (!name)
@@ -68,7 +68,7 @@ static bool arm_failpoint(const char *name)
     return true;
 }
 
-/* The verbs of a noun, or all nouns. */
+/* Lists the verbs of a noun, or all nouns. */
 static int words_of(const char *noun, const char *words[WORDS_MAX])
 {
     int count = 0;
@@ -130,12 +130,13 @@ static int run_program(struct cli *cli, int argc, char **argv)
     return command->run(cli, argc - skip, argv + skip);
 }
 
-/* A descriptor of ours that came to be 0, 1 or 2 would get what is meant for the terminal. */
+/* Opens 0, 1 and 2 when they are closed: a later descriptor with such a number would get the output
+ * of this program. */
 static void fill_standard_fds(void)
 {
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0)
-            (void)!open("/dev/null", O_RDONLY); /* so that writing there still fails */
+            (void)!open("/dev/null", O_RDONLY); /* read-only, so that writing still fails */
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/plugin.c - berth plugin ... */
+ * src/cli/plugin.c - berth plugin: installs, configures, lists and removes plugins. */
 #include "core/plugin/plugin.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static int show_answer(struct cli *cli, int rc, const struct cli_answer *plugin)
                   : cli_print_one(cli, plugin, cli_text(plugin->json, "pluginKey"), lines);
 }
 
-/* {"configJson": what is in the file}, and more; NULL: none is given. */
+/* Writes the member "configJson" with the object in the file; `file` NULL: none. */
 static int put_config(struct cli *cli, const char *file, struct berth_json_writer *w)
 {
     auto_json *config = NULL;
@@ -68,7 +68,7 @@ static int put_config(struct cli *cli, const char *file, struct berth_json_write
     return CLI_OK;
 }
 
-/* A daemon has another directory than we do. */
+/* Writes the package's name, or the absolute path of its directory: a daemon has another cwd. */
 static int put_source(struct cli *cli, const char *source, struct berth_json_writer *w)
 {
     auto_free char *path = NULL;
@@ -101,7 +101,7 @@ static int plugin_install(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     cli_put(cli, &w, "version", version);
     berth_json_close(&w, '}');
-    cli->cancel_fd = cli_cancel_fd(); /* what npm made is removed */
+    cli->cancel_fd = cli_cancel_fd(); /* an interrupt removes what npm made */
     return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/install"), &plugin);
 }
 
@@ -121,7 +121,7 @@ static int plugin_list(struct cli *cli, int argc, char **argv)
                                                     : cli_print_list(cli, &found, columns);
 }
 
-/* A plugin with its worker. */
+/* Prints a plugin with its worker. */
 static int print_both(struct cli *cli, const struct cli_answer *plugin,
                       const struct cli_answer *worker)
 {
@@ -145,7 +145,8 @@ static int print_both(struct cli *cli, const struct cli_answer *plugin,
     return cli_print(cli, &buf);
 }
 
-/* A worker belongs to the process that started it: when it does not run there, this starts it. */
+/* Prints the state of the worker. A worker belongs to one process: starts it when it does not run
+ * in the one that answers. */
 static int show_worker(struct cli *cli, const char *name, bool anew)
 {
     struct cli_answer plugin, worker = {0};
@@ -175,7 +176,7 @@ static int plugin_restart(struct cli *cli, int argc, char **argv)
     return status == CLI_OK ? show_worker(cli, argv[0], true) : status;
 }
 
-/* What is done to a plugin, with at most one word. */
+/* Calls an action on a plugin, with at most one member. */
 static int plugin_act(struct cli *cli, const char *name, const char *what, const char *key,
                       const char *value)
 {
@@ -245,7 +246,8 @@ static int plugin_uninstall(struct cli *cli, int argc, char **argv)
 
 /* --- logs --- */
 
-/* "2026-11-15T08:05:00.123Z warn stderr: text", or the line as it is. */
+/* Writes a line of the log as "2026-11-15T08:05:00.123Z warn stderr: text", or as it is if it is
+ * not of that form. */
 static void put_line(struct cli *cli, struct berth_buf *buf, const char *line, size_t len)
 {
     auto_json *entry = NULL;

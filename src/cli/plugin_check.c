@@ -41,7 +41,7 @@ static void on_check(void *ctx, const struct berth_check_result *r)
         (void)printf("%-8s %-16s %s\n", words[r->outcome], r->name, r->about);
         if (r->outcome == BERTH_CHECK_FAILED)
             (void)printf("%-8s %-16s -> %s\n", "", "", cli_clean(card->cli, r->detail));
-        (void)fflush(stdout); /* some take a while */
+        (void)fflush(stdout); /* the next check may take a while */
     }
 }
 

@@ -178,7 +178,7 @@ int cli_print_text(struct cli *cli, const char *text)
         (void)cli_not_understood(cli);
         return cli_fail(cli);
     }
-    buf.secret = true; /* a token is shown once */
+    buf.secret = true; /* it may be a token */
     berth_buf_puts(&buf, text);
     return cli_print(cli, &buf);
 }

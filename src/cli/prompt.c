@@ -26,7 +26,7 @@ static struct termios saved;
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define ENDINGS (sizeof ending / sizeof ending[0])
 
-/* Puts the terminal right, then lets the signal do what it would have done. */
+/* Turns the echo on again, then raises the signal with its default action. */
 static void on_signal(int number)
 {
     (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &saved);
@@ -35,7 +35,7 @@ static void on_signal(int number)
     (void)raise(number);
 }
 
-/* Ctrl-Z waits until the answer is given: whoever came back would type with the echo on. */
+/* Blocks Ctrl-Z until the answer is given: after `fg` the echo would be on. */
 static void hold_stops(bool hold)
 {
     sigset_t stops;
@@ -51,7 +51,7 @@ static void set_handlers(struct sigaction before[ENDINGS], bool set)
         (void)sigaction(ending[i], set ? &action : &before[i], set ? &before[i] : NULL);
 }
 
-/* Up to the end of the line, which is not kept. */
+/* Reads a line without its newline. */
 static int read_line(struct berth_locked *out, struct berth_error *err)
 {
     for (;;) {
@@ -87,7 +87,7 @@ static int ask_hidden(const char *label, struct berth_locked *out, struct berth_
     hidden.c_lflag |= ECHONL;
     if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) < 0)
         rc = berth_fail_errno(err, "Cannot turn the echo off");
-    if (rc == BERTH_OK) { /* who sees the question may type */
+    if (rc == BERTH_OK) { /* asked only when the echo is off */
         (void)fprintf(stderr, "%s: ", label);
         (void)fflush(stderr);
         rc = read_line(out, err);
@@ -129,7 +129,7 @@ int cli_ask(struct cli *cli, const char *label, const char **out)
     return berth_arena_check(&cli->arena, &cli->err);
 }
 
-/* An editor's newline at the end of a key is no part of it, but a file is taken as it is. */
+/* Warns when a value ends with a newline, which an editor may have added. */
 static void say_newline(const struct cli *cli, const struct berth_locked *value)
 {
     const char *end = memchr(value->bytes, '\n', value->len);
@@ -142,7 +142,7 @@ static void say_newline(const struct cli *cli, const struct berth_locked *value)
 int cli_read_secret(struct cli *cli, const char *path, const char *label, struct berth_locked *out)
 {
     bool std_in = !path || strcmp(path, "-") == 0;
-    if (std_in && isatty(STDIN_FILENO)) /* typed: then without echo, wherever stderr goes */
+    if (std_in && isatty(STDIN_FILENO)) /* typed: without echo, even if stderr is not a terminal */
         return cli_ask_secret(cli, label, true, out);
     auto_close int file = std_in ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (!std_in && file < 0)

@@ -13,7 +13,7 @@ static const char *run_id_of(struct cli *cli, const struct berth_json *row)
     return cli_text(berth_json_get(row, "run"), "id");
 }
 
-/* People know it by name; one that is gone has only its id. */
+/* Returns the name of the run's environment, or the id of a deleted one. */
 static const char *run_environment_name(struct cli *cli, const struct berth_json *row)
 {
     struct cli_answer environment;
@@ -34,7 +34,7 @@ static const char *command_of(struct cli *cli, const struct berth_json *row)
     return cli_text(berth_json_get(row, "exec"), "command");
 }
 
-/* {"run": it, "exec": its newest command, or null} */
+/* Adds {"run": run, "exec": its newest command, or null}. */
 static int add_row(struct cli *cli, const struct berth_json *run, struct berth_json *rows)
 {
     struct cli_answer execs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/remote.c - berth run and berth exec when a daemon does it: what its command writes comes
- * as events, and what we read is sent. */
+ * src/cli/remote.c - see remote.h. The output of the command comes as an event stream, and our
+ * input is sent in requests. */
 #include "cli/remote.h"
 
 #include <signal.h>
@@ -24,16 +24,16 @@ struct remote {
     struct cli_session s;
     struct cli_follow follow;
     char again[CLI_TARGET_SIZE];
-    const char *run_id;         /* or NULL: it is a command by itself */
-    bool provisions;            /* a command comes before ours */
-    char before[BERTH_ID_SIZE]; /* that one */
-    struct berth_json *result;  /* of ours; NULL: it has none yet */
-    struct berth_json *run;     /* as it ended */
-    bool cancelled;             /* and told so */
-    bool log_cut;               /* the log has not all of it; else truncated means something else */
+    const char *run_id;         /* NULL: berth exec, without a run */
+    bool provisions;            /* the run has a provision command, which runs first */
+    char before[BERTH_ID_SIZE]; /* the exec id of the provision command */
+    struct berth_json *result;  /* of our command; NULL: it has not ended */
+    struct berth_json *run;     /* the row of the run after its end */
+    bool cancelled;             /* a cancel has been sent */
+    bool log_cut;               /* the log was cut, which also sets "truncated" of the result */
 };
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 static void put_texts(struct cli *cli, struct berth_json_writer *w, const char *key,
                       const char *const *texts)
@@ -56,7 +56,7 @@ static void put_env(struct cli *cli, struct berth_json_writer *w, const char *co
     berth_json_close(w, '}');
 }
 
-/* The members of a command. */
+/* Writes the members of a command. */
 static void put_command(struct cli *cli, struct berth_json_writer *w,
                         const struct berth_exec_request *r)
 {
@@ -72,7 +72,8 @@ static void put_command(struct cli *cli, struct berth_json_writer *w,
     berth_json_put_int(w, "timeoutMs", r->timeout_ms);
 }
 
-/* Where we are, if the daemon is on the same machine; relative names are from there. */
+/* Returns an absolute working directory if the daemon is on this machine: `cwd` is relative to
+ * ours, and `otherwise` says whether NULL means ours. */
 static const char *cwd_here(struct cli *cli, const char *cwd, bool otherwise)
 {
     auto_free char *here = cli->daemon->socket ? getcwd(NULL, 0) : NULL;
@@ -81,7 +82,7 @@ static const char *cwd_here(struct cli *cli, const char *cwd, bool otherwise)
     return berth_arena_printf(&cli->arena, "%s%s%s", here, cwd ? "/" : "", cwd ? cwd : "");
 }
 
-/* --- what is told --- */
+/* --- events --- */
 
 static void begin_command(struct remote *r, const char *exec_id)
 {
@@ -117,7 +118,7 @@ static void remote_cancel(struct remote *r)
                     r->s.cancel_fd);
 }
 
-/* Who asks twice does not want to wait for the end either. */
+/* Cancels the command. The second signal also stops waiting for its end. */
 static bool remote_on_cancel(void *ctx)
 {
     struct remote *r = ctx;
@@ -139,7 +140,7 @@ static void put_output(struct remote *r, const struct berth_json *data)
     if (!r->s.exec_id[0] || r->result || r->s.closed || r->cli->json || !bytes || !len)
         return;
     if (!cli_session_write(&r->s, errors ? STDERR_FILENO : STDOUT_FILENO, bytes, len)) {
-        r->s.closed = true; /* as a pipe would tell it */
+        r->s.closed = true; /* as SIGPIPE would end it */
         remote_cancel(r);
     }
 }
@@ -161,7 +162,7 @@ static bool remote_on_event(void *ctx, const char *name, const struct berth_json
     return true;
 }
 
-/* --- its end --- */
+/* --- the end --- */
 
 static int signal_of(const char *name)
 {
@@ -202,7 +203,8 @@ static int remote_print_json(struct remote *r)
     return cli_print(r->cli, &buf);
 }
 
-/* A daemon that cannot say goes on with it in any case. */
+/* Warns when a lease of the run still owes clean-up. Ignores errors: the daemon cleans up anyway.
+ */
 static void say_whether_owed(struct remote *r)
 {
     struct cli_answer leases;
@@ -216,7 +218,7 @@ static void say_whether_owed(struct remote *r)
         cli_say_owed(r->cli);
 }
 
-/* A run that could not do what it should says why. */
+/* Returns the exit status of the run; without a result, prints why its command did not run. */
 static int remote_run_status(struct remote *r)
 {
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
@@ -229,7 +231,7 @@ static int remote_run_status(struct remote *r)
     return cli_not_started(r->cli, code ? code : "");
 }
 
-/* From the first word to the end; the session is open, and closed afterwards. */
+/* Follows the command to its end, closes the session, and returns the exit status. */
 static int remote_follow(struct remote *r)
 {
     struct cli *cli = r->cli;
@@ -261,9 +263,9 @@ static int remote_follow(struct remote *r)
     return status;
 }
 
-/* --- both --- */
+/* --- berth exec and berth run --- */
 
-/* A place that is this machine, and no run has made ready. */
+/* Says whether the lease is of this machine, and not of a run, which has its own directory. */
 static bool is_here(struct cli *cli, const char *lease_id)
 {
     struct cli_answer lease;
@@ -289,8 +291,8 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
     berth_json_open(&w, '{');
     put_command(cli, &w, request);
     berth_json_close(&w, '}');
-    /* With a key the command outlives a broken line. Over a socket only we can go, and it with us.
-     */
+    /* With a key the command outlives a broken connection. A Unix socket breaks only when this
+     * process ends, and then the command is to end too. */
     (void)snprintf(header, sizeof header, "Idempotency-Key: %s", key.text);
     (void)snprintf(target, sizeof target, "/api/environment-leases/%s/exec", request->lease_id);
     r.follow = (struct cli_follow){.method = "POST",

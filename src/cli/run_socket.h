@@ -10,8 +10,7 @@
 struct berth_exec;
 struct cli_run_socket;
 
-/* Listens on a thread of its own. `cancel_fd`, an eventfd, becomes readable when a client cancels.
- */
+/* Listens on a thread of its own. A client that cancels makes `cancel_fd`, an eventfd, readable. */
 int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket **out,
                         struct berth_error *err);
 /* Sets the command that clients write to. NULL: it has ended; the exec is not used any more when

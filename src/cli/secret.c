@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/secret.c - berth secret ...: values go in, and never come out here. */
+ * src/cli/secret.c - berth secret: stores and rotates secrets; their values are never printed. */
 #include "core/secret/secret.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@ static int secret_print(struct cli *cli, const struct cli_answer *secret)
     return cli_print_one(cli, secret, cli_text(secret->json, "id"), lines);
 }
 
-/* Too short to be told from other text where a command prints it. */
+/* Warns about a value that is too short to be masked in output. */
 static void warn_short(const struct cli *cli, const struct berth_locked *value)
 {
     if (value->len < BERTH_MASKED_BYTES_MIN && !cli->quiet)
@@ -45,7 +45,7 @@ static void warn_short(const struct cli *cli, const struct berth_locked *value)
                       BERTH_MASKED_BYTES_MIN);
 }
 
-/* JSON has no place for bytes that are no text. */
+/* Writes the value as text, or as base64 when it is not UTF-8. */
 static void put_value(struct berth_json_writer *w, const struct berth_locked *value)
 {
     if (!memchr(value->bytes, '\0', value->len) &&
@@ -90,7 +90,7 @@ static int secret_create(struct cli *cli, int argc, char **argv)
     return secret_print(cli, &made);
 }
 
-/* Opens the runtime and finds the one secret that is named. */
+/* Connects, and finds the secret that argv[0] names. */
 static int secret_open(struct cli *cli, int argc, char **argv, const struct cli_option *options,
                        struct cli_answer *out)
 {
@@ -234,7 +234,7 @@ static int secret_events(struct cli *cli, int argc, char **argv)
         return status;
     const struct berth_json *secret;
     struct cli_answer found;
-    /* Events outlive their secret: a whole id serves without one. */
+    /* Events outlive their secret, so a whole id need not be found. */
     int rc = cli_find_secret(cli, argv[0], &secret);
     const char *id = rc == BERTH_OK ? cli_text(secret, "id") : argv[0];
     if ((rc < 0 && !berth_id_valid(argv[0])) ||

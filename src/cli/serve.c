@@ -12,7 +12,8 @@
 #define WORDS_MAX 64    /* that may be passed on to berthd */
 #define OWN_WORDS_MAX 6 /* its name, two options with their values, and NULL */
 
-/* berthd is beside us, or where programs are. What stands behind "serve" is for it. */
+/* Runs the berthd in the directory of this program, else the one in PATH, with the words after
+ * "serve". */
 static int serve_main(struct cli *cli, int argc, char **argv)
 {
     static char store[] = "--store", key_file[] = "--key-file", daemon[] = "berthd";

@@ -41,7 +41,7 @@ void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t
 {
     struct piece *piece = malloc(sizeof *piece + len);
     if (!piece)
-        return; /* the log has it */
+        return; /* it is lost here; the log has it */
     *piece = (struct piece){.fd = fd, .len = len};
     memcpy(piece->bytes, bytes, len);
     pthread_mutex_lock(&s->lock);
@@ -54,7 +54,7 @@ void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Lock held. */
+/* The status lock is held. */
 static void erase_status(struct cli_session *s)
 {
     if (s->status_shown) {
@@ -64,7 +64,7 @@ static void erase_status(struct cli_session *s)
     s->status_shown = false;
 }
 
-/* The status line goes before it, and none comes until it is out. */
+/* Erases the status line first, and holds its lock until the output is written. */
 bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t len)
 {
     pthread_mutex_lock(&s->status_lock);
@@ -77,7 +77,7 @@ bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t 
     return written;
 }
 
-/* Writes what is queued until the command is over and all of it is out. */
+/* Writes queued output until the command has ended and the queue is empty. */
 static void *write_output(void *ctx)
 {
     struct cli_session *s = ctx;
@@ -94,7 +94,7 @@ static void *write_output(void *ctx)
         pthread_mutex_unlock(&s->lock);
         bool written = s->closed || cli_session_write(s, piece->fd, piece->bytes, piece->len);
         pthread_mutex_lock(&s->lock);
-        if (!written && !s->closed) { /* as a pipe would tell it */
+        if (!written && !s->closed) { /* as SIGPIPE would end it */
             s->closed = true;
             if (s->exec)
                 berth_exec_cancel(s->exec);
@@ -112,14 +112,14 @@ static void *write_output(void *ctx)
 
 /* --- input --- */
 
-/* False: nobody reads it any more. */
+/* Returns false when the command does not read any more. */
 static bool session_send_to_daemon(struct cli_session *s, const char *bytes, size_t len, bool last)
 {
     struct berth_error err;
     int rc = cli_send_stdin(s->cli, s->exec_id, bytes, len, last, s->stop_fd, &err);
     if (rc == BERTH_OK || rc == BERTH_E_CONFLICT || rc == BERTH_E_CANCELLED)
         return rc == BERTH_OK;
-    s->unsent = err; /* the command would wait for the rest for ever */
+    s->unsent = err; /* the command would wait forever for the rest */
     cli_send_cancel(s->cli, "execs", s->exec_id, s->stop_fd);
     return false;
 }
@@ -143,7 +143,7 @@ static void close_input(struct cli_session *s)
         berth_exec_close_stdin(s->exec);
 }
 
-/* Its terminal is to be as large as ours. */
+/* Sets the size of the command's terminal to that of ours. */
 static void follow_window(struct cli_session *s)
 {
     struct winsize size;
@@ -182,7 +182,7 @@ static void *read_input(void *ctx)
             return NULL;
     }
     if (s->gives_terminal)
-        (void)session_send(s, "\004", 1); /* how a terminal says that there is no more */
+        (void)session_send(s, "\004", 1); /* Ctrl-D: the end of input on a terminal */
     close_input(s);
     return NULL;
 }
@@ -207,8 +207,8 @@ void cli_session_copy_terminal(struct cli_session *s, struct berth_exec_request 
     }
 }
 
-/* While the command runs, ours passes every key on, and its own makes sense of them. Before and
- * after that Ctrl-C is for us. */
+/* Sets our terminal to raw mode: while the command runs, its own terminal interprets the keys.
+ * Before and after that, Ctrl-C is for this program. */
 static void enter_terminal(struct cli_session *s)
 {
     s->on_terminal =
@@ -218,7 +218,7 @@ static void enter_terminal(struct cli_session *s)
     struct sigaction action = {.sa_handler = on_window, .sa_flags = SA_RESTART};
     window_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     (void)sigaction(SIGWINCH, &action, NULL);
-    (void)eventfd_write(window_fd, 1); /* it may have changed since it was copied */
+    (void)eventfd_write(window_fd, 1); /* the size may have changed since it was copied */
     struct termios raw = s->before;
     cfmakeraw(&raw);
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
@@ -249,8 +249,8 @@ void cli_session_stop_input(struct cli_session *s)
 
 /* --- the status line --- */
 
-/* One line on a terminal, for as long as nothing else stands there. A terminal that is stopped, or
- * busy with output, goes without: the run does not wait for it. */
+/* Draws the status line where the cursor is at the start of a line. Does nothing on a terminal that
+ * is stopped or busy with output, so that the run does not wait for it. */
 static void draw_status(struct cli_session *s, const char *word)
 {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -347,7 +347,7 @@ int cli_session_open(struct cli_session *s, struct cli *cli)
     s->at_line_start = true;
     const char *term = getenv("TERM");
     s->has_status = !cli->quiet && !cli->json && isatty(STDERR_FILENO) &&
-                    !(term && strcmp(term, "dumb") == 0); /* which cannot erase */
+                    !(term && strcmp(term, "dumb") == 0); /* it cannot erase a line */
     pthread_mutex_init(&s->status_lock, NULL);
     s->cancel_fd = cli_cancel_fd();
     if (s->stop_fd >= 0 && s->cancel_fd >= 0 &&
@@ -365,7 +365,7 @@ void cli_session_close(struct cli_session *s)
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     (void)pthread_join(s->writer, NULL);
-    erase_status(s); /* nobody else is left to hold the lock */
+    erase_status(s); /* without the lock: all other threads have ended */
     cli_run_socket_close(s->control);
     pthread_mutex_destroy(&s->status_lock);
     (void)close(s->stop_fd);

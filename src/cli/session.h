@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/session.h - a command in the foreground: its output, our input, the terminal, and the
- * line that says what is going on. */
+ * src/cli/session.h - a command in the foreground: its output, its input, the terminal, and the
+ * status line. */
 #ifndef BERTH_CLI_SESSION_H
 #define BERTH_CLI_SESSION_H
 
@@ -13,21 +13,21 @@
 #include "base/id.h"
 #include "cli/cli.h"
 
-struct piece; /* of its output, on its way */
+struct piece; /* output that is not written yet */
 
 /* One command in the foreground. */
 struct cli_session {
     struct cli *cli;
-    bool gives_terminal; /* the command has one of its own */
-    bool on_terminal;    /* and ours passes every key on */
-    struct termios before;
-    int cancel_fd; /* a signal makes it readable */
-    int stop_fd;   /* readable when the command has ended: stdin is not read any more */
+    bool gives_terminal;   /* the command has a terminal of its own */
+    bool on_terminal;      /* our terminal is in raw mode */
+    struct termios before; /* its mode before that */
+    int cancel_fd;         /* a signal makes it readable */
+    int stop_fd;           /* readable when the command has ended: stdin is not read any more */
     pthread_t reader, writer;
     bool reads;
 
     char exec_id[BERTH_ID_SIZE]; /* of a command that a daemon runs */
-    struct berth_error unsent;   /* why input did not reach that; its code is 0 when it did */
+    struct berth_error unsent;   /* why input did not reach that command; code 0: it did */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* output was queued, or the command is over */
@@ -35,34 +35,35 @@ struct cli_session {
     struct berth_exec *exec;
     struct piece *head, **tail;
     size_t queued;
-    bool over, closed; /* nobody reads our output any more */
-    sem_t room;        /* in the command's stdin */
+    bool over;   /* the command has ended: nothing more is queued */
+    bool closed; /* stdout or stderr cannot be written any more */
+    sem_t room;  /* posted when the command's stdin has room */
     struct cli_run_socket *control;
 
-    bool has_status;             /* there is somebody to see it */
-    pthread_mutex_t status_lock; /* held while output is written, too */
+    bool has_status;             /* stderr is a terminal, and may show it */
+    pthread_mutex_t status_lock; /* also held while output is written */
     bool status_shown, at_line_start;
 };
 
-/* CLI_OK, or what to exit with. */
+/* Returns CLI_OK, or the exit status after the error has been printed. */
 int cli_session_open(struct cli_session *s, struct cli *cli);
-void cli_session_close(struct cli_session *s); /* all output is out when this returns */
+void cli_session_close(struct cli_session *s); /* writes all output first */
 
-/* The command is to have a terminal as large as ours. */
+/* Gives the command a terminal of the size of ours. */
 void cli_session_copy_terminal(struct cli_session *s, struct berth_exec_request *command);
-/* The handlers of a command that this process runs; the output goes to cli_session_output. */
+/* Returns the handlers of a command that this process runs. */
 struct berth_exec_handlers cli_session_handlers(struct cli_session *s);
-/* The command runs: it gets our input, and others may write to it. */
+/* Called when the command runs: starts to pass it our input, and that of the run's socket. */
 void cli_session_start(void *session, struct berth_exec *exec);
-/* The command has ended. The session does not use the exec any more when this returns. */
+/* Called when the command has ended. The session does not use the exec after it returns. */
 void cli_session_stop(void *session);
-/* Our input goes to the command, s->exec or s->exec_id, until s->stop_fd is readable. */
+/* Passes our input to the command, s->exec or s->exec_id, until s->stop_fd is readable. */
 void cli_session_start_input(struct cli_session *s);
-void cli_session_stop_input(struct cli_session *s); /* waits for that */
-/* Queues it, while s->exec is held up if need be; from any thread. */
+void cli_session_stop_input(struct cli_session *s); /* waits until it is */
+/* Queues output; pauses s->exec when too much is queued. May be called on any thread. */
 void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t len);
-/* Writes it now. false: nobody reads it. */
+/* Writes output now. Returns false when that failed. */
 bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t len);
-/* One line on a terminal, until something else stands there. */
+/* Shows the word in the status line, which the next output erases. */
 void cli_session_say(struct cli_session *s, const char *word);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/supervise.c - a run that outlives the command that asked for it: berth run --detach
- * starts berth supervise RUN, which owns command, log and release. What it is to do comes on its
- * standard input, as fields "name=value" that each end with a NUL: nothing of it is on a command
- * line or in an environment. */
+ * src/cli/supervise.c - see supervise.h. berth run --detach starts berth supervise RUN, which
+ * performs the run. The request comes on its standard input, as fields "name=value" that each end
+ * with a NUL, so that other users see it neither in the arguments nor in the environment. It
+ * answers on its standard output: "started" when the run's row exists, or an error. */
 #include "cli/supervise.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     return berth_buf_check(buf, "The command", err);
 }
 
-/* The store that we found is the one it shall use. */
+/* Makes the process use the store, the company and the key that this one found. */
 static int set_environment(const struct cli *cli, struct berth_error *err)
 {
     if (setenv("BERTH_STORE", cli->store, 1) < 0 ||
@@ -94,11 +94,11 @@ static int spawn_supervisor(struct cli *cli, const char *run_id, int in, int out
     struct berth_child child;
     int rc = berth_spawn(&what, &child, &cli->err);
     if (rc == BERTH_OK)
-        (void)close(child.pidfd); /* it is on its own now */
+        (void)close(child.pidfd); /* it is not waited for */
     return rc;
 }
 
-/* It says that the run is there, or what went wrong. */
+/* Reads what the process reports: the run's row exists, or an error. */
 static int read_start_report(struct cli *cli, int fd)
 {
     auto_buf said = BERTH_BUF_INIT(REPORT_BYTES_MAX);
@@ -129,7 +129,8 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
         (void)berth_fail_errno(&cli->err, "Cannot make a pipe");
         return cli_run_failed(cli);
     }
-    (void)signal(SIGPIPE, SIG_IGN); /* one that dies early is told by its silence */
+    (void)signal(SIGPIPE,
+                 SIG_IGN); /* a process that died early is noticed when its report is missing */
     rc = spawn_supervisor(cli, request->run_id, to[0], from[1]);
     (void)close(to[0]);
     (void)close(from[1]);
@@ -161,7 +162,7 @@ struct supervision {
     bool told, keep_stdin;
 };
 
-/* One field; what it points to lives as long as the request's text. */
+/* Stores one field; `value` lives as long as the request's text. */
 static void take_field(struct supervision *s, struct berth_run_request *r, const char *name,
                        char *value)
 {
@@ -235,7 +236,7 @@ static int read_request(struct supervision *s, struct berth_buf *buf, struct ber
     return rc;
 }
 
-/* Whoever started us hears one text, and then nothing more. */
+/* Reports to the process that started us, once, and closes the pipes to it. */
 static void report_start(struct supervision *s, const char *text)
 {
     struct berth_error unheard;
@@ -252,7 +253,7 @@ static void report_start(struct supervision *s, const char *text)
 
 static void supervise_on_phase(void *ctx, enum berth_run_phase phase)
 {
-    if (phase != BERTH_PHASE_RELEASING) /* where one that cannot even begin goes at once */
+    if (phase != BERTH_PHASE_RELEASING) /* a run that failed to begin goes there at once */
         report_start(ctx, STARTED);
 }
 
@@ -272,7 +273,7 @@ static int supervise_run(struct supervision *s, const char *run_id, struct berth
 {
     struct cli *cli = s->cli;
     struct berth_run_result result;
-    struct berth_run *other; /* whose socket we must not take */
+    struct berth_run *other; /* its process has the socket of that name */
     if (berth_run_get(cli->b, &cli->arena, run_id, &other, &cli->err) == BERTH_OK)
         return berth_fail(&cli->err, BERTH_E_CONFLICT, "There is a run %s already.", run_id);
     r->run_id = run_id;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/sweep.c - berth sweep: takes back leases that were not released, once or again and again.
- */
+ * src/cli/sweep.c - berth sweep: takes back leases that were not released, once or with --watch. */
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -39,7 +38,7 @@ static void on_stop(int signal)
     stopping = 1;
 }
 
-/* A provider that hangs goes on by itself. */
+/* Sweeps until a signal comes. A slow provider is not waited for. */
 static int sweep_watch(struct cli *cli, int64_t interval_ms)
 {
     struct sigaction stop = {.sa_handler = on_stop};
@@ -50,13 +49,13 @@ static int sweep_watch(struct cli *cli, int64_t interval_ms)
         struct cli_answer report;
         int status = CLI_OK;
         if (cli_call(cli, &report, "POST", NULL, "/api/sweep?waitMs=%d", WATCH_WAIT_MS) < 0)
-            (void)cli_fail(cli); /* the store may come back */
+            (void)cli_fail(cli); /* goes on: the store may work again later */
         else
             status = print_report(cli, &report);
         cli_forget(cli);
         if (status != CLI_OK)
             return status;
-        (void)nanosleep(&wait, NULL); /* a signal ends it early */
+        (void)nanosleep(&wait, NULL); /* a signal ends the wait */
     }
     return CLI_OK;
 }

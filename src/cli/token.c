@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/token.c - berth token ...: who may speak to a daemon. A token is shown once, or written
- * to a file that only its owner reads. */
+ * src/cli/token.c - berth token: creates, lists and revokes tokens for a daemon. A token is shown
+ * once, or written to a file that only its owner can read. */
 #include "core/token.h"
 
 #include <fcntl.h>
@@ -106,7 +106,7 @@ static void write_body(struct cli *cli, const struct wishes *w, const char *name
     berth_json_close(&j, '}');
 }
 
-/* The file must be new: whoever has an old one open would see the token. */
+/* The file must be new: a process that has an old one open would see the token. */
 static int write_file(struct cli *cli, int fd, const char *path, const char *token)
 {
     int rc = berth_fs_write_all(fd, token, strlen(token), &cli->err);
@@ -117,7 +117,7 @@ static int write_file(struct cli *cli, int fd, const char *path, const char *tok
     return rc;
 }
 
-/* One that was written to a file is not shown. */
+/* Prints the new token; one that was written to a file is left out. */
 static int show_made(struct cli *cli, const struct cli_answer *made, bool written)
 {
     struct cli_answer shown = *made;
