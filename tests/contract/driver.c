@@ -2,7 +2,6 @@
  * tests/contract/driver.c - what every driver must do (include/berth/driver.h). A new driver is a
  * row in the table; calls go through the wrappers of core/driver.h, as the ledger's do. */
 #include <errno.h>
-#include <ftw.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "fixture.h"
 #include "inventory.h"
 #include "os/engine.h"
+#include "os/fs.h"
 #include "scripted.h"
 
 #define LEASE "01890000-0000-7000-8000-000000000001"
@@ -82,12 +82,6 @@ struct bench {
     int cancel_fd;
 };
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int setup(void **state)
 {
     struct bench *bench = calloc(1, sizeof *bench);
@@ -95,10 +89,7 @@ static int setup(void **state)
     bench->row = *state;
     if (bench->row->far) {
         struct row *row = *state;
-        (void)snprintf(bench->workspace, sizeof bench->workspace, "%s/XXXXXX",
-                       farhost()->workspace);
-        if (!mkdtemp(bench->workspace) || chmod(bench->workspace, 0777) < 0)
-            return -1;
+        farhost_make_workspace(farhost()->workspace, bench->workspace, sizeof bench->workspace);
         row->config = farhost_config(bench->workspace);
     }
     bench->world = scripted_new();
@@ -129,7 +120,7 @@ static int teardown(void **state)
     scripted_free(bench->world);
     berth_arena_clear(&bench->arena);
     (void)close(bench->cancel_fd);
-    (void)nftw(bench->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)berth_fs_remove_tree(bench->directory, &bench->err);
     free(bench);
     return 0;
 }

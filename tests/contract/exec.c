@@ -3,7 +3,6 @@
  * exec_start, exec_settle, struct berth_running_ops). A new driver is a row in the table. Nothing
  * of core stands between: what is left of a command here, the driver has left. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
@@ -22,13 +21,6 @@
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
 #define LIVES_MAX 32
-#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
-#define AWAIT(condition)                                                                           \
-    do {                                                                                           \
-        for (int i_ = 0; i_ < 3000 && !(condition); i_++)                                          \
-            pause_ms(10);                                                                          \
-        assert_true(condition);                                                                    \
-    } while (0)
 
 /* Some drivers know before they start what others learn from the place. */
 struct outcome {
@@ -175,7 +167,7 @@ static struct live *start(struct bench *b, const struct berth_command *c)
 
 static const struct berth_exec_end *finish(struct live *live)
 {
-    AWAIT(live->ends);
+    WAIT_FOR(live->ends);
     return &live->end;
 }
 
@@ -230,7 +222,7 @@ static void assert_nothing_runs(struct bench *b, const struct live *live)
     const char *label = berth_arena_printf(&b->arena, "BERTH_EXEC_ID=%s", live->id);
     if (!b->row->ends_strays) /* as core does for it */
         (void)berth_strays_end((const char *const[]){label, NULL});
-    AWAIT(farhost_count_processes(label) == 0);
+    farhost_wait_for_end(label);
 }
 
 static void assert_outcome(struct bench *b, const struct berth_command *c,
@@ -273,24 +265,6 @@ static void fill(char *bytes, size_t len)
     }
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static int make_workspace(struct bench *b)
-{
-    b->config = "{}";
-    if (!b->row->far)
-        return 0;
-    (void)snprintf(b->workspace, sizeof b->workspace, "%s/XXXXXX", farhost()->workspace);
-    if (!mkdtemp(b->workspace) || chmod(b->workspace, 0777) < 0)
-        return -1;
-    b->config = farhost_config(b->workspace);
-    return 0;
-}
-
 /* The drivers go as soon as the last command has ended: what they still do on their own account
  * must not outlive them. */
 static int teardown(void **state)
@@ -311,7 +285,7 @@ static int teardown(void **state)
         for (int k = 0; k < 2; k++)
             berth_buf_clear(&b->lives[i].streams[k]);
     berth_arena_clear(&b->arena);
-    (void)nftw(b->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)berth_fs_remove_tree(b->directory, &b->err);
     free(b);
     return 0;
 }
@@ -319,7 +293,12 @@ static int teardown(void **state)
 static int open_bench(struct bench *b)
 {
     (void)snprintf(b->directory, sizeof b->directory, "/tmp/berth-contract.XXXXXX");
-    if (make_workspace(b) < 0 || !mkdtemp(b->directory) || chmod(b->directory, 0755) < 0 ||
+    b->config = "{}";
+    if (b->row->far) {
+        farhost_make_workspace(farhost()->workspace, b->workspace, sizeof b->workspace);
+        b->config = farhost_config(b->workspace);
+    }
+    if (!mkdtemp(b->directory) || chmod(b->directory, 0755) < 0 ||
         setenv("XDG_RUNTIME_DIR", b->directory, 1) < 0 ||
         berth_engine_new(&b->engine, &b->err) < 0 ||
         berth_registry_new(&b->registry, &b->err) < 0 ||
@@ -459,11 +438,10 @@ static void hard_texts(const char *out[], int *count, char *every, char *text)
     out[(*count)++] = text;
 }
 
-static void arguments_arrive_as_they_are(void **state)
+/* Runs a script that prints its own command line, with every hard text as an argument. */
+static void assert_arguments_arrive(struct bench *b, const char *script, bool terminal)
 {
-    struct bench *b = *state;
-    /* The second command keeps a shell from becoming the first. */
-    const char *argv[64] = {"sh", "-c", "cat /proc/$$/cmdline; :", "name"};
+    const char *argv[64] = {"sh", "-c", script, "name"};
     char every[256];
     auto_free char *text = malloc(LONG_BYTES + 1);
     int count;
@@ -472,9 +450,17 @@ static void arguments_arrive_as_they_are(void **state)
     auto_buf wanted = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
     for (int i = 0; argv[i]; i++)
         berth_buf_append(&wanted, argv[i], strlen(argv[i]) + 1);
-    struct live *live = run(b, command_of(b, argv, NULL));
+    struct berth_command *c = command_of(b, argv, NULL);
+    c->terminal = terminal;
+    struct live *live = run(b, c);
     assert_exited(live, 0);
     assert_bytes(&live->streams[BERTH_STDOUT], wanted.data, wanted.len);
+}
+
+static void arguments_arrive_as_they_are(void **state)
+{
+    /* The second command keeps a shell from becoming the first. */
+    assert_arguments_arrive(*state, "cat /proc/$$/cmdline; :", false);
 }
 
 static void assert_variables(struct bench *b, const char *const *pairs)
@@ -624,9 +610,9 @@ static void stdin_streams_and_closes(void **state)
     c->with_stdin = true;
     struct live *live = start(b, c);
     write_text(b, live, "one\n");
-    AWAIT(live->seen == 6);
+    WAIT_FOR(live->seen == 6);
     write_text(b, live, "two\n");
-    AWAIT(live->seen == 12);
+    WAIT_FOR(live->seen == 12);
     assert_int_equal(live->ends, 0);
     write_text(b, live, "three\n");
     live->running->ops->close_stdin(live->running);
@@ -678,7 +664,7 @@ static void full_stdin_says_when_there_is_room(void **state)
         }
         assert_int_equal(rc, BERTH_E_UNAVAILABLE);
         refused++;
-        AWAIT(live->rooms > before);
+        WAIT_FOR(live->rooms > before);
     }
     live->running->ops->close_stdin(live->running);
     (void)finish(live);
@@ -751,7 +737,7 @@ static void what_it_leaves_is_ended(void **state)
     assert_int_equal(live->end.signal, SIGTERM);
     assert_nothing_runs(b, live);
     live = start(b, one_that_leaves(b, 0));
-    AWAIT(live->seen == 3);
+    WAIT_FOR(live->seen == 3);
     live->running->ops->cancel(live->running);
     (void)finish(live);
     assert_int_equal(live->end.cause, BERTH_END_CANCELLED);
@@ -815,7 +801,7 @@ static void cancel_in_the_middle(void **state)
     struct berth_command *c = script_of(b, TREE);
     c->grace_ms = 300;
     struct live *live = start(b, c);
-    AWAIT(live->seen == 14);
+    WAIT_FOR(live->seen == 14);
     int64_t begun_ms = berth_time_mono_ms();
     cancel(live);
     cancel(live);
@@ -910,7 +896,7 @@ static void grandchild_does_not_keep_it(void **state)
                                           "setsid sleep 300 & echo out; exit 5"};
     for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
         struct live *live = start(b, script_of(b, scripts[i]));
-        AWAIT(live->seen == 4);
+        WAIT_FOR(live->seen == 4);
         int64_t begun_ms = berth_time_mono_ms();
         (void)finish(live);
         assert_true(berth_time_mono_ms() - begun_ms < 5000);
@@ -959,7 +945,7 @@ static void terminal_is_resized(void **state)
     struct live *live =
         start(b, terminal_of(b, "echo up; while [ \"$(stty size)\" != '40 120' ]; do sleep 0.05;"
                                 " done; stty size; exit 6"));
-    AWAIT(live->seen == 4);
+    WAIT_FOR(live->seen == 4);
     live->running->ops->resize(live->running, 40, 120);
     (void)finish(live);
     assert_exited(live, 6);
@@ -994,12 +980,12 @@ static void terminal_interrupts(void **state)
     struct bench *b = *state;
     struct live *live = start(
         b, terminal_of(b, "trap 'echo int; exit 5' INT; echo up; while :; do sleep 0.1; done"));
-    AWAIT(live->seen == 4);
+    WAIT_FOR(live->seen == 4);
     write_text(b, live, "\003");
     (void)finish(live);
     assert_exited(live, 5);
     live = start(b, terminal_of(b, "echo up; exec sleep 300"));
-    AWAIT(live->seen == 4);
+    WAIT_FOR(live->seen == 4);
     write_text(b, live, "\003");
     (void)finish(live);
     assert_end(live, BERTH_END_SIGNALLED, -1);
@@ -1023,7 +1009,7 @@ static void terminal_ends_when_asked_to(void **state)
     c = terminal_of(b, TREE);
     c->grace_ms = 300;
     live = start(b, c);
-    AWAIT(live->seen == 16);
+    WAIT_FOR(live->seen == 16);
     cancel(live);
     (void)finish(live);
     assert_int_equal(live->end.cause, BERTH_END_CANCELLED);
@@ -1050,21 +1036,7 @@ static void terminal_without_a_program(void **state)
 
 static void terminal_takes_hard_arguments(void **state)
 {
-    struct bench *b = *state;
-    const char *argv[64] = {"sh", "-c", "stty -opost; cat /proc/$$/cmdline; :", "name"};
-    char every[256];
-    auto_free char *text = malloc(LONG_BYTES + 1);
-    int count;
-    hard_texts(argv + 4, &count, every, text);
-    argv[4 + count] = NULL;
-    auto_buf wanted = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
-    for (int i = 0; argv[i]; i++)
-        berth_buf_append(&wanted, argv[i], strlen(argv[i]) + 1);
-    struct berth_command *c = command_of(b, argv, NULL);
-    c->terminal = true;
-    struct live *live = run(b, c);
-    assert_exited(live, 0);
-    assert_bytes(&live->streams[BERTH_STDOUT], wanted.data, wanted.len);
+    assert_arguments_arrive(*state, "stty -opost; cat /proc/$$/cmdline; :", true);
 }
 
 /* --- what the place knows afterwards --- */
@@ -1108,7 +1080,7 @@ static void settle_ends_what_runs(void **state)
     if (!b->row->settles)
         return; /* there, nothing can be lost */
     struct live *live = start(b, script_of(b, TREE));
-    AWAIT(live->seen == 14);
+    WAIT_FOR(live->seen == 14);
     struct berth_exec_end end = settle(b, live->id);
     assert_int_equal(end.cause, BERTH_END_LOST);
     (void)finish(live);

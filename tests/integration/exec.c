@@ -23,6 +23,7 @@
 #include "core/run/exec_rows.h"
 #include "core/run/stray_queue.h"
 #include "core/secret/secret.h"
+#include "live.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/lockfile.h"
@@ -31,19 +32,6 @@
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
 #define DAY_MS INT64_C(86400000)
-#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
-
-struct live {
-    struct berth_buf out, err; /* to be read when it is over */
-    _Atomic size_t seen;       /* so far */
-};
-
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
-{
-    struct live *live = ctx;
-    berth_buf_append(stream == BERTH_STDOUT ? &live->out : &live->err, bytes, len);
-    atomic_fetch_add(&live->seen, len);
-}
 
 static struct berth_lease *lease_here(struct fixture *f)
 {
@@ -58,23 +46,6 @@ static struct berth_exec_request request_of(const struct berth_lease *l, const c
     r.lease_id = l->id;
     r.argv = argv;
     return r;
-}
-
-static struct berth_exec *start(struct fixture *f, const struct berth_exec_request *r,
-                                struct live *live)
-{
-    *live = (struct live){.out = BERTH_BUF_INIT(OUTPUT_BYTES_MAX),
-                          .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)};
-    struct berth_exec_handlers handlers = {.on_output = on_output, .ctx = live};
-    struct berth_exec *x;
-    assert_ok(f, berth_exec_start(f->b, r, &handlers, &x, &f->err));
-    return x;
-}
-
-static void clear(struct live *live)
-{
-    berth_buf_clear(&live->out);
-    berth_buf_clear(&live->err);
 }
 
 /* What the log kept of a stream, and the result at its end. */
@@ -103,7 +74,7 @@ static void command_runs_and_is_kept(void **state)
     struct berth_lease *l = lease_here(f);
     struct berth_exec_request r = request_of(l, SH("echo out; echo err >&2; exit 3"));
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
     assert_int_equal(end.exit_code, 3);
@@ -125,7 +96,7 @@ static void command_runs_and_is_kept(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void child_sees_only_what_is_named(void **state)
@@ -139,7 +110,7 @@ static void child_sees_only_what_is_named(void **state)
                          " echo $NAMED $BERTH_LEASE_ID"));
     r.env = env;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
     char expected[256];
@@ -150,7 +121,7 @@ static void child_sees_only_what_is_named(void **state)
     assert_string_equal(berth_buf_str(&live.out), expected);
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
     const char *const bad[] = {"NO-NAME=1", NULL}, *const forged[] = {"BERTH_LEASE_ID=x", NULL};
     r.env = bad;
     assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_INVALID);
@@ -186,9 +157,8 @@ static void X11_long_commands_are_not_cut(void **state)
     struct berth_exec_request r = request_of(l, SH("echo begun; read x; echo done"));
     r.with_stdin = true;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
-    for (int i = 0; i < 500 && !atomic_load(&live.seen); i++)
-        pause_ms(10);
+    struct berth_exec *x = live_start(f, &r, &live);
+    WAIT_FOR(atomic_load(&live.seen) > 0);
     berth_time_shift(0, INT64_C(3600) * 1000);
     pause_ms(100);
     assert_ok(f, berth_exec_write(x, "\n", 1, &f->err));
@@ -198,7 +168,7 @@ static void X11_long_commands_are_not_cut(void **state)
     assert_string_equal(berth_buf_str(&live.out), "begun\ndone\n");
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void timeout_and_cancel_are_results(void **state)
@@ -209,9 +179,8 @@ static void timeout_and_cancel_are_results(void **state)
         struct berth_exec_request r = request_of(l, SH("echo so far; sleep 300"));
         r.timeout_ms = cancel ? 0 : 300;
         struct live live;
-        struct berth_exec *x = start(f, &r, &live);
-        for (int i = 0; i < 500 && !atomic_load(&live.seen); i++)
-            pause_ms(10);
+        struct berth_exec *x = live_start(f, &r, &live);
+        WAIT_FOR(atomic_load(&live.seen) > 0);
         if (cancel)
             berth_exec_cancel(x);
         struct berth_exec_end end;
@@ -225,7 +194,7 @@ static void timeout_and_cancel_are_results(void **state)
         assert_non_null(strstr(result, cancel ? "\"timedOut\":false" : "\"timedOut\":true"));
         (void)unlink(berth_exec_log(x));
         berth_exec_free(x);
-        clear(&live);
+        live_clear(&live);
     }
 }
 
@@ -236,7 +205,7 @@ static void daemons_do_not_stay(void **state)
     struct berth_exec_request r = request_of(
         l, SH("setsid sh -c 'sleep 300' >/dev/null 2>&1 </dev/null & sleep 0.2; echo $!"));
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
     char label[64];
@@ -245,7 +214,7 @@ static void daemons_do_not_stay(void **state)
     assert_int_equal(berth_strays_end((const char *const[]){label, NULL}), 0);
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void secrets_are_masked_byte_for_byte(void **state)
@@ -263,7 +232,7 @@ static void secrets_are_masked_byte_for_byte(void **state)
     r.secrets = &secret;
     r.secret_count = 1;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
     assert_int_equal(end.bytes[0], 12 * 20000);
@@ -277,7 +246,7 @@ static void secrets_are_masked_byte_for_byte(void **state)
     assert_string_equal(berth_buf_str(&live.err), "************\n");
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void log_has_a_limit(void **state)
@@ -287,7 +256,7 @@ static void log_has_a_limit(void **state)
     struct berth_exec_request r = request_of(l, SH("head -c 5000000 /dev/zero"));
     r.log_bytes_max = 1000000;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_wait(x, &end);
     assert_int_equal(end.bytes[0], 5000000);
@@ -299,7 +268,7 @@ static void log_has_a_limit(void **state)
     assert_non_null(strstr(result, "\"stdoutBytes\":5000000"));
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void closing_ends_what_runs(void **state)
@@ -309,13 +278,13 @@ static void closing_ends_what_runs(void **state)
     struct berth_exec_request r = request_of(l, SH("sleep 300"));
     r.grace_ms = 200;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     char *log = strdup(berth_exec_log(x));
     berth_exec_cancel(x);
     berth_exec_free(x); /* waits for its end */
     (void)unlink(log);
     free(log);
-    clear(&live);
+    live_clear(&live);
     fixture_close(f);
     fixture_open(f);
 }
@@ -357,7 +326,7 @@ static void no_command_outlives_its_lease(void **state)
         fixture_open(f);
         other = f->b;
         f->b = own;
-        struct berth_exec *x = start(f, &r, &live);
+        struct berth_exec *x = live_start(f, &r, &live);
         while (!atomic_load(&live.seen))
             pause_ms(5);
         end_lease(f, other, l->id, (enum way)way);
@@ -370,7 +339,7 @@ static void no_command_outlives_its_lease(void **state)
                          BERTH_E_CONFLICT);
         berth_time_shift(-shifts[way][0], -shifts[way][1]);
         berth_exec_free(x);
-        clear(&live);
+        live_clear(&live);
         berth_close(other);
     }
 }
@@ -385,7 +354,7 @@ static void stubborn_commands_end_with_their_lease(void **state)
     struct berth_exec_end end;
     struct live live;
     r.grace_ms = DAY_MS;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     while (!atomic_load(&live.seen))
         pause_ms(5);
     int64_t from_ms = berth_time_mono_ms();
@@ -394,7 +363,7 @@ static void stubborn_commands_end_with_their_lease(void **state)
     berth_exec_wait(x, &end); /* or the test would take a day */
     assert_int_equal(end.cause, BERTH_END_CANCELLED);
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* A sweep that comes between a command's end and its row does not take it for a dead process's. */
@@ -405,7 +374,7 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     struct berth_exec_request r = request_of(l, SH("read line"));
     r.with_stdin = true;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
     berth_exec_journal_flush(f->b);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
@@ -417,7 +386,7 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
     (void)sweep(f);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* A journal as a killed process leaves it. */
@@ -557,7 +526,7 @@ static void what_never_began_has_no_row(void **state)
     struct live live;
     berth_exec_journal_hold(f->b);
     assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
-    berth_exec_free(start(f, &r, &live));
+    berth_exec_free(live_start(f, &r, &live));
     berth_exec_journal_void(f->b, record.id);
     char path[PATH_MAX], copy[PATH_MAX];
     struct berth_id dead = berth_id_new();
@@ -575,7 +544,7 @@ static void what_never_began_has_no_row(void **state)
     assert_int_equal(berth_exec_rows_get(f->b, &f->arena, record.id, &found, &f->err),
                      BERTH_E_NOT_FOUND);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause = 'exited'"), 1);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* A command that is about to start stays in a journal that is trimmed because it is long. */
@@ -638,11 +607,11 @@ static void run_command(struct fixture *f, const struct berth_lease *l)
     struct berth_exec_request r = request_of(l, SH("exit 3"));
     struct berth_exec_end end;
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     berth_exec_wait(x, &end);
     assert_int_equal(end.exit_code, 3);
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* Commands go on, the journal keeps what became of them, and their rows come by themselves. */
@@ -696,14 +665,14 @@ static void silence_needs_no_log(void **state)
     struct berth_lease *l = lease_here(f);
     struct berth_exec_request r = request_of(l, SH("exit 4"));
     struct live live;
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     auto_buf text = BERTH_BUF_INIT(4096);
     result_of(f, x, &text);
     assert_non_null(strstr(berth_buf_str(&text), "\"exitCode\":4"));
     assert_non_null(strstr(berth_buf_str(&text), "\"truncated\":false"));
     assert_int_equal(access(berth_exec_log(x), F_OK), -1);
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 static void a_log_that_cannot_be_made_is_said_to_be_missing(void **state)
@@ -713,7 +682,7 @@ static void a_log_that_cannot_be_made_is_said_to_be_missing(void **state)
     struct berth_exec_request r = request_of(l, SH("echo out; exit 4"));
     struct live live;
     block(f, "logs");
-    struct berth_exec *x = start(f, &r, &live);
+    struct berth_exec *x = live_start(f, &r, &live);
     auto_buf text = BERTH_BUF_INIT(4096);
     result_of(f, x, &text);
     assert_string_equal(berth_buf_str(&live.out), "out\n");
@@ -721,7 +690,7 @@ static void a_log_that_cannot_be_made_is_said_to_be_missing(void **state)
     assert_non_null(strstr(berth_buf_str(&text), "\"stdoutBytes\":4"));
     assert_non_null(strstr(berth_buf_str(&text), "\"truncated\":true"));
     berth_exec_free(x);
-    clear(&live);
+    live_clear(&live);
 }
 
 int main(void)

@@ -19,8 +19,6 @@
 #include "farhost.h"
 #include "scripted.h"
 
-#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
-
 static struct berth_run_request request_of(const struct berth_environment *e,
                                            const char *const *argv)
 {
@@ -349,8 +347,7 @@ static void all_runs_over_ssh_can_be_cancelled(void **state)
     r.command.grace_ms = 500;
     for (int i = 0; i < COUNT; i++)
         assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p[i], &f->err));
-    for (int i = 0; i < 1000 && count_rows(f, "SELECT count(*) FROM execs") < COUNT; i++)
-        pause_ms(10);
+    WAIT_FOR(count_rows(f, "SELECT count(*) FROM execs") >= COUNT);
     int64_t begun = berth_time_mono_ms();
     for (int i = 0; i < COUNT; i++)
         berth_run_cancel(p[i]);
@@ -445,8 +442,7 @@ static void closing_gives_far_places_back(void **state)
     struct berth_run_job *p;
     r.command.grace_ms = 200;
     assert_ok(f, berth_run_start(f->b, &r, on_member_done, &c, &p, &f->err));
-    for (int i = 0; i < 1000 && count_rows(f, "SELECT count(*) FROM execs") < 1; i++)
-        pause_ms(10);
+    WAIT_FOR(count_rows(f, "SELECT count(*) FROM execs") >= 1);
     fixture_close(f);
     assert_int_equal(atomic_load(&c.right), 1);
     fixture_open(f);

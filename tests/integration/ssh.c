@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,26 +14,11 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/time.h"
-#include "core/run/exec.h"
 #include "farhost.h"
+#include "live.h"
 #include "os/fs.h"
 
-#define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
-#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
-
 static char workspace[200]; /* of this test, at the far end */
-
-struct live {
-    struct berth_buf out, err; /* to be read when it is over */
-    _Atomic size_t seen;       /* so far */
-};
-
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
-{
-    struct live *live = ctx;
-    berth_buf_append(stream == BERTH_STDOUT ? &live->out : &live->err, bytes, len);
-    atomic_fetch_add(&live->seen, len);
-}
 
 static int try_environment(struct fixture *f, struct farhost_change change,
                            struct berth_environment **out)
@@ -65,13 +49,8 @@ static struct berth_environment *far_environment(struct fixture *f)
 static struct berth_exec *start(struct fixture *f, struct berth_exec_request *r,
                                 const struct berth_lease *l, struct live *live)
 {
-    *live = (struct live){.out = BERTH_BUF_INIT(OUTPUT_BYTES_MAX),
-                          .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)};
-    struct berth_exec_handlers handlers = {.on_output = on_output, .ctx = live};
-    struct berth_exec *x;
     r->lease_id = l->id;
-    assert_ok(f, berth_exec_start(f->b, r, &handlers, &x, &f->err));
-    return x;
+    return live_start(f, r, live);
 }
 
 /* A command that says "up" and then runs on. */
@@ -83,9 +62,7 @@ static struct berth_exec *start_long(struct fixture *f, const struct berth_lease
     r.terminal = terminal;
     r.grace_ms = 300;
     struct berth_exec *x = start(f, &r, l, live);
-    for (int i = 0; i < 1000 && !atomic_load(&live->seen); i++)
-        pause_ms(10);
-    assert_true(atomic_load(&live->seen) > 0);
+    WAIT_FOR(atomic_load(&live->seen) > 0);
     return x;
 }
 
@@ -95,20 +72,12 @@ static void finish(struct berth_exec *x, struct berth_exec_end *end)
     berth_exec_free(x);
 }
 
-static void clear(struct live *live)
-{
-    berth_buf_clear(&live->out);
-    berth_buf_clear(&live->err);
-}
-
-/* The label of what a lease runs, and that nothing carries it any more. */
+/* Waits until no process of the lease is left. */
 static void assert_nothing_runs(const struct berth_lease *l)
 {
     char label[80];
     (void)snprintf(label, sizeof label, "BERTH_LEASE_ID=%s", l->id);
-    for (int i = 0; i < 500 && farhost_count_processes(label); i++)
-        pause_ms(10);
-    assert_int_equal(farhost_count_processes(label), 0);
+    farhost_wait_for_end(label);
 }
 
 static void assert_no_keys(void)
@@ -172,7 +141,7 @@ static void assert_says(struct fixture *f, const struct berth_lease *l, const ch
     assert_int_equal(end.exit_code, 0);
     assert_string_equal(berth_buf_str(&live.out), out);
     assert_string_equal(berth_buf_str(&live.err), "");
-    clear(&live);
+    live_clear(&live);
 }
 
 #define NEEDS_ROOT()                                                                               \
@@ -234,7 +203,7 @@ static void command_with_its_streams(void **state)
     assert_string_equal(berth_buf_str(&live.err), "err\n");
     assert_int_equal(end.bytes[0], live.out.len);
     assert_int_equal(end.bytes[1], 4);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* sshd closes a connection that asks for more than it allows; we do not. */
@@ -256,7 +225,7 @@ static void many_at_once(void **state)
         assert_int_equal(end.cause, BERTH_END_EXITED);
         assert_int_equal(end.exit_code, 0);
         assert_string_equal(berth_buf_str(&live[i].out), "done\n");
-        clear(&live[i]);
+        live_clear(&live[i]);
     }
     assert_done(f, give_lease(f, l, BERTH_LEASE_RELEASED), BERTH_LEASE_RELEASED, BERTH_PLACE_GONE,
                 BERTH_CLEANUP_SUCCESS);
@@ -283,13 +252,12 @@ static void cancel_ends_the_tree(void **state)
     r.argv = SH("trap '' TERM; setsid sh -c 'sleep 300' & echo up; sleep 300; sleep 300");
     r.grace_ms = 300;
     struct berth_exec *x = start(f, &r, l, &live);
-    for (int i = 0; i < 500 && !atomic_load(&live.seen); i++)
-        pause_ms(10);
+    WAIT_FOR(atomic_load(&live.seen) > 0);
     berth_exec_cancel(x);
     finish(x, &end);
     assert_int_equal(end.cause, BERTH_END_CANCELLED);
     assert_nothing_runs(l);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* --- what breaks --- */
@@ -303,8 +271,7 @@ static void server_killed_in_the_middle(void **state)
     struct live live;
     r.argv = SH("echo up; sleep 300");
     struct berth_exec *x = start(f, &r, l, &live);
-    for (int i = 0; i < 500 && !atomic_load(&live.seen); i++)
-        pause_ms(10);
+    WAIT_FOR(atomic_load(&live.seen) > 0);
     farhost_stop();
     farhost_start();
     finish(x, &end);
@@ -313,7 +280,7 @@ static void server_killed_in_the_middle(void **state)
     assert_nothing_runs(l);
     assert_done(f, give_lease(f, l, BERTH_LEASE_RELEASED), BERTH_LEASE_RELEASED, BERTH_PLACE_GONE,
                 BERTH_CLEANUP_SUCCESS);
-    clear(&live);
+    live_clear(&live);
 }
 
 /* The server is away when the place is to be given back: it is owed until it is back. */
@@ -457,7 +424,7 @@ static void noisy_login_shell(void **state)
     finish(start(f, &r, l, &live), &end);
     assert_int_equal(end.exit_code, 4);
     assert_string_equal(berth_buf_str(&live.out), "out\r\n");
-    clear(&live);
+    live_clear(&live);
     give_back(f, l);
 }
 
@@ -476,7 +443,7 @@ static void login_shell_with_ways_of_its_own(void **state)
     struct berth_exec_end end = run_script(f, l, "exit 4", &live);
     assert_int_equal(end.exit_code, 4);
     assert_int_equal(live.out.len, 0);
-    clear(&live);
+    live_clear(&live);
     give_back(f, l);
 }
 
@@ -510,7 +477,7 @@ static void profile_that_fails(void **state)
         struct berth_exec_end end = run_script(f, l, "echo \"$PATH\"", &live);
         assert_int_equal(end.exit_code, 0);
         assert_non_null(strstr(berth_buf_str(&live.out), "/usr/bin:/bin"));
-        clear(&live);
+        live_clear(&live);
         give_back(f, l);
     }
 }
@@ -550,7 +517,7 @@ static void secret_in_the_output_is_masked(void **state)
         assert_null(strstr(berth_buf_str(buf), "PRIVATE KEY"));
         assert_int_equal(berth_buf_str(buf)[1], '*');
     }
-    clear(&live);
+    live_clear(&live);
     give_back(f, l);
 }
 
@@ -574,8 +541,7 @@ static void stop_watcher(struct fixture *f)
     struct stat seen, looks;
     const char *stopped = berth_arena_printf(&f->arena, "%s/stopped", f->directory);
     write_text(berth_arena_printf(&f->arena, "%s/stop", f->directory), "");
-    for (int i = 0; i < 1000 && access(stopped, F_OK) < 0; i++)
-        pause_ms(10);
+    WAIT_FOR(access(stopped, F_OK) == 0);
     assert_int_equal(stat(berth_arena_printf(&f->arena, "%s/seen", f->directory), &seen), 0);
     assert_int_equal(stat(berth_arena_printf(&f->arena, "%s/looks", f->directory), &looks), 0);
     assert_true(looks.st_size > 10);
@@ -600,7 +566,7 @@ static void secrets_are_on_no_command_line(void **state)
         r.timeout_ms = i > 2 ? 60000 : 0;
         finish(start(f, &r, l, &live), &end);
         assert_int_equal(end.exit_code, 0);
-        clear(&live);
+        live_clear(&live);
     }
     assert_int_equal(give_lease(f, l, BERTH_LEASE_RELEASED)->status, BERTH_LEASE_RELEASED);
     stop_watcher(f);
@@ -642,7 +608,7 @@ static void assert_lost(struct fixture *f, const struct berth_lease *l, struct b
         assert_string_equal(berth_end_cause_name(end.cause), "lost");
     assert_int_equal(end.exit_code, -1);
     assert_non_null(strstr(berth_buf_str(&live->out), "up"));
-    clear(live);
+    live_clear(live);
     assert_nothing_runs(l);
     assert_says(f, l, "echo again", "again\n");
 }
@@ -697,8 +663,7 @@ static void network_is_cut(void **state)
     struct berth_exec *x = start_long(f, l, false, &live);
     assert_int_equal(find_ssh(true, pids, 8), 1);
     farhost_cut_cable();
-    for (int i = 0; i < 300 && find_ssh(true, pids, 8); i++)
-        pause_ms(100);
+    WAIT_FOR(find_ssh(true, pids, 8) == 0);
     farhost_join_cable();
     assert_lost(f, l, x, &live);
     give_back(f, l);
@@ -724,9 +689,7 @@ static void empty_disk(void)
 /* The workspace of this test is on the small disk. */
 static void use_small_disk(void)
 {
-    (void)snprintf(workspace, sizeof workspace, "%s/XXXXXX", farhost()->small);
-    assert_non_null(mkdtemp(workspace));
-    assert_int_equal(chmod(workspace, 0777), 0);
+    farhost_make_workspace(farhost()->small, workspace, sizeof workspace);
 }
 
 static void full_disk_makes_no_place(void **state)
@@ -760,19 +723,19 @@ static void disk_is_full_while_a_command_runs(void **state)
     assert_int_equal(end.exit_code, 4);
     assert_string_equal(berth_buf_str(&live.out), "out\n");
     assert_string_equal(berth_buf_str(&live.err), "err\n");
-    clear(&live);
+    live_clear(&live);
     r.argv = SH("echo out; sleep 300");
     r.timeout_ms = 500;
     r.grace_ms = 300;
     finish(start(f, &r, l, &live), &end);
     assert_string_equal(berth_end_cause_name(end.cause), "timeout");
-    clear(&live);
+    live_clear(&live);
     struct berth_exec *x = start_long(f, l, false, &live);
     berth_exec_cancel(x);
     finish(x, &end);
     assert_string_equal(berth_end_cause_name(end.cause), "cancelled");
     assert_nothing_runs(l);
-    clear(&live);
+    live_clear(&live);
     give_back(f, l); /* what is to be removed is removed */
     empty_disk();
 }
@@ -788,15 +751,14 @@ struct performed {
 static struct performed perform(struct fixture *f, const struct berth_environment *e,
                                 const char *script, int64_t timeout_ms, int cancel_fd)
 {
-    struct performed p = {
-        .live = {.out = BERTH_BUF_INIT(OUTPUT_BYTES_MAX), .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)}};
+    struct performed p;
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     request.environment_id = e->id;
     request.command.argv = SH(script);
     request.command.timeout_ms = timeout_ms;
     request.command.grace_ms = 300;
     request.cancel_fd = cancel_fd;
-    request.handlers = (struct berth_exec_handlers){.on_output = on_output, .ctx = &p.live};
+    request.handlers = live_handlers(&p.live);
     p.rc = berth_run_perform(f->b, &f->arena, &request, &p.result, &f->err);
     return p;
 }
@@ -823,7 +785,7 @@ static void assert_performed(struct fixture *f, const struct berth_environment *
                BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
     assert_nothing_runs(l);
     assert_int_equal(farhost_count_leases(workspace), 0);
-    clear(&p->live);
+    live_clear(&p->live);
 }
 
 static void *cancel_soon(void *ctx)
@@ -870,7 +832,7 @@ static void nothing_runs_here_instead(void **state)
     assert_false(p.result.started);
     assert_int_equal(p.result.run->status, BERTH_RUN_FAILED);
     assert_string_equal(p.result.run->error_code, "lease_acquire_failed");
-    clear(&p.live);
+    live_clear(&p.live);
     struct berth_exec_request r = BERTH_EXEC_REQUEST_INIT;
     struct berth_exec *x;
     r.lease_id = l->id;
@@ -904,12 +866,9 @@ static int set_up(void **state)
 {
     int rc = fixture_setup(state);
     struct fixture *f = *state;
-    (void)snprintf(workspace, sizeof workspace, "%s/XXXXXX", farhost()->workspace);
+    farhost_make_workspace(farhost()->workspace, workspace, sizeof workspace);
     restore_server();
-    return rc < 0 || !mkdtemp(workspace) || chmod(workspace, 0777) < 0 ||
-                   setenv("XDG_RUNTIME_DIR", f->directory, 1) < 0
-               ? -1
-               : 0;
+    return rc < 0 || setenv("XDG_RUNTIME_DIR", f->directory, 1) < 0 ? -1 : 0;
 }
 
 #define SSH_TEST(test)                                                                             \

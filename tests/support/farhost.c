@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -83,6 +84,13 @@ const char *farhost_config_with(const struct farhost_change *change)
     return text;
 }
 
+void farhost_make_workspace(const char *parent, char *path, size_t size)
+{
+    (void)snprintf(path, size, "%s/XXXXXX", parent);
+    if (!mkdtemp(path) || chmod(path, 0777) < 0)
+        fail_msg("cannot make %s", path);
+}
+
 struct berth_environment *farhost_environment(struct fixture *f, const char *config)
 {
     struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
@@ -123,6 +131,11 @@ int farhost_count_processes(const char *label)
     if (dir)
         (void)closedir(dir);
     return count;
+}
+
+void farhost_wait_for_end(const char *label)
+{
+    WAIT_FOR(farhost_count_processes(label) == 0);
 }
 
 static bool try_control(const char *words)

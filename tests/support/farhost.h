@@ -4,6 +4,7 @@
 #define BERTH_TESTS_FARHOST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct farhost {
     char directory[128], workspace[160]; /* of the server; its user may write below them */
@@ -26,11 +27,15 @@ struct farhost_change {
     bool any_host_key;
 };
 const char *farhost_config_with(const struct farhost_change *change);
+/* Makes a new directory for lease directories below `parent`, which the server's user may write.
+ * Fails the test when it cannot. */
+void farhost_make_workspace(const char *parent, char *path, size_t size);
 /* An environment named "far" with that config; its key becomes a secret. Fails the test. */
 struct fixture;
 struct berth_environment *farhost_environment(struct fixture *f, const char *config);
 int farhost_count_leases(const char *workspace); /* directories of leases, seen from outside */
 int farhost_count_processes(const char *label);  /* with "NAME=value" in their environment */
+void farhost_wait_for_end(const char *label);    /* of all processes with that label */
 void farhost_stop(void);                         /* the server, with all of its connections */
 void farhost_start(void);
 /* As root only: its login shell, and a file in its home (text NULL: none). */

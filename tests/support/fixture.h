@@ -68,6 +68,18 @@ void fixture_let_nodes_lapse(struct fixture *f, const char *but);
 #test " (postgres)", test, fixture_setup, fixture_teardown, &on_postgres                   \
     }
 
+/* The arguments of a command that is a script. */
+#define SH(script) ((const char *const[]){"sh", "-c", script, NULL})
+/* Waits until the condition holds. Fails the test when it does not. */
+#define WAIT_FOR(condition)                                                                        \
+    do {                                                                                           \
+        for (int i_ = 0; !(condition); i_++) {                                                     \
+            if (i_ == 3000)                                                                        \
+                fail_msg("waited in vain for %s", #condition);                                     \
+            pause_ms(10);                                                                          \
+        }                                                                                          \
+    } while (0)
+
 /* Each fails the test with the error's text. */
 #define assert_ok(f, call) assert_ok_at((call), &(f)->err, #call, __FILE__, __LINE__)
 void assert_ok_at(int rc, const struct berth_error *err, const char *what, const char *file,
