@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * include/berth/driver.h - for those who write a driver: one contract over every kind of place. */
+ * include/berth/driver.h - the contract of a driver, for programs that bring their own kind of
+ * place. Programs that only use places want lease.h. */
 #ifndef BERTH_DRIVER_H
 #define BERTH_DRIVER_H
 
@@ -14,51 +15,51 @@ struct berth_engine;
 struct berth_place;
 
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
- * soon after cancel_fd became readable, and then owes nothing: the ledger asks again. */
+ * soon after cancel_fd became readable. It then owes nothing: the ledger asks again. */
 struct berth_call {
-    int64_t deadline_ms;         /* by base/time's monotonic clock; INT64_MAX: none */
+    int64_t deadline_ms;         /* CLOCK_BOOTTIME in milliseconds; INT64_MAX: no deadline */
     int cancel_fd;               /* becomes readable when the caller gives up; -1: never */
-    struct berth_arena *arena;   /* what the call answers lives here */
-    struct berth_engine *engine; /* runs what a driver starts on this machine */
+    struct berth_arena *arena;   /* holds what the call returns */
+    struct berth_engine *engine; /* opaque; for the drivers that come with the library */
 };
 
-/* Who asks for a place, and with what. Borrowed for the call. */
+/* Who asks for a place, and with which config. Valid during the call. */
 struct berth_place_request {
     const char *lease_id, *company_id, *environment_id;
     const char *run_id, *issue_id, *workspace_mode; /* or NULL */
-    const char *config_json;                        /* secrets resolved; never stored */
-    const struct berth_locked *secrets;             /* those, each by itself */
+    const char *config_json;                        /* with secret values; never store it */
+    const struct berth_locked *secrets;             /* the same secret values, one by one */
     int secret_count;
-    bool sole; /* acquire: no other lease of this environment is open, parked or owing */
-    /* acquire: takes the place of an answer that came after the call had returned, from any thread,
-     * as long as the driver lives. NULL: nobody does. */
+    bool sole; /* acquire: no other lease of this environment is open, parked or owed */
+    /* acquire: receives the place when the provider answers after the call has returned. May be
+     * called from any thread while the driver exists. NULL: late places are not wanted. */
     void (*on_late)(void *ctx, const char *lease_id, const struct berth_place *place);
     void *late_ctx;
 };
 
-/* What the ledger keeps of it, and hands back to every later call. */
+/* A place, as the ledger keeps it and hands it to later calls. */
 struct berth_place {
     const char *id;            /* the providerLeaseId, or NULL */
-    const char *metadata_json; /* the driver's own object, or NULL; cannot override the ledger's */
-    const char *shown_json;    /* for later calls: the lease's metadata as everybody sees it */
-    int64_t expires_at_ms;     /* by the wall clock; 0: never */
-    bool untouched; /* of a failed acquire or resume: nobody was asked to make or wake one */
+    const char *metadata_json; /* the driver's own object, or NULL; the ledger's keys win over it */
+    const char *shown_json;    /* later calls: the lease's metadata as the API shows it */
+    int64_t expires_at_ms;     /* wall clock; 0: never */
+    bool untouched; /* set by a failed acquire or resume: the provider was not asked for anything */
 };
 
-/* What is to be run. Borrowed for the call that starts it. */
+/* A command to run. Valid during exec_start. */
 struct berth_command {
-    const char *id; /* of the exec; BERTH_EXEC_ID in env says it, too */
-    /* What was named for it; the driver adds PATH, HOME and TERM of the place where env has none.
-     * Both are closed by NULL. */
+    const char *id; /* of the exec; env holds it as BERTH_EXEC_ID */
+    /* Both are closed by NULL. The driver adds the place's PATH, HOME and TERM where env lacks
+     * them. */
     const char *const *argv, *const *env;
     const char *cwd; /* or NULL */
     bool with_stdin, terminal;
     unsigned short rows, columns;
-    int64_t timeout_ms, grace_ms; /* the driver keeps them, or asks the place to; 0: no time-out */
+    int64_t timeout_ms, grace_ms; /* kept by the driver, or by the place; timeout 0: none */
 };
 
-/* One running command, as its driver sees it. An implementation embeds this as its first member.
- * All but free may be called from any thread, at any moment before free. */
+/* One running command. An implementation embeds this as its first member. All functions but free
+ * may be called from any thread, at any moment before free. */
 struct berth_running {
     const struct berth_running_ops *ops;
 };
@@ -69,93 +70,130 @@ struct berth_running_ops {
     void (*pause)(struct berth_running *r, bool paused);
     void (*resize)(struct berth_running *r, unsigned short rows, unsigned short columns);
     void (*free)(struct berth_running *r); /* after on_end */
-    bool quick_free; /* it waits for nobody, and may be called on the engine's thread */
+    bool quick_free; /* free does not block, and may be called on the thread of the handlers */
 };
 
-/* Told of each place that carries a lease id of ours as its label. < 0 ends the search. */
-typedef int berth_found_fn(void *ctx, const char *lease_id, const char *place_id,
-                           struct berth_error *err);
+/* What a release does with the place. */
+enum berth_release_mode {
+    BERTH_RELEASE_KEEP,    /* parks the place if its config says reuseLease, else ends it */
+    BERTH_RELEASE_DESTROY, /* ends the place */
+};
 
-/* A driver keeps its configuration and nothing else between calls. Calls block, may overlap, and
- * honour `call`. */
+/* The functions of a driver. A driver keeps its own configuration between calls, and nothing else.
+ * Calls block, may overlap, and obey `call`. */
 struct berth_driver_ops {
-    const char *name;
-    /* It makes nothing outside the ledger, so intent and outcome are one transaction and no
-     * provider call is made for acquire, release or destroy. */
-    bool ledger_only;
-    /* acquire reads who->sole; acquires of one environment then take turns. */
-    bool wants_sole;
-    /* Its config says how long calls may take: only a caller's own time-out is a deadline. */
-    bool keeps_time;
-    /* A command's input is collected, and the command begins when that ends. */
-    bool whole_stdin;
-    /* The JSON schema of its config, or NULL; lives as long as the driver. A property of format
-     * "secret-ref" holds the id of a secret in the stored config, and its value in
-     * who->config_json. */
-    const char *(*config_schema)(const struct berth_driver *d);
-    /* Collects all that is wrong with the config, or answers the normalised one; *normalised is
-     * the given one before, and NULL without an issue refuses it without a reason. */
+    /* Checks a config and normalises it. *normalised is the given config at first. Adds an issue
+     * for each fault; setting *normalised to NULL without an issue refuses the config without a
+     * reason. NULL: every config is accepted as it is. */
     int (*validate)(struct berth_driver *d, struct berth_call *call, const char *config_json,
-                    struct berth_issues *issues, const char **normalised, struct berth_error *err);
-    /* Touches the real place and leaves nothing behind; what fails is an answer. */
+                    enum berth_config_use use, struct berth_issues *issues, const char **normalised,
+                    struct berth_error *err);
+    /* Tries the real place and leaves nothing behind. A place that fails the probe is an answer,
+     * not an error. NULL: probing is not supported. */
     int (*probe)(struct berth_driver *d, struct berth_call *call,
                  const struct berth_place_request *who, struct berth_probe *out,
                  struct berth_error *err);
-    /* Labels what it makes with lease_id; the same lease_id again gives the same place. When it
-     * fails, a place may exist if the code is TIMEOUT, CANCELLED, UNAVAILABLE, UPSTREAM, INTERNAL
-     * or NO_MEMORY; any other code, or out->untouched, says that none does. */
+    /* Makes a place and labels it with lease_id. The same lease_id again gives the same place. When
+     * it fails with TIMEOUT, CANCELLED, UNAVAILABLE, UPSTREAM, INTERNAL or NO_MEMORY, a place may
+     * exist. Any other code, or out->untouched, says that none does. */
     int (*acquire)(struct berth_driver *d, struct berth_call *call,
                    const struct berth_place_request *who, struct berth_place *out,
                    struct berth_error *err);
-    /* Wakes a parked place. A place that is gone is an answer: out->id is NULL. NULL: cannot. */
+    /* Wakes a parked place. When the place is gone, it returns OK with out->id NULL. NULL: places
+     * are never parked. */
     int (*resume)(struct berth_driver *d, struct berth_call *call,
                   const struct berth_place_request *who, const struct berth_place *place,
                   struct berth_place *out, struct berth_error *err);
+    /* Makes the workspace directory ready and returns its path. NULL: not supported. */
     int (*realize)(struct berth_driver *d, struct berth_call *call,
                    const struct berth_place_request *who, const struct berth_place *place,
                    const struct berth_workspace *workspace, struct berth_realized *out,
                    struct berth_error *err);
-    /* Runs a command in the place and does not wait for it, at most for the way there; the
-     * handlers are called from then on, also before it returns. NULL: commands cannot be run
-     * there. */
+    /* Starts a command and returns without waiting for its end. The handlers may be called before
+     * it returns. NULL: the place cannot run commands. */
     int (*exec_start)(struct berth_driver *d, struct berth_call *call,
                       const struct berth_place_request *who, const struct berth_place *place,
                       const struct berth_command *command,
                       const struct berth_exec_handlers *handlers, struct berth_running **out,
                       struct berth_error *err);
-    /* The end of a command did not come through (BERTH_END_LOST): ends what is left of it, and
-     * fills *end if the place kept how it ended. NULL: there is nothing to ask. */
+    /* Ends what is left of a command whose end did not arrive (BERTH_END_LOST), and fills *end if
+     * the place kept it. NULL: there is nothing to ask. */
     int (*exec_settle)(struct berth_driver *d, struct berth_call *call,
                        const struct berth_place_request *who, const struct berth_place *place,
                        const char *exec_id, struct berth_exec_end *end, struct berth_error *err);
-    /* Both are idempotent, an unknown place is success, and a place without id is looked for by
-     * its label. release parks a place whose config says reuseLease; destroy never does. */
+    /* Gives the place back. Releasing twice, or releasing an unknown place, succeeds. A place
+     * without id is looked for by its label. */
     int (*release)(struct berth_driver *d, struct berth_call *call,
                    const struct berth_place_request *who, const struct berth_place *place,
-                   struct berth_error *err);
-    int (*destroy)(struct berth_driver *d, struct berth_call *call,
-                   const struct berth_place_request *who, const struct berth_place *place,
-                   struct berth_error *err);
-    /* Lists the places of an environment by label. NULL: the provider cannot be asked, and an
-     * acquire whose answer was lost is shown to the operator instead. */
-    int (*find)(struct berth_driver *d, struct berth_call *call,
-                const struct berth_place_request *who, berth_found_fn *each, void *ctx,
-                struct berth_error *err);
-    /* Whether `find` will do, when that is known only while the driver is in use. NULL: always. */
-    bool (*can_find)(struct berth_driver *d, struct berth_call *call);
+                   enum berth_release_mode mode, struct berth_error *err);
     void (*free)(struct berth_driver *d);
 };
 
-struct berth_driver {
-    const struct berth_driver_ops *ops; /* an implementation embeds this as its first member */
+/* --- abilities that not every driver has --- */
+
+/* Called for each place that carries a lease id as its label. An error ends the search. */
+typedef int berth_found_fn(void *ctx, const char *lease_id, const char *place_id,
+                           struct berth_error *err);
+/* Finds places by label. A driver without it cannot prove that nothing leaked: an acquire whose
+ * answer was lost is then shown to the operator. */
+struct berth_driver_finder {
+    /* Lists the places of an environment. */
+    int (*find)(struct berth_driver *d, struct berth_call *call,
+                const struct berth_place_request *who, berth_found_fn *each, void *ctx,
+                struct berth_error *err);
+    /* Returns whether find works, where that is known only at run time. NULL: always. */
+    bool (*can_find)(struct berth_driver *d, struct berth_call *call);
 };
 
-/* Which implementation serves which driver, and for `sandbox` which provider. The built-in ones
- * are there from the start. Handed to berth_open, it belongs to the runtime. */
+/* A secret that a config refers to by an object {"type":"secret_ref","secretId","version"}. */
+struct berth_driver_secret {
+    const char *ref_key;   /* the member that holds the object */
+    const char *value_key; /* the member that holds the value in who->config_json */
+    const char *name;      /* part of the name of a secret that is made from a pasted value */
+    /* Without the secret, the driver uses the credentials of this process, which only an operator
+     * of the instance may. This text refuses others. NULL: nothing is used instead. */
+    const char *refusal;
+};
+
+/* What never changes about a driver. Flags that are not set are false. */
+struct berth_driver_traits {
+    const char *name; /* as errors name it */
+    /* The JSON schema of the config, or NULL. A property of format "secret-ref" holds the id of a
+     * secret in the stored config, and its value in who->config_json. */
+    const char *config_schema;
+    const struct berth_driver_secret *secret; /* or NULL */
+    const struct berth_driver_finder *finder; /* or NULL */
+    /* validate judges the whole config, whatever it is used for. Otherwise the keys that every
+     * provider has are checked first, and validate is called when the config is saved. */
+    bool owns_config;
+    /* The driver makes nothing outside the ledger. Acquire and release are one transaction each,
+     * and the driver is not called for them. */
+    bool ledger_only;
+    bool wants_sole;  /* acquire reads who->sole; acquires of one environment take turns */
+    bool keeps_time;  /* the config limits calls, so that berth sets no deadline of its own */
+    bool whole_stdin; /* a command starts when all of its input is there */
+    /* Commands run on this machine as this process's user, in the directory they are given: not a
+     * sandbox. Only an operator of the instance may use it, and a company has one environment. */
+    bool in_place;
+    /* Why an environment of this driver cannot be saved, or NULL. Probes of unsaved configs work.
+     */
+    const char *unsavable;
+};
+
+/* An implementation embeds this as its first member. */
+struct berth_driver {
+    const struct berth_driver_ops *ops;
+    const struct berth_driver_traits *traits;
+};
+
+/* Says which implementation serves which driver, and for sandboxes which provider. A new registry
+ * holds the built-in drivers. berth_open takes it over. */
 struct berth_registry;
 BERTH_API int berth_registry_new_builtin(struct berth_registry **out, struct berth_error *err);
-BERTH_API void berth_registry_free(struct berth_registry *registry); /* and its drivers; or NULL */
-/* Takes the implementation over in any case. provider: of a sandbox, else NULL. */
+/* Frees the registry and its drivers. NULL is fine. */
+BERTH_API void berth_registry_free(struct berth_registry *registry);
+/* Adds an implementation and takes it over, also on failure. `driver` is a word of enum
+ * berth_environment_driver; `provider` names a provider of sandboxes, and is NULL otherwise. */
 BERTH_API int berth_registry_add(struct berth_registry *registry, const char *driver,
                                  const char *provider, struct berth_driver *implementation,
                                  struct berth_error *err);

@@ -40,9 +40,10 @@ enum berth_environment_field {
 
 /* What a config is checked for. */
 enum berth_config_use {
-    BERTH_CONFIG_SCHEMA,  /* the form alone */
-    BERTH_CONFIG_PROBE,   /* a probe before saving: an SSH key may stand in it */
-    BERTH_CONFIG_PERSIST, /* saving: the provider has its say, fake ones are refused */
+    BERTH_CONFIG_SCHEMA,  /* its form alone */
+    BERTH_CONFIG_PROBE,   /* a probe before it is saved: secret values may stand in it */
+    BERTH_CONFIG_PERSIST, /* saving: the provider is asked, and secret values are refused */
+    BERTH_CONFIG_REBUILD, /* rebuilding it from a lease's metadata: unknown keys are ignored */
 };
 
 /* What create sets and update changes; `fields` says which were given. */

@@ -18,36 +18,11 @@ bool berth_route_can_exec(const struct berth_route *route)
     return route->implementation->ops->exec_start != NULL;
 }
 
-const char *berth_route_schema(const struct berth_route *route)
-{
-    const struct berth_driver *d = route->implementation;
-    return d->ops->config_schema ? d->ops->config_schema(d) : NULL;
-}
-
-bool berth_route_ledger_only(const struct berth_route *route)
-{
-    return route->implementation->ops->ledger_only;
-}
-
-bool berth_route_wants_sole(const struct berth_route *route)
-{
-    return route->implementation->ops->wants_sole;
-}
-
-bool berth_route_keeps_time(const struct berth_route *route)
-{
-    return route->implementation->ops->keeps_time;
-}
-
-bool berth_route_whole_stdin(const struct berth_route *route)
-{
-    return route->implementation->ops->whole_stdin;
-}
-
 bool berth_route_can_find(const struct berth_route *route, struct berth_call *call)
 {
     struct berth_driver *d = route->implementation;
-    return d->ops->find && (!d->ops->can_find || d->ops->can_find(d, call));
+    const struct berth_driver_finder *finder = d->traits->finder;
+    return finder && (!finder->can_find || finder->can_find(d, call));
 }
 
 bool berth_route_can_resume(const struct berth_route *route)
@@ -58,7 +33,7 @@ bool berth_route_can_resume(const struct berth_route *route)
 /* The driver's own name says where an error came from; the message stays as it is. */
 static int wrap(const struct berth_route *route, const char *verb, int rc, struct berth_error *err)
 {
-    return rc < 0 ? berth_wrap(err, "%s: %s", route->implementation->ops->name, verb) : rc;
+    return rc < 0 ? berth_wrap(err, "%s: %s", berth_route_traits(route)->name, verb) : rc;
 }
 
 int berth_call_check(const struct berth_call *call, struct berth_error *err)
@@ -78,14 +53,15 @@ static int unsupported(const struct berth_route *route, const char *what, struct
 }
 
 int berth_driver_validate(const struct berth_route *route, struct berth_call *call,
-                          const char *config_json, struct berth_issues *issues,
-                          const char **normalised, struct berth_error *err)
+                          const char *config_json, enum berth_config_use use,
+                          struct berth_issues *issues, const char **normalised,
+                          struct berth_error *err)
 {
     struct berth_driver *d = route->implementation;
     *normalised = config_json;
     if (!d->ops->validate)
         return BERTH_OK;
-    int rc = d->ops->validate(d, call, config_json, issues, normalised, err);
+    int rc = d->ops->validate(d, call, config_json, use, issues, normalised, err);
     if (rc == BERTH_OK && !*normalised && issues->list.count == 0)
         return berth_fail(err, BERTH_E_UNPROCESSABLE, "Invalid environment config.");
     return wrap(route, "validate", rc, err);
@@ -149,26 +125,13 @@ int berth_driver_realize(const struct berth_route *route, struct berth_call *cal
 
 int berth_driver_release(const struct berth_route *route, struct berth_call *call,
                          const struct berth_place_request *who, const struct berth_place *place,
-                         struct berth_error *err)
+                         enum berth_release_mode mode, struct berth_error *err)
 {
     struct berth_driver *d = route->implementation;
     int rc = berth_call_check(call, err);
     if (rc == BERTH_OK)
-        rc = d->ops->release(d, call, who, place, err);
-    return wrap(route, "release", rc, err);
-}
-
-int berth_driver_destroy(const struct berth_route *route, struct berth_call *call,
-                         const struct berth_place_request *who, const struct berth_place *place,
-                         struct berth_error *err)
-{
-    struct berth_driver *d = route->implementation;
-    if (!d->ops->destroy)
-        return berth_driver_release(route, call, who, place, err);
-    int rc = berth_call_check(call, err);
-    if (rc == BERTH_OK)
-        rc = d->ops->destroy(d, call, who, place, err);
-    return wrap(route, "destroy", rc, err);
+        rc = d->ops->release(d, call, who, place, mode, err);
+    return wrap(route, mode == BERTH_RELEASE_DESTROY ? "destroy" : "release", rc, err);
 }
 
 int berth_driver_exec_start(const struct berth_route *route, struct berth_call *call,
@@ -205,9 +168,9 @@ int berth_driver_find(const struct berth_route *route, struct berth_call *call,
                       struct berth_error *err)
 {
     struct berth_driver *d = route->implementation;
-    assert(d->ops->find);
+    assert(d->traits->finder);
     int rc = berth_call_check(call, err);
     if (rc == BERTH_OK)
-        rc = d->ops->find(d, call, who, each, ctx, err);
+        rc = d->traits->finder->find(d, call, who, each, ctx, err);
     return wrap(route, "find", rc, err);
 }

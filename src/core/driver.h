@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "store/environment.h"
 
 /* Of a route that leads to the worker of a plugin. */
 struct berth_route_plugin {
@@ -18,11 +19,16 @@ struct berth_route_plugin {
 
 /* One way to a place. */
 struct berth_route {
-    const char *driver;   /* local, ssh, sandbox, plugin */
+    const char *driver; /* the word of the API */
+    enum berth_route_kind kind;
     const char *provider; /* of a sandbox; of a plugin "plugin:KEY:DRIVER"; else NULL */
     struct berth_driver *implementation;
     struct berth_route_plugin *plugin; /* or NULL */
 };
+static inline const struct berth_driver_traits *berth_route_traits(const struct berth_route *route)
+{
+    return route->implementation->traits;
+}
 
 int berth_registry_new(struct berth_registry **out, struct berth_error *err);
 /* The built-in sandbox providers, sorted. */
@@ -31,6 +37,15 @@ int berth_registry_providers(const struct berth_registry *registry, struct berth
 /* Whatever the status of its plugin is; lives as long as the registry. */
 const struct berth_route *berth_registry_find(const struct berth_registry *registry,
                                               const char *driver, const char *provider);
+/* Finds the route of a driver that is found by its word. NULL: it is not registered. */
+const struct berth_route *berth_registry_find_builtin(const struct berth_registry *registry,
+                                                      const char *driver);
+/* Finds the route of a provider of sandboxes. */
+const struct berth_route *berth_registry_find_provider(const struct berth_registry *registry,
+                                                       const char *provider);
+/* Returns whether places of the driver are this machine itself: only an operator of the instance
+ * may use them. */
+bool berth_registry_in_place(const struct berth_registry *registry, const char *driver);
 /* The same by a stored config, which says the provider. */
 const struct berth_route *berth_registry_find_by(const struct berth_registry *registry,
                                                  const char *driver,
@@ -56,22 +71,17 @@ int berth_route_check(const struct berth_route *route, struct berth_error *err);
 
 /* What a lease's row calls its provider. */
 const char *berth_route_provider(const struct berth_route *route);
-bool berth_route_ledger_only(const struct berth_route *route);
-bool berth_route_wants_sole(const struct berth_route *route);
-bool berth_route_keeps_time(const struct berth_route *route);
-bool berth_route_whole_stdin(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route, struct berth_call *call);
 bool berth_route_can_resume(const struct berth_route *route);
 bool berth_route_can_exec(const struct berth_route *route);
-
-const char *berth_route_schema(const struct berth_route *route); /* or NULL */
 
 /* A call that is already late (TIMEOUT) or unwanted (CANCELLED) does not begin. */
 int berth_call_check(const struct berth_call *call, struct berth_error *err);
 
 int berth_driver_validate(const struct berth_route *route, struct berth_call *call,
-                          const char *config_json, struct berth_issues *issues,
-                          const char **normalised, struct berth_error *err);
+                          const char *config_json, enum berth_config_use use,
+                          struct berth_issues *issues, const char **normalised,
+                          struct berth_error *err);
 int berth_driver_probe(const struct berth_route *route, struct berth_call *call,
                        const struct berth_place_request *who, struct berth_probe *out,
                        struct berth_error *err);
@@ -87,10 +97,7 @@ int berth_driver_realize(const struct berth_route *route, struct berth_call *cal
                          struct berth_error *err);
 int berth_driver_release(const struct berth_route *route, struct berth_call *call,
                          const struct berth_place_request *who, const struct berth_place *place,
-                         struct berth_error *err);
-int berth_driver_destroy(const struct berth_route *route, struct berth_call *call,
-                         const struct berth_place_request *who, const struct berth_place *place,
-                         struct berth_error *err);
+                         enum berth_release_mode mode, struct berth_error *err);
 /* UNSUPPORTED when the driver cannot: nothing else runs the command then. */
 int berth_driver_exec_start(const struct berth_route *route, struct berth_call *call,
                             const struct berth_place_request *who, const struct berth_place *place,

@@ -84,8 +84,7 @@ int berth_registry_add(struct berth_registry *registry, const char *driver, cons
                        struct berth_driver *implementation, struct berth_error *err)
 {
     char *driver_copy = strdup(driver), *provider_copy = provider ? strdup(provider) : NULL;
-    /* What release parks, only destroy can end. */
-    assert(implementation->ops->destroy || !implementation->ops->resume);
+    assert(implementation->ops && implementation->traits);
     bool full = registry->count == ROUTES_MAX;
     if (!driver_copy || (provider && !provider_copy) || full) {
         free(driver_copy);
@@ -94,8 +93,10 @@ int berth_registry_add(struct berth_registry *registry, const char *driver, cons
         return berth_fail(err, full ? BERTH_E_INTERNAL : BERTH_E_NO_MEMORY,
                           full ? "There are too many drivers." : "Out of memory: drivers.");
     }
-    registry->routes[registry->count++] = (struct berth_route){
-        .driver = driver_copy, .provider = provider_copy, .implementation = implementation};
+    registry->routes[registry->count++] = (struct berth_route){.driver = driver_copy,
+                                                               .kind = berth_driver_kind(driver),
+                                                               .provider = provider_copy,
+                                                               .implementation = implementation};
     return BERTH_OK;
 }
 
@@ -131,7 +132,9 @@ static struct way *new_way(const struct berth_registry *registry, const struct b
     way->plugin.key = strdup(p->plugin_key);
     way->plugin.driver_key = strdup(driver->key);
     way->schema = strdup(driver->schema_json);
-    way->route = (struct berth_route){.driver = strdup(sandbox ? "sandbox" : "plugin"),
+    enum berth_route_kind kind = sandbox ? BERTH_ROUTE_PROVIDER : BERTH_ROUTE_PLUGIN;
+    way->route = (struct berth_route){.driver = strdup(berth_driver_word(kind)),
+                                      .kind = kind,
                                       .provider = provider,
                                       .plugin = &way->plugin};
     bool whole = way->plugin.id && way->plugin.key && way->plugin.driver_key && way->schema &&
@@ -157,9 +160,9 @@ static int set_way(struct berth_registry *registry, const struct berth_plugin *p
                    const struct berth_manifest_driver *driver, bool sandbox,
                    struct berth_error *err)
 {
-    const char *kind = sandbox ? "sandbox" : "plugin";
+    enum berth_route_kind kind = sandbox ? BERTH_ROUTE_PROVIDER : BERTH_ROUTE_PLUGIN;
     struct way *way = registry->ways;
-    while (way && (strcmp(way->plugin.id, p->id) != 0 || strcmp(way->route.driver, kind) != 0 ||
+    while (way && (strcmp(way->plugin.id, p->id) != 0 || way->route.kind != kind ||
                    strcmp(way->plugin.driver_key, driver->key) != 0 ||
                    strcmp(way->schema, driver->schema_json) != 0))
         way = way->next;
@@ -263,6 +266,24 @@ const struct berth_route *berth_registry_find(const struct berth_registry *regis
     return found;
 }
 
+const struct berth_route *berth_registry_find_builtin(const struct berth_registry *registry,
+                                                      const char *driver)
+{
+    return find_builtin(registry, driver, NULL);
+}
+
+const struct berth_route *berth_registry_find_provider(const struct berth_registry *registry,
+                                                       const char *provider)
+{
+    return berth_registry_find(registry, berth_driver_word(BERTH_ROUTE_PROVIDER), provider);
+}
+
+bool berth_registry_in_place(const struct berth_registry *registry, const char *driver)
+{
+    const struct berth_route *route = find_builtin(registry, driver, NULL);
+    return route && berth_route_traits(route)->in_place;
+}
+
 const struct berth_route *berth_registry_find_by(const struct berth_registry *registry,
                                                  const char *driver,
                                                  const struct berth_json *config)
@@ -274,7 +295,7 @@ const struct berth_route *berth_registry_find_by(const struct berth_registry *re
     const char *key = berth_json_str(berth_json_get(config, "pluginKey"));
     const char *inner = berth_json_str(berth_json_get(config, "driverKey"));
     char name[600];
-    if (strcmp(driver, "plugin") == 0) {
+    if (berth_driver_kind(driver) == BERTH_ROUTE_PLUGIN) {
         int len = key && inner ? snprintf(name, sizeof name, "plugin:%s:%s", key, inner) : -1;
         provider = len > 0 && len < (int)sizeof name ? name : NULL;
     }
@@ -284,7 +305,7 @@ const struct berth_route *berth_registry_find_by(const struct berth_registry *re
 int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
                            const struct berth_route **out, struct berth_error *err)
 {
-    *out = find_builtin(registry, "sandbox", provider);
+    *out = find_builtin(registry, berth_driver_word(BERTH_ROUTE_PROVIDER), provider);
     if (*out)
         return BERTH_OK;
     return berth_fail(err, BERTH_E_UNPROCESSABLE,
@@ -294,7 +315,7 @@ int berth_registry_builtin(const struct berth_registry *registry, const char *pr
 
 static bool serves(const struct berth_registry *registry, const char *driver)
 {
-    if (registry->workers && (strcmp(driver, "plugin") == 0 || strcmp(driver, "sandbox") == 0))
+    if (registry->workers && berth_driver_kind(driver) != BERTH_ROUTE_BUILTIN)
         return true;
     for (int i = 0; i < registry->count; i++)
         if (same(registry->routes[i].driver, driver))
@@ -307,7 +328,7 @@ int berth_route_check(const struct berth_route *route, struct berth_error *err)
     const struct berth_route_plugin *p = route->plugin;
     if (!p || p->status == BERTH_PLUGIN_READY)
         return BERTH_OK;
-    if (strcmp(route->driver, "plugin") == 0)
+    if (route->kind == BERTH_ROUTE_PLUGIN)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Plugin environment driver \"%s:%s\" is not ready.", p->key,
                           p->driver_key);
@@ -334,7 +355,7 @@ static int no_route(const struct berth_registry *registry, const char *driver,
     const char *provider = berth_json_str(berth_json_get(config, "provider"));
     const char *key = berth_json_str(berth_json_get(config, "pluginKey"));
     const char *inner = berth_json_str(berth_json_get(config, "driverKey"));
-    if (strcmp(driver, "plugin") != 0)
+    if (berth_driver_kind(driver) != BERTH_ROUTE_PLUGIN)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Sandbox provider \"%s\" is not registered as a built-in provider and no "
                           "matching plugin is available.",

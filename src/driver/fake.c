@@ -7,13 +7,14 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/form.h"
 #include "base/json.h"
 
 struct fake_driver {
     struct berth_driver base;
 };
 
-/* The config as this provider keeps it: provider, image and reuseLease. */
+/* Reads provider, image and reuseLease; other keys are ignored. */
 static int own_config(const char *config_json, struct berth_json **out, struct berth_error *err)
 {
     auto_json *config = NULL;
@@ -49,11 +50,26 @@ static int answer(struct berth_call *call, const char *id, const struct berth_js
     return berth_arena_check(call->arena, err);
 }
 
-static int fake_validate(struct berth_driver *d, struct berth_call *call, const char *config_json,
-                         struct berth_issues *issues, const char **normalised,
-                         struct berth_error *err)
+static void fake_form(struct berth_form *f, void *ctx)
 {
-    (void)d, (void)issues;
+    static const char *const known[] = {"provider", "image", "reuseLease", NULL};
+    (void)ctx;
+    berth_form_put(f, "provider", berth_json_new_str("fake"));
+    if (berth_json_get(f->in, "image"))
+        (void)berth_form_required_text(f, "image", "Fake sandbox environments require an image.");
+    else
+        berth_form_put(f, "image", berth_json_new_str("ubuntu:24.04"));
+    berth_form_boolean(f, "reuseLease", false);
+    berth_form_refuse_unknown(f, f->in, "", known);
+}
+
+static int fake_validate(struct berth_driver *d, struct berth_call *call, const char *config_json,
+                         enum berth_config_use use, struct berth_issues *issues,
+                         const char **normalised, struct berth_error *err)
+{
+    (void)d;
+    if (use != BERTH_CONFIG_REBUILD)
+        return berth_form_normalise(config_json, fake_form, NULL, issues, normalised, err);
     auto_json *config = NULL;
     int rc = own_config(config_json, &config, err);
     if (rc < 0)
@@ -110,13 +126,13 @@ static int fake_resume(struct berth_driver *d, struct berth_call *call,
 
 static int fake_release(struct berth_driver *d, struct berth_call *call,
                         const struct berth_place_request *who, const struct berth_place *place,
-                        struct berth_error *err)
+                        enum berth_release_mode mode, struct berth_error *err)
 {
-    (void)d, (void)call, (void)who, (void)place, (void)err;
+    (void)d, (void)call, (void)who, (void)place, (void)mode, (void)err;
     return BERTH_OK;
 }
 
-/* Nothing is ever made, so there is nothing to find. */
+/* The driver makes nothing, so it finds nothing. */
 static int fake_find(struct berth_driver *d, struct berth_call *call,
                      const struct berth_place_request *who, berth_found_fn *each, void *ctx,
                      struct berth_error *err)
@@ -143,17 +159,27 @@ static void fake_free(struct berth_driver *d)
 }
 
 static const struct berth_driver_ops fake_ops = {
-    .name = "fake",
-    .wants_sole = true,
     .validate = fake_validate,
     .probe = fake_probe,
     .acquire = fake_acquire,
     .resume = fake_resume,
     .realize = fake_realize,
     .release = fake_release,
-    .destroy = fake_release,
-    .find = fake_find,
     .free = fake_free,
+};
+
+static const struct berth_driver_finder fake_finder = {.find = fake_find};
+
+static const struct berth_driver_traits fake_traits = {
+    .name = "fake",
+    .config_schema = "{\"properties\":{\"provider\":{\"const\":\"fake\"},"
+                     "\"image\":{\"type\":\"string\",\"default\":\"ubuntu:24.04\"},"
+                     "\"reuseLease\":{\"type\":\"boolean\",\"default\":false}}}",
+    .finder = &fake_finder,
+    .owns_config = true,
+    .wants_sole = true,
+    .unsavable = "Built-in fake sandbox environments are reserved for internal probes and cannot "
+                 "be saved.",
 };
 
 int berth_driver_fake_new(struct berth_driver **out, struct berth_error *err)
@@ -161,7 +187,7 @@ int berth_driver_fake_new(struct berth_driver **out, struct berth_error *err)
     auto_free struct fake_driver *fake = calloc(1, sizeof *fake);
     if (!fake)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: fake provider.");
-    fake->base.ops = &fake_ops;
+    fake->base = (struct berth_driver){.ops = &fake_ops, .traits = &fake_traits};
     *out = &take_ptr(fake)->base;
     return BERTH_OK;
 }

@@ -32,9 +32,9 @@ static int local_acquire(struct berth_driver *d, struct berth_call *call,
 
 static int local_release(struct berth_driver *d, struct berth_call *call,
                          const struct berth_place_request *who, const struct berth_place *place,
-                         struct berth_error *err)
+                         enum berth_release_mode mode, struct berth_error *err)
 {
-    (void)d, (void)call, (void)who, (void)place, (void)err;
+    (void)d, (void)call, (void)who, (void)place, (void)mode, (void)err;
     return BERTH_OK;
 }
 
@@ -182,15 +182,19 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
 }
 
 static const struct berth_driver_ops local_ops = {
-    .name = "local",
-    .ledger_only = true,
     .probe = local_probe,
     .acquire = local_acquire,
     .realize = local_realize,
     .exec_start = local_exec_start,
     .release = local_release,
-    .destroy = local_release,
     .free = local_free,
+};
+
+static const struct berth_driver_traits local_traits = {
+    .name = "local",
+    .owns_config = true,
+    .ledger_only = true,
+    .in_place = true,
 };
 
 int berth_driver_local_new(struct berth_driver **out, struct berth_error *err)
@@ -198,7 +202,7 @@ int berth_driver_local_new(struct berth_driver **out, struct berth_error *err)
     auto_free struct local_driver *local = calloc(1, sizeof *local);
     if (!local)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: local driver.");
-    local->base.ops = &local_ops;
+    local->base = (struct berth_driver){.ops = &local_ops, .traits = &local_traits};
     *out = &take_ptr(local)->base;
     return BERTH_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "driver/ssh_config.h"
 #include "driver/ssh_exec.h"
 
 #define RETRIES 3 /* over other connections, when sshd gives no session on one */
@@ -18,33 +19,6 @@ struct ssh_driver {
     struct berth_driver base;
     struct berth_ssh_links *links;
 };
-
-/* Borrowed from *json, which the caller frees. */
-static int read_config(const char *config_json, struct berth_json **json,
-                       struct berth_ssh_config *out, struct berth_error *err)
-{
-    int rc = berth_json_parse(config_json, strlen(config_json), BERTH_JSON_OURS, json, err);
-    if (rc < 0)
-        return rc;
-    *out = (struct berth_ssh_config){
-        .host = berth_json_str(berth_json_get(*json, "host")),
-        .username = berth_json_str(berth_json_get(*json, "username")),
-        .path = berth_json_str(berth_json_get(*json, "remoteWorkspacePath")),
-        .private_key = berth_json_str(berth_json_get(*json, "privateKey")),
-        .known_hosts = berth_json_str(berth_json_get(*json, "knownHosts")),
-        .port = (int)berth_json_int(berth_json_get(*json, "port")),
-        .strict = !berth_json_is(berth_json_get(*json, "strictHostKeyChecking"), BERTH_JSON_BOOL) ||
-                  berth_json_true(berth_json_get(*json, "strictHostKeyChecking")),
-    };
-    if (!out->host || !*out->host || *out->host == '-' || !out->username || !*out->username ||
-        *out->username == '-' || !out->path || *out->path != '/')
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "SSH environments require a host, a username and an absolute remote "
-                          "workspace path.");
-    if (out->port == 0)
-        out->port = 22;
-    return BERTH_OK;
-}
 
 /* One question to the far end. */
 struct question {
@@ -72,7 +46,7 @@ static int open_question(struct berth_driver *d, struct berth_call *call,
     *q = (struct question){.links = ((struct ssh_driver *)d)->links,
                            .mark = berth_ssh_mark_new(),
                            .line = BERTH_SSH_LINE_INIT};
-    int rc = read_config(who->config_json, &q->json, &q->config, err);
+    int rc = berth_ssh_config_read(who->config_json, &q->json, &q->config, err);
     if (rc == BERTH_OK)
         rc = berth_ssh_link_take(q->links, call, &q->config, &q->link, err);
     if (rc < 0)
@@ -218,9 +192,9 @@ static int ssh_realize(struct berth_driver *d, struct berth_call *call,
 /* The lease's directory is the place: what runs for it ends, and then it goes. */
 static int ssh_release(struct berth_driver *d, struct berth_call *call,
                        const struct berth_place_request *who, const struct berth_place *place,
-                       struct berth_error *err)
+                       enum berth_release_mode mode, struct berth_error *err)
 {
-    (void)place;
+    (void)place, (void)mode;
     auto_question q;
     const char *answer;
     int rc = open_question(d, call, who, NULL, &q, err);
@@ -320,17 +294,25 @@ static void ssh_free(struct berth_driver *d)
 }
 
 static const struct berth_driver_ops ssh_ops = {
-    .name = "ssh",
-    .wants_sole = true,
+    .validate = berth_ssh_validate,
     .probe = ssh_probe,
     .acquire = ssh_acquire,
     .realize = ssh_realize,
     .exec_start = ssh_exec_start,
     .exec_settle = ssh_exec_settle,
     .release = ssh_release,
-    .destroy = ssh_release,
-    .find = ssh_find,
     .free = ssh_free,
+};
+
+static const struct berth_driver_finder ssh_finder = {.find = ssh_find};
+
+static const struct berth_driver_traits ssh_traits = {
+    .name = "ssh",
+    .config_schema = berth_ssh_config_schema,
+    .secret = &berth_ssh_config_secret,
+    .finder = &ssh_finder,
+    .owns_config = true,
+    .wants_sole = true,
 };
 
 int berth_driver_ssh_new(struct berth_driver **out, struct berth_error *err)
@@ -338,7 +320,7 @@ int berth_driver_ssh_new(struct berth_driver **out, struct berth_error *err)
     auto_free struct ssh_driver *ssh = calloc(1, sizeof *ssh);
     if (!ssh)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH driver.");
-    ssh->base.ops = &ssh_ops;
+    ssh->base = (struct berth_driver){.ops = &ssh_ops, .traits = &ssh_traits};
     int rc = berth_ssh_links_new(&ssh->links, err);
     if (rc == BERTH_OK)
         *out = &take_ptr(ssh)->base;

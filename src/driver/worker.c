@@ -104,11 +104,6 @@ static int ask_about(struct berth_worker_driver *d, struct berth_call *call, str
 
 /* --- config and probe --- */
 
-static const char *worker_schema(const struct berth_driver *base)
-{
-    return ((const struct berth_worker_driver *)(const void *)base)->schema;
-}
-
 /* How people call it: the provider, or the plugin and its driver. NULL: no memory. */
 static const char *name_of(const struct berth_worker_driver *d, struct berth_arena *arena)
 {
@@ -169,9 +164,11 @@ static const char *envelop(const struct berth_worker_driver *d, struct berth_are
 }
 
 static int worker_validate(struct berth_driver *base, struct berth_call *call,
-                           const char *config_json, struct berth_issues *issues,
-                           const char **normalised, struct berth_error *err)
+                           const char *config_json, enum berth_config_use use,
+                           struct berth_issues *issues, const char **normalised,
+                           struct berth_error *err)
 {
+    (void)use;
     struct berth_worker_driver *d = ours(base);
     auto_json *config = berth_worker_config(d, config_json), *answer = NULL;
     if (!config)
@@ -421,18 +418,11 @@ static int end_by_label(struct berth_driver *base, struct berth_call *call,
 
 static int worker_release(struct berth_driver *base, struct berth_call *call,
                           const struct berth_place_request *who, const struct berth_place *place,
-                          struct berth_error *err)
+                          enum berth_release_mode mode, struct berth_error *err)
 {
-    return place->id ? end_place(base, call, who, place, false, err)
-                     : end_by_label(base, call, who, place, false, err);
-}
-
-static int worker_destroy(struct berth_driver *base, struct berth_call *call,
-                          const struct berth_place_request *who, const struct berth_place *place,
-                          struct berth_error *err)
-{
-    return place->id ? end_place(base, call, who, place, true, err)
-                     : end_by_label(base, call, who, place, true, err);
+    bool destroy = mode == BERTH_RELEASE_DESTROY;
+    return place->id ? end_place(base, call, who, place, destroy, err)
+                     : end_by_label(base, call, who, place, destroy, err);
 }
 
 /* --- the driver --- */
@@ -448,10 +438,6 @@ static void worker_free(struct berth_driver *base)
 }
 
 static const struct berth_driver_ops worker_ops = {
-    .name = "worker",
-    .keeps_time = true,
-    .whole_stdin = true,
-    .config_schema = worker_schema,
     .validate = worker_validate,
     .probe = worker_probe,
     .acquire = worker_acquire,
@@ -460,11 +446,11 @@ static const struct berth_driver_ops worker_ops = {
     .exec_start = berth_worker_exec_start,
     .exec_settle = berth_worker_exec_settle,
     .release = worker_release,
-    .destroy = worker_destroy,
-    .find = worker_find,
-    .can_find = worker_can_find,
     .free = worker_free,
 };
+
+static const struct berth_driver_finder worker_finder = {.find = worker_find,
+                                                         .can_find = worker_can_find};
 
 int berth_driver_worker_new(const struct berth_worker_driver_options *options,
                             struct berth_driver **out, struct berth_error *err)
@@ -472,7 +458,9 @@ int berth_driver_worker_new(const struct berth_worker_driver_options *options,
     struct berth_worker_driver *d = calloc(1, sizeof *d);
     if (!d)
         return no_memory(err);
-    d->base.ops = &worker_ops;
+    d->base = (struct berth_driver){.ops = &worker_ops, .traits = &d->traits};
+    d->traits = (struct berth_driver_traits){
+        .name = "worker", .finder = &worker_finder, .keeps_time = true, .whole_stdin = true};
     d->options = *options;
     d->options.plugin_id = strdup(options->plugin_id);
     d->options.plugin_key = strdup(options->plugin_key);
@@ -486,6 +474,7 @@ int berth_driver_worker_new(const struct berth_worker_driver_options *options,
         worker_free(&d->base);
         return no_memory(err);
     }
+    d->traits.config_schema = d->schema;
     *out = &d->base;
     return BERTH_OK;
 }

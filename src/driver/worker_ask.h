@@ -12,6 +12,7 @@
 
 struct berth_worker_driver {
     struct berth_driver base;
+    struct berth_driver_traits traits;
     struct berth_worker_driver_options options; /* the texts are ours */
     char *schema;                               /* as the stored config has it */
 };

@@ -2,10 +2,29 @@
  * src/store/environment.c - SQL of environments. */
 #include "store/environment.h"
 
-static const char *const driver_names[] = {"local", "ssh", "sandbox", "plugin", NULL};
+#define X(name, word, kind) word,
+static const char *const driver_names[] = {BERTH_DRIVER_WORDS(X) NULL};
+#undef X
+#define X(name, word, kind) BERTH_ROUTE_##kind,
+const enum berth_route_kind berth_driver_kinds[] = {BERTH_DRIVER_WORDS(X)};
+#undef X
 static const char *const status_names[] = {"active", "archived", NULL};
 const struct berth_enum berth_environment_drivers = {"environment driver", driver_names};
 const struct berth_enum berth_environment_statuses = {"environment status", status_names};
+
+enum berth_route_kind berth_driver_kind(const char *word)
+{
+    int driver = berth_enum_find(&berth_environment_drivers, word);
+    return driver < 0 ? BERTH_ROUTE_BUILTIN : berth_driver_kinds[driver];
+}
+
+const char *berth_driver_word(enum berth_route_kind kind)
+{
+    int driver = 0;
+    while (berth_driver_kinds[driver] != kind)
+        driver++;
+    return driver_names[driver];
+}
 
 #define COLUMNS                                                                                    \
     "e.id, e.company_id, e.name, e.description, e.driver, e.status, e.config, e.metadata,"         \

@@ -7,6 +7,29 @@
 
 #include "store/row.h"
 
+/* The drivers of the API. This table is the only place outside driver/ and builtin.c that names
+ * them. X(enumerator, word, how its implementation is found). */
+#define BERTH_DRIVER_WORDS(X)                                                                      \
+    X(LOCAL, "local", BUILTIN)                                                                     \
+    X(SSH, "ssh", BUILTIN)                                                                         \
+    X(SANDBOX, "sandbox", PROVIDER)                                                                \
+    X(PLUGIN, "plugin", PLUGIN)
+/* The driver of the environment that every company has. */
+#define BERTH_DRIVER_DEFAULT BERTH_DRIVER_LOCAL
+/* The provider of a sandbox whose config names none. */
+#define BERTH_PROVIDER_DEFAULT "fake"
+
+enum berth_route_kind {
+    BERTH_ROUTE_BUILTIN,  /* by the driver's word */
+    BERTH_ROUTE_PROVIDER, /* by the config's `provider` */
+    BERTH_ROUTE_PLUGIN,   /* by the config's `pluginKey` and `driverKey` */
+};
+extern const enum berth_route_kind berth_driver_kinds[]; /* by enum berth_environment_driver */
+/* Returns the kind of a driver by its word; an unknown word is BUILTIN. */
+enum berth_route_kind berth_driver_kind(const char *word);
+/* Returns the word of the driver that finds its routes by provider or by plugin. */
+const char *berth_driver_word(enum berth_route_kind kind);
+
 extern const struct berth_enum berth_environment_drivers, berth_environment_statuses;
 
 struct berth_environment {

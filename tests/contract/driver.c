@@ -193,7 +193,7 @@ static void ops_are_whole(void **state)
 {
     struct bench *bench = *state;
     const struct berth_driver_ops *ops = bench->route->implementation->ops;
-    assert_string_equal(ops->name, bench->row->name);
+    assert_string_equal(berth_route_traits(bench->route)->name, bench->row->name);
     assert_non_null(ops->acquire);
     assert_non_null(ops->release);
     assert_non_null(ops->probe);
@@ -233,7 +233,8 @@ static void what_is_made_is_found_by_its_label(void **state)
     assert_int_equal(search.count, 1);
     assert_string_equal(search.place_id, place.id);
     struct berth_place_request of_lease = request_of(LEASE, bench->row->config);
-    assert_ok(bench, berth_driver_destroy(bench->route, &call, &of_lease, &place, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &of_lease, &place,
+                                          BERTH_RELEASE_DESTROY, &bench->err));
     search.count = 0;
     assert_ok(bench, berth_driver_find(bench->route, &call, &who, on_found, &search, &bench->err));
     assert_int_equal(search.count, 0);
@@ -246,7 +247,8 @@ static void release_again_is_fine(void **state)
     struct berth_place_request who = request_of(LEASE, bench->row->config);
     struct berth_place place = acquire(bench, LEASE, bench->row->config);
     for (int i = 0; i < 2; i++) {
-        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, &bench->err));
+        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_KEEP,
+                                              &bench->err));
         assert_int_equal(places(bench), 0);
     }
 }
@@ -258,7 +260,8 @@ static void release_of_a_reusable_place_parks_it(void **state)
     struct berth_place_request who = request_of(LEASE, bench->row->reused);
     struct berth_place place = acquire(bench, LEASE, bench->row->reused), woken;
     for (int i = 0; i < 2; i++) {
-        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, &bench->err));
+        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_KEEP,
+                                              &bench->err));
         assert_int_equal(places(bench), made(bench, 1));
     }
     struct berth_place_request next = request_of(OTHER_LEASE, bench->row->reused);
@@ -266,7 +269,8 @@ static void release_of_a_reusable_place_parks_it(void **state)
     assert_string_equal(woken.id, place.id);
     assert_int_equal(places(bench), made(bench, 1));
     /* Whoever holds it now may end it, under a lease id that is not on its label. */
-    assert_ok(bench, berth_driver_destroy(bench->route, &call, &next, &woken, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &next, &woken, BERTH_RELEASE_DESTROY,
+                                          &bench->err));
     assert_int_equal(places(bench), 0);
 }
 
@@ -282,8 +286,10 @@ static void unknown_places_are_a_success(void **state)
         struct berth_place foreign = {.id = "somewhere://else/entirely"};
         const struct berth_place *each[] = {&nameless, &unknown, &foreign};
         for (int k = 0; k < 3; k++) {
-            assert_ok(bench, berth_driver_release(bench->route, &call, &who, each[k], &bench->err));
-            assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, each[k], &bench->err));
+            assert_ok(bench, berth_driver_release(bench->route, &call, &who, each[k],
+                                                  BERTH_RELEASE_KEEP, &bench->err));
+            assert_ok(bench, berth_driver_release(bench->route, &call, &who, each[k],
+                                                  BERTH_RELEASE_DESTROY, &bench->err));
         }
     }
     assert_int_equal(places(bench), made(bench, 1)); /* the other lease's */
@@ -301,14 +307,17 @@ static void place_without_id_is_found_by_label(void **state)
         (void)acquire(bench, LEASE, configs[i]);
         (void)acquire(bench, OTHER_LEASE, configs[i]);
         assert_int_equal(places(bench), made(bench, 2));
-        assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, &nameless, &bench->err));
+        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &nameless,
+                                              BERTH_RELEASE_DESTROY, &bench->err));
         assert_int_equal(places(bench), made(bench, 1));
-        assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, &nameless, &bench->err));
+        assert_ok(bench, berth_driver_release(bench->route, &call, &who, &nameless,
+                                              BERTH_RELEASE_DESTROY, &bench->err));
         assert_int_equal(places(bench), made(bench, 1));
     }
     struct berth_place_request who = request_of(LEASE, bench->row->config);
     (void)acquire(bench, LEASE, bench->row->config);
-    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &nameless, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &nameless, BERTH_RELEASE_KEEP,
+                                          &bench->err));
     assert_int_equal(places(bench), made(bench, 1));
 }
 
@@ -321,7 +330,8 @@ static void destroy_again_is_fine(void **state)
         struct berth_place_request who = request_of(LEASE, configs[i]);
         struct berth_place place = acquire(bench, LEASE, configs[i]);
         for (int k = 0; k < 2; k++) {
-            assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, &place, &bench->err));
+            assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place,
+                                                  BERTH_RELEASE_DESTROY, &bench->err));
             assert_int_equal(places(bench), 0);
         }
     }
@@ -333,8 +343,10 @@ static void parked_place_is_destroyed(void **state)
     struct berth_call call = no_limit(bench);
     struct berth_place_request who = request_of(LEASE, bench->row->reused);
     struct berth_place place = acquire(bench, LEASE, bench->row->reused);
-    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, &bench->err));
-    assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, &place, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_KEEP,
+                                          &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_DESTROY,
+                                          &bench->err));
     assert_int_equal(places(bench), 0);
 }
 
@@ -356,8 +368,10 @@ static void resume_of_a_gone_place_is_an_answer(void **state)
     }
     struct berth_place place = acquire(bench, LEASE, bench->row->reused);
     struct berth_place_request who = request_of(LEASE, bench->row->reused);
-    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, &bench->err));
-    assert_ok(bench, berth_driver_destroy(bench->route, &call, &who, &place, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_KEEP,
+                                          &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_DESTROY,
+                                          &bench->err));
     struct berth_place_request next = request_of(OTHER_LEASE, bench->row->reused);
     assert_ok(bench, berth_driver_resume(bench->route, &call, &next, &place, &woken, &bench->err));
     if (bench->row->makes_nothing)
@@ -381,8 +395,10 @@ static void assert_all_refuse(struct bench *bench, struct berth_call call, int c
     assert_null(out.id);
     if (berth_route_can_resume(r))
         assert_fails(bench, code, NULL, berth_driver_resume(r, &call, &who, &held, &out, err));
-    assert_fails(bench, code, NULL, berth_driver_release(r, &call, &holder, &held, err));
-    assert_fails(bench, code, NULL, berth_driver_destroy(r, &call, &holder, &held, err));
+    assert_fails(bench, code, NULL,
+                 berth_driver_release(r, &call, &holder, &held, BERTH_RELEASE_KEEP, err));
+    assert_fails(bench, code, NULL,
+                 berth_driver_release(r, &call, &holder, &held, BERTH_RELEASE_DESTROY, err));
     if (berth_route_can_find(r, &call)) {
         struct search search = {.label = LEASE};
         assert_fails(bench, code, NULL,
@@ -428,8 +444,8 @@ static void assert_comes_back(struct bench *bench, struct berth_call call, int c
         bench->row->hang(bench->world);
     (void)alarm(60); /* or the program is killed */
     int acquired = d->ops->acquire(d, &call, &who, &out, &bench->err);
-    int released = d->ops->release(d, &call, &holder, &held, &bench->err);
-    int destroyed = d->ops->destroy(d, &call, &holder, &held, &bench->err);
+    int released = d->ops->release(d, &call, &holder, &held, BERTH_RELEASE_KEEP, &bench->err);
+    int destroyed = d->ops->release(d, &call, &holder, &held, BERTH_RELEASE_DESTROY, &bench->err);
     (void)alarm(0);
     if (bench->row->hang) {
         assert_int_equal(acquired, code);
@@ -488,7 +504,8 @@ static void cancel_fd_that_stays_silent_changes_nothing(void **state)
     struct berth_place place;
     assert_ok(bench, berth_driver_acquire(bench->route, &call, &who, &place, &bench->err));
     assert_int_equal(places(bench), made(bench, 1));
-    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, &bench->err));
+    assert_ok(bench, berth_driver_release(bench->route, &call, &who, &place, BERTH_RELEASE_KEEP,
+                                          &bench->err));
     assert_int_equal(places(bench), 0);
 }
 
@@ -516,13 +533,13 @@ static void validate_answers_a_config(void **state)
     struct berth_call call = no_limit(bench);
     struct berth_issues issues = {.arena = &bench->arena};
     const char *once = NULL, *twice = NULL;
-    assert_ok(bench, berth_driver_validate(bench->route, &call, bench->row->config, &issues, &once,
-                                           &bench->err));
+    assert_ok(bench, berth_driver_validate(bench->route, &call, bench->row->config,
+                                           BERTH_CONFIG_PROBE, &issues, &once, &bench->err));
     assert_int_equal(issues.list.count, 0);
     auto_json *first = parse_json(once);
     assert_true(berth_json_is(first, BERTH_JSON_OBJECT));
-    assert_ok(bench,
-              berth_driver_validate(bench->route, &call, once, &issues, &twice, &bench->err));
+    assert_ok(bench, berth_driver_validate(bench->route, &call, once, BERTH_CONFIG_PROBE, &issues,
+                                           &twice, &bench->err));
     auto_json *second = parse_json(twice);
     assert_true(berth_json_equal(first, second));
     assert_int_equal(places(bench), 0);

@@ -107,12 +107,9 @@ static int inventory_resume(struct berth_driver *d, struct berth_call *call,
     return answer(call, name, out, err);
 }
 
-static int inventory_destroy(struct berth_driver *d, struct berth_call *call,
-                             const struct berth_place_request *who, const struct berth_place *place,
-                             struct berth_error *err)
+static int inventory_destroy(const struct inventory *inv, const struct berth_place_request *who,
+                             const struct berth_place *place)
 {
-    (void)call, (void)err;
-    struct inventory *inv = (struct inventory *)d;
     const char *name = place->id ? name_of(place) : who->lease_id;
     char path[PATH_MAX * 2];
     if (!berth_id_valid(name))
@@ -126,12 +123,13 @@ static int inventory_destroy(struct berth_driver *d, struct berth_call *call,
 
 static int inventory_release(struct berth_driver *d, struct berth_call *call,
                              const struct berth_place_request *who, const struct berth_place *place,
-                             struct berth_error *err)
+                             enum berth_release_mode mode, struct berth_error *err)
 {
+    (void)call;
     struct inventory *inv = (struct inventory *)d;
     char path[PATH_MAX * 2];
-    if (!config_says(who, "reuseLease", NULL) || !place->id)
-        return inventory_destroy(d, call, who, place, err);
+    if (mode == BERTH_RELEASE_DESTROY || !config_says(who, "reuseLease", NULL) || !place->id)
+        return inventory_destroy(inv, who, place);
     path_of(inv, name_of(place), "", path);
     if (access(path, F_OK) < 0)
         return BERTH_OK;
@@ -168,7 +166,7 @@ static int inventory_probe(struct berth_driver *d, struct berth_call *call,
     struct berth_place place = {0};
     int rc = inventory_acquire(d, call, who, &place, err);
     if (rc == BERTH_OK)
-        rc = inventory_destroy(d, call, who, &place, err);
+        rc = inventory_destroy((struct inventory *)d, who, &place);
     *out = (struct berth_probe){.ok = rc == BERTH_OK, .summary = "The inventory can be written."};
     return rc;
 }
@@ -189,23 +187,25 @@ static void inventory_free(struct berth_driver *d)
 }
 
 static const struct berth_driver_ops inventory_ops = {
-    .name = "inventory",
     .probe = inventory_probe,
     .acquire = inventory_acquire,
     .resume = inventory_resume,
     .realize = inventory_realize,
     .release = inventory_release,
-    .destroy = inventory_destroy,
-    .find = inventory_find,
     .free = inventory_free,
 };
+
+static const struct berth_driver_finder inventory_finder = {.find = inventory_find};
+
+static const struct berth_driver_traits inventory_traits = {.name = "inventory",
+                                                            .finder = &inventory_finder};
 
 int inventory_new(const char *directory, struct berth_driver **out, struct berth_error *err)
 {
     struct inventory *inv = calloc(1, sizeof *inv);
     if (!inv)
         return berth_fail(err, BERTH_E_NO_MEMORY, "inventory");
-    inv->base.ops = &inventory_ops;
+    inv->base = (struct berth_driver){.ops = &inventory_ops, .traits = &inventory_traits};
     (void)snprintf(inv->directory, sizeof inv->directory, "%s", directory);
     *out = &inv->base;
     return BERTH_OK;

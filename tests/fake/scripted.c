@@ -326,16 +326,12 @@ static int answer(const struct scripted_act *act, struct berth_call *call, const
     return berth_arena_check(call->arena, err);
 }
 
-static const char *scripted_schema(const struct berth_driver *d)
-{
-    (void)d;
-    return SCRIPTED_SCHEMA;
-}
-
 static int scripted_validate(struct berth_driver *d, struct berth_call *call,
-                             const char *config_json, struct berth_issues *issues,
-                             const char **normalised, struct berth_error *err)
+                             const char *config_json, enum berth_config_use use,
+                             struct berth_issues *issues, const char **normalised,
+                             struct berth_error *err)
 {
+    (void)use;
     (void)issues;
     struct scripted *s = world_of(d);
     struct scripted_act act = begin(s, SCRIPTED_VALIDATE, call, NULL, config_json);
@@ -418,11 +414,10 @@ static int scripted_realize(struct berth_driver *d, struct berth_call *call,
     return after(s, SCRIPTED_REALIZE, &act, call, err);
 }
 
-static int scripted_destroy(struct berth_driver *d, struct berth_call *call,
+static int scripted_destroy(struct scripted *s, struct berth_call *call,
                             const struct berth_place_request *who, const struct berth_place *place,
                             struct berth_error *err)
 {
-    struct scripted *s = world_of(d);
     struct scripted_act act =
         begin(s, SCRIPTED_DESTROY, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_DESTROY, &act, call, err);
@@ -443,9 +438,11 @@ static bool config_reuses(const char *config_json)
 
 static int scripted_release(struct berth_driver *d, struct berth_call *call,
                             const struct berth_place_request *who, const struct berth_place *place,
-                            struct berth_error *err)
+                            enum berth_release_mode mode, struct berth_error *err)
 {
     struct scripted *s = world_of(d);
+    if (mode == BERTH_RELEASE_DESTROY)
+        return scripted_destroy(s, call, who, place, err);
     struct scripted_act act =
         begin(s, SCRIPTED_RELEASE, call, who->environment_id, who->config_json);
     int rc = before(s, SCRIPTED_RELEASE, &act, call, err);
@@ -493,33 +490,22 @@ static void scripted_driver_free(struct berth_driver *d)
     free(d);
 }
 
-static const struct berth_driver_ops finding_ops = {
-    .name = "scripted",
-    .config_schema = scripted_schema,
+static const struct berth_driver_ops scripted_ops = {
     .validate = scripted_validate,
     .probe = scripted_probe,
     .acquire = scripted_acquire,
     .resume = scripted_resume,
     .realize = scripted_realize,
     .release = scripted_release,
-    .destroy = scripted_destroy,
-    .find = scripted_find,
     .free = scripted_driver_free,
 };
 
-/* As most providers are: one that cannot be asked by label. */
-static const struct berth_driver_ops blind_ops = {
-    .name = "scripted",
-    .config_schema = scripted_schema,
-    .validate = scripted_validate,
-    .probe = scripted_probe,
-    .acquire = scripted_acquire,
-    .resume = scripted_resume,
-    .realize = scripted_realize,
-    .release = scripted_release,
-    .destroy = scripted_destroy,
-    .free = scripted_driver_free,
-};
+static const struct berth_driver_finder scripted_finder = {.find = scripted_find};
+static const struct berth_driver_traits finding_traits = {
+    .name = "scripted", .config_schema = SCRIPTED_SCHEMA, .finder = &scripted_finder};
+/* Most providers cannot be asked by label. */
+static const struct berth_driver_traits blind_traits = {.name = "scripted",
+                                                        .config_schema = SCRIPTED_SCHEMA};
 
 int scripted_driver(struct scripted *s, bool finds, struct berth_driver **out,
                     struct berth_error *err)
@@ -527,7 +513,8 @@ int scripted_driver(struct scripted *s, bool finds, struct berth_driver **out,
     struct scripted_driver *driver = calloc(1, sizeof *driver);
     if (!driver)
         return berth_fail(err, BERTH_E_NO_MEMORY, "scripted");
-    driver->base.ops = finds ? &finding_ops : &blind_ops;
+    driver->base.ops = &scripted_ops;
+    driver->base.traits = finds ? &finding_traits : &blind_traits;
     driver->world = s;
     *out = &driver->base;
     return BERTH_OK;

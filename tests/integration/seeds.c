@@ -112,7 +112,8 @@ static void P1_fake_is_the_only_builtin_provider(void **state)
     struct berth_call call = {.deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &arena};
     struct berth_issues issues = {.arena = &arena};
     const char *normalised = NULL;
-    assert_int_equal(berth_driver_validate(fake, &call, FAKE_CONFIG, &issues, &normalised, &err),
+    assert_int_equal(berth_driver_validate(fake, &call, FAKE_CONFIG, BERTH_CONFIG_SCHEMA, &issues,
+                                           &normalised, &err),
                      BERTH_OK);
     assert_int_equal(issues.list.count, 0);
     auto_json *details = parse_json(normalised);
@@ -278,8 +279,10 @@ static void P7_releasing_a_fake_lease_does_nothing(void **state)
         .lease_id = "lease-1", .environment_id = "env-1", .config_json = FAKE_CONFIG};
     struct berth_place place = {.id = "sandbox://fake/env-1"};
     struct berth_error err;
-    assert_int_equal(berth_driver_release(fake, &call, &who, &place, &err), BERTH_OK);
-    assert_int_equal(berth_driver_release(fake, &call, &who, &place, &err), BERTH_OK);
+    assert_int_equal(berth_driver_release(fake, &call, &who, &place, BERTH_RELEASE_KEEP, &err),
+                     BERTH_OK);
+    assert_int_equal(berth_driver_release(fake, &call, &who, &place, BERTH_RELEASE_KEEP, &err),
+                     BERTH_OK);
     berth_registry_free(registry);
 }
 

@@ -27,10 +27,10 @@ static int asked; /* how often a provider had its say */
 /* --- a provider with opinions --- */
 
 static int picky_validate(struct berth_driver *d, struct berth_call *call, const char *config_json,
-                          struct berth_issues *issues, const char **normalised,
-                          struct berth_error *err)
+                          enum berth_config_use use, struct berth_issues *issues,
+                          const char **normalised, struct berth_error *err)
 {
-    (void)d;
+    (void)d, (void)use;
     asked++;
     auto_json *config = parse_json(config_json);
     const char *mood = berth_json_str(berth_json_get(config, "mood"));
@@ -58,11 +58,12 @@ static void picky_free(struct berth_driver *d)
     (void)d;
 }
 
-static const struct berth_driver_ops picky_ops = {
-    .name = "picky", .validate = picky_validate, .free = picky_free};
-static struct berth_driver picky = {.ops = &picky_ops};
-static const struct berth_driver_ops silent_ops = {.name = "silent", .free = picky_free};
-static struct berth_driver silent = {.ops = &silent_ops};
+static const struct berth_driver_ops picky_ops = {.validate = picky_validate, .free = picky_free};
+static const struct berth_driver_traits picky_traits = {.name = "picky"};
+static struct berth_driver picky = {.ops = &picky_ops, .traits = &picky_traits};
+static const struct berth_driver_ops silent_ops = {.free = picky_free};
+static const struct berth_driver_traits silent_traits = {.name = "silent"};
+static struct berth_driver silent = {.ops = &silent_ops, .traits = &silent_traits};
 
 static int make_registry(void **state)
 {

@@ -30,29 +30,24 @@ static int tear_down(void **state)
 
 struct schemed {
     struct berth_driver base;
-    const char *schema;
+    struct berth_driver_traits traits;
 };
-
-static const char *schemed_schema(const struct berth_driver *d)
-{
-    return ((const struct schemed *)(const void *)d)->schema;
-}
 
 static void schemed_free(struct berth_driver *d)
 {
     free(d);
 }
 
-static const struct berth_driver_ops schemed_ops = {
-    .name = "schemed", .config_schema = schemed_schema, .free = schemed_free};
+static const struct berth_driver_ops schemed_ops = {.free = schemed_free};
 
 static struct berth_registry *registry_with(const char *schema)
 {
     struct berth_registry *registry;
     struct schemed *driver = calloc(1, sizeof *driver);
-    driver->base.ops = &schemed_ops;
-    driver->schema = schema;
+    driver->traits = (struct berth_driver_traits){.name = "schemed", .config_schema = schema};
+    driver->base = (struct berth_driver){.ops = &schemed_ops, .traits = &driver->traits};
     assert_ok(&t, berth_registry_new(&registry, &t.err));
+    assert_ok(&t, berth_builtins.add_drivers(registry, &t.err));
     assert_ok(&t, berth_registry_add(registry, "sandbox", "schemed", &driver->base, &t.err));
     return registry;
 }

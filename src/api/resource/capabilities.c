@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/resource/capabilities.c - which kinds of places there are: built in, and brought by
  * plugins. */
+#include <ctype.h>
 #include <string.h>
 
 #include <berth/plugin.h>
 
 #include "api/call.h"
 #include "core/company.h"
+#include "core/driver.h"
 #include "core/plugin/manifest.h"
 
 static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
@@ -18,13 +20,29 @@ static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
     berth_json_put_bool(w, "supportsReusableLeases", resumes);
 }
 
-static void put_fake(struct berth_json_writer *w)
+/* "fake" is shown as "Fake". */
+static const char *display_name(struct berth_arena *arena, const char *provider)
 {
-    berth_json_open_in(w, "fake", '{');
-    put_flags(w, false, true);
-    berth_json_put_str(w, "displayName", "Fake");
-    berth_json_put_str(w, "source", "builtin");
-    berth_json_close(w, '}');
+    char *name = berth_arena_strdup(arena, provider);
+    if (name)
+        *name = (char)toupper((unsigned char)*name);
+    return name;
+}
+
+static int put_builtin(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_list providers;
+    int rc = berth_registry_providers(c->b->registry, &c->arena, &providers, err);
+    for (int i = 0; rc == BERTH_OK && i < providers.count; i++) {
+        const char *provider = providers.items[i];
+        const struct berth_route *route = berth_registry_find_provider(c->b->registry, provider);
+        berth_json_open_in(&c->w, provider, '{');
+        put_flags(&c->w, berth_route_can_exec(route), berth_route_can_resume(route));
+        berth_json_put_str(&c->w, "displayName", display_name(&c->arena, provider));
+        berth_json_put_str(&c->w, "source", "builtin");
+        berth_json_close(&c->w, '}');
+    }
+    return rc;
 }
 
 static void put_provider(struct berth_json_writer *w, const struct berth_plugin *p,
@@ -69,7 +87,7 @@ static int put_plugin(struct berth_api_call *c, const struct berth_plugin *p,
 
 static int get(struct berth_api_call *c, struct berth_error *err)
 {
-    static const char *const drivers[] = {"local", "ssh", "sandbox", "plugin", NULL};
+    const char *const *drivers = berth_environment_drivers.names;
     struct berth_company *company;
     struct berth_list plugins;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
@@ -85,7 +103,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
         berth_json_put_str(&c->w, drivers[i], "supported");
     berth_json_close(&c->w, '}');
     berth_json_open_in(&c->w, "sandboxProviders", '{');
-    put_fake(&c->w);
+    rc = put_builtin(c, err);
     for (int i = 0; rc == BERTH_OK && i < plugins.count; i++)
         rc = put_plugin(c, plugins.items[i], err);
     berth_json_close(&c->w, '}');

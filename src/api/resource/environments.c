@@ -87,6 +87,11 @@ static int read_input(struct berth_api_call *c, bool with_name, bool with_driver
     return rc;
 }
 
+static bool is_in_place(const struct berth_api_call *c, enum berth_environment_driver driver)
+{
+    return berth_registry_in_place(c->b->registry, berth_environment_drivers.names[driver]);
+}
+
 static int create(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment_input input;
@@ -97,7 +102,7 @@ static int create(struct berth_api_call *c, struct berth_error *err)
         rc = read_input(c, true, true, &input, err);
     input.company_id = c->params[0];
     if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, input.driver == BERTH_DRIVER_LOCAL, err);
+        rc = berth_api_allow_local(c, is_in_place(c, input.driver), err);
     if (rc == BERTH_OK)
         rc = berth_environment_create(c->b, &c->arena, &input, &c->issues, &e, err);
     if (rc < 0)
@@ -117,8 +122,8 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(
             c,
-            e->driver == BERTH_DRIVER_LOCAL ||
-                (input.fields & BERTH_FIELD_DRIVER && input.driver == BERTH_DRIVER_LOCAL),
+            berth_environment_in_place(c->b, e) ||
+                (input.fields & BERTH_FIELD_DRIVER && is_in_place(c, input.driver)),
             err);
     if (rc == BERTH_OK)
         rc = berth_environment_update(c->b, &c->arena, e->id, &input, &c->issues, &e, err);
@@ -134,7 +139,7 @@ static int delete_one(struct berth_api_call *c, struct berth_error *err)
     bool drain;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, e->driver == BERTH_DRIVER_LOCAL, err);
+        rc = berth_api_allow_local(c, berth_environment_in_place(c->b, e), err);
     if (rc == BERTH_OK)
         rc = berth_api_query_flag(c, "drain", &drain, err);
     if (rc == BERTH_OK)
@@ -167,7 +172,7 @@ static int probe_config(struct berth_api_call *c, struct berth_error *err)
         rc = read_input(c, false, true, &input, err);
     input.company_id = c->params[0];
     if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, input.driver == BERTH_DRIVER_LOCAL, err);
+        rc = berth_api_allow_local(c, is_in_place(c, input.driver), err);
     if (rc == BERTH_OK)
         rc = berth_environment_probe_config(c->b, &c->arena, &input, &c->issues, &found, err);
     return rc < 0 ? rc : say_probe(c, input.driver, &found);

@@ -220,7 +220,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     struct asked *a = NULL;
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
     if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, strcmp(lease->driver, "local") == 0, err);
+        rc = berth_api_allow_local(c, berth_registry_in_place(c->b->registry, lease->driver), err);
     if (rc == BERTH_OK)
         rc = berth_api_command_read(c, &body, err);
     if (rc == BERTH_OK)
@@ -283,7 +283,9 @@ static int find_own(struct berth_api_call *c, struct berth_exec_record **out,
     if (rc < 0 || !c->caller.company_id) /* then it is */
         return rc;
     rc = berth_lease_get(c->b, &c->arena, (*out)->lease_id, &lease, err);
-    return rc < 0 ? rc : berth_api_allow_local(c, strcmp(lease->driver, "local") == 0, err);
+    return rc < 0 ? rc
+                  : berth_api_allow_local(c, berth_registry_in_place(c->b->registry, lease->driver),
+                                          err);
 }
 
 /* What the first answer would have been, for who did not wait for it. */

@@ -94,7 +94,7 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
     struct berth_lease *l = NULL;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, e->driver == BERTH_DRIVER_LOCAL, err);
+        rc = berth_api_allow_local(c, berth_environment_in_place(c->b, e), err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &request, NULL, err);
     if (rc < 0)

@@ -280,7 +280,8 @@ static int may_perform(struct berth_api_call *c, const struct run_body *body,
     bool local = !body->environment_id;
     if (body->environment_id && c->caller.company_id && /* one that is not there is told later */
         berth_environment_get(c->b, &c->arena, body->environment_id, &e, &none) == BERTH_OK)
-        local = e->driver == BERTH_DRIVER_LOCAL && strcmp(e->company_id, c->caller.company_id) == 0;
+        local =
+            berth_environment_in_place(c->b, e) && strcmp(e->company_id, c->caller.company_id) == 0;
     return berth_api_allow_local(c, local, err);
 }
 

@@ -140,6 +140,11 @@ void berth_environment_json_redacted(struct berth_json_writer *w, const struct b
     put_environment(w, e, true);
 }
 
+bool berth_environment_in_place(const struct berth *b, const struct berth_environment *e)
+{
+    return berth_registry_in_place(b->registry, berth_environment_drivers.names[e->driver]);
+}
+
 const char *berth_environment_id(const struct berth_environment *e)
 {
     return e->id;
@@ -248,10 +253,9 @@ static int set_config(struct change *c, const struct berth_json *config,
             berth_secret_refs_of(c->b->registry, c->arena, driver, normalised, &c->references, err);
     if (rc < 0)
         return rc;
-    if (c->input->own_keys && !berth_config_has_keys(e->driver, normalised))
-        return berth_fail(err, BERTH_E_DENIED,
-                          "An SSH environment without a privateKeySecretRef uses the keys of the "
-                          "daemon's user: that is for operators of the instance");
+    const char *refusal = berth_config_refusal(c->b->registry, driver, normalised);
+    if (c->input->own_keys && refusal)
+        return berth_fail(err, BERTH_E_DENIED, "%s", refusal);
     c->configured = true;
     e->config_json = berth_json_canonical_in(c->arena, normalised);
     if (!e->config_json)
@@ -389,11 +393,11 @@ static int plain_details(struct change *c, struct berth_error *err)
 static int refuse_second_local(struct berth_db *db, const struct change *c, struct berth_error *err)
 {
     const struct berth_environment *e = c->environment;
-    if (e->driver != BERTH_DRIVER_LOCAL)
+    if (!berth_environment_in_place(c->b, e))
         return BERTH_OK;
     struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
     filter.company_id = e->company_id;
-    filter.driver = BERTH_DRIVER_LOCAL;
+    filter.driver = (int)e->driver;
     struct berth_list list;
     int rc = berth_environment_select(db, c->arena, &filter, &list, err);
     for (int i = 0; rc == BERTH_OK && i < list.count; i++) {
@@ -524,7 +528,7 @@ int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
 {
     struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
     filter.company_id = company_id;
-    filter.driver = BERTH_DRIVER_LOCAL;
+    filter.driver = BERTH_DRIVER_DEFAULT;
     for (int tries = 0; tries < 2; tries++) {
         struct berth_list list;
         int rc = berth_environment_list(b, arena, &filter, &list, err);
@@ -538,7 +542,7 @@ int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
         input.company_id = company_id;
         input.name = "Local";
         input.description = "Default execution environment for Paperclip runs on this machine.";
-        input.driver = BERTH_DRIVER_LOCAL;
+        input.driver = BERTH_DRIVER_DEFAULT;
         input.metadata_json = "{\"managedByPaperclip\":true,\"defaultForCompany\":true}";
         struct berth_issues issues = {.arena = arena};
         rc = berth_environment_create(b, arena, &input, &issues, out, err);

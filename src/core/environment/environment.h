@@ -29,6 +29,9 @@ int berth_environment_draft(struct berth *b, struct berth_arena *arena,
                             const struct berth_environment_input *input,
                             const struct berth_draft *draft, struct berth_issues *issues,
                             struct berth_error *err);
+/* Returns whether the environment is this machine itself: only an operator of the instance may use
+ * it, and a company has one. */
+bool berth_environment_in_place(const struct berth *b, const struct berth_environment *e);
 void berth_environment_json(struct berth_json_writer *w, const struct berth_environment *e);
 /* For those who may know that it is there, and not how it is configured. */
 void berth_environment_json_redacted(struct berth_json_writer *w,

@@ -164,11 +164,12 @@ static int probe_unserved(struct berth_arena *arena, const struct berth_environm
     const char *plugin = berth_json_str(berth_json_get(config, "pluginKey"));
     const char *driver = berth_json_str(berth_json_get(config, "driverKey"));
     out->ok = false;
-    if (e->driver == BERTH_DRIVER_SANDBOX)
+    enum berth_route_kind kind = berth_driver_kinds[e->driver];
+    if (kind == BERTH_ROUTE_PROVIDER)
         out->summary =
             berth_arena_printf(arena, "Sandbox provider \"%s\" requires a running provider plugin.",
                                provider ? provider : "");
-    else if (e->driver == BERTH_DRIVER_PLUGIN)
+    else if (kind == BERTH_ROUTE_PLUGIN)
         out->summary = berth_arena_printf(
             arena, "Plugin environment probes require a plugin worker manager for \"%s:%s\".",
             plugin ? plugin : "", driver ? driver : "");
@@ -263,7 +264,7 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
     if (rc < 0)
         return rc;
     rc = find_route(&p, err);
-    if (rc == BERTH_OK && !p.unserved && !berth_route_ledger_only(p.route)) {
+    if (rc == BERTH_OK && !p.unserved && !berth_route_traits(p.route)->ledger_only) {
         rc = store_intent(&p, err);
         BERTH_FAILPOINT(probe_after_intent);
     }
@@ -280,7 +281,7 @@ static int on_ready(void *ctx, struct berth_environment *e, bool *stored, struct
     struct probing *p = ctx;
     p->environment = e;
     int rc = find_route(p, err);
-    *stored = rc == BERTH_OK && !p->unserved && !berth_route_ledger_only(p->route);
+    *stored = rc == BERTH_OK && !p->unserved && !berth_route_traits(p->route)->ledger_only;
     return *stored ? make_lease(p, err) : rc;
 }
 

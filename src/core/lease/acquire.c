@@ -99,7 +99,7 @@ static int check_environment(struct berth_db *db, struct acquisition *a, struct 
 static enum berth_lease_policy policy_of(const struct acquisition *a,
                                          const struct berth_json *config)
 {
-    if (a->request->retain_on_failure && !berth_route_ledger_only(a->route))
+    if (a->request->retain_on_failure && !berth_route_traits(a->route)->ledger_only)
         return BERTH_POLICY_RETAIN_ON_FAILURE;
     if (a->request->run_id && berth_json_true(berth_json_get(config, "reuseLease")) &&
         berth_route_can_resume(a->route))
@@ -221,7 +221,7 @@ static int find_route(struct berth_db *db, struct acquisition *a, struct berth_e
                                   a->environment->config_json, &a->route, err);
     if (rc == BERTH_OK && a->route->plugin)
         rc = check_plugin(db, a, err);
-    if (rc == BERTH_OK && berth_route_wants_sole(a->route))
+    if (rc == BERTH_OK && berth_route_traits(a->route)->wants_sole)
         rc = berth_environment_take_turns(db, a->environment_id, err);
     return rc;
 }
@@ -236,7 +236,7 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = find_route(db, a, err);
     if (rc < 0)
         return rc;
-    if (berth_route_ledger_only(a->route)) {
+    if (berth_route_traits(a->route)->ledger_only) {
         rc = new_row(a, NULL, err);
         return rc < 0 ? rc : activate_at_once(db, a, err);
     }
@@ -245,7 +245,7 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
     if (rc == BERTH_OK)
         rc = new_row(a, config, err);
-    if (rc == BERTH_OK && berth_route_wants_sole(a->route)) {
+    if (rc == BERTH_OK && berth_route_traits(a->route)->wants_sole) {
         int64_t standing;
         rc = berth_lease_count_standing(db, a->environment->id, &standing, err);
         a->sole = standing == 0;

@@ -22,8 +22,8 @@ struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *r
 {
     int64_t deadline_ms;
     if (timeout_ms <= 0)
-        timeout_ms =
-            route && berth_route_keeps_time(route) ? INT64_MAX : b->settings.call_timeout_ms;
+        timeout_ms = route && berth_route_traits(route)->keeps_time ? INT64_MAX
+                                                                    : b->settings.call_timeout_ms;
     if (__builtin_add_overflow(berth_time_mono_ms(), timeout_ms, &deadline_ms))
         deadline_ms = INT64_MAX;
     return (struct berth_call){.deadline_ms = deadline_ms,
@@ -270,9 +270,10 @@ static int current_config(struct berth *b, struct berth_arena *arena,
     auto_json *now = NULL;
     if (e)
         rc = berth_json_parse(e->config_json, strlen(e->config_json), BERTH_JSON_OURS, &now, err);
-    bool same = rc == BERTH_OK && e && e->driver == BERTH_DRIVER_PLUGIN &&
-                berth_registry_find_by(b->registry, "plugin", now) ==
-                    berth_registry_find(b->registry, "plugin", lease->provider);
+    const char *word = berth_driver_word(BERTH_ROUTE_PLUGIN);
+    bool same = rc == BERTH_OK && e && berth_driver_kinds[e->driver] == BERTH_ROUTE_PLUGIN &&
+                berth_registry_find_by(b->registry, word, now) ==
+                    berth_registry_find(b->registry, word, lease->provider);
     *out = same ? e->config_json : "{}";
     return rc;
 }
@@ -295,7 +296,7 @@ static int tell_provider(struct berth *b, struct berth_arena *arena, const struc
                           "by lease id: look there, then acknowledge the lease.",
                           berth_route_provider(route));
     bool first = op == BERTH_OP_RELEASE && lease->duty != BERTH_DUTY_DESTROY;
-    if (first && strcmp(lease->driver, "plugin") == 0)
+    if (first && route->kind == BERTH_ROUTE_PLUGIN)
         rc = current_config(b, arena, row, &told.config_json, err);
     if (rc < 0)
         return rc;
@@ -304,9 +305,9 @@ static int tell_provider(struct berth *b, struct berth_arena *arena, const struc
     if (rc < 0)
         return rc;
     struct berth_place place = berth_ledger_place(lease);
-    rc = lease->duty == BERTH_DUTY_DESTROY
-             ? berth_driver_destroy(route, &call, &use.who, &place, err)
-             : berth_driver_release(route, &call, &use.who, &place, err);
+    enum berth_release_mode mode =
+        lease->duty == BERTH_DUTY_DESTROY ? BERTH_RELEASE_DESTROY : BERTH_RELEASE_KEEP;
+    rc = berth_driver_release(route, &call, &use.who, &place, mode, err);
     if (rc < 0)
         berth_driver_input_mask_error(&use, err);
     if (rc < 0 && told.config_json != row->config_json) { /* it knows those from before */

@@ -85,7 +85,7 @@ int berth_parking_config_strict(const struct berth_registry *registry, struct be
     *out = NULL;
     const char *provider = berth_json_str(berth_json_get(metadata, "provider"));
     const struct berth_route *route =
-        provider ? berth_registry_find(registry, "sandbox", provider) : NULL;
+        provider ? berth_registry_find_provider(registry, provider) : NULL;
     if (!route)
         return BERTH_OK;
     const char *text = berth_json_canonical_in(arena, metadata), *normalised;
@@ -93,7 +93,8 @@ int berth_parking_config_strict(const struct berth_registry *registry, struct be
         return berth_arena_check(arena, err);
     struct berth_issues issues = {.arena = arena};
     struct berth_call call = {.deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = arena};
-    int rc = berth_driver_validate(route, &call, text, &issues, &normalised, err);
+    int rc =
+        berth_driver_validate(route, &call, text, BERTH_CONFIG_REBUILD, &issues, &normalised, err);
     if (rc == BERTH_OK)
         rc = berth_issues_check(&issues, err);
     if (rc == BERTH_E_UNPROCESSABLE)
@@ -111,7 +112,7 @@ int berth_parking_config_loose(const struct berth_registry *registry, struct ber
     const char *provider = berth_json_str(berth_json_get(metadata, "provider"));
     if (!provider)
         return BERTH_OK;
-    const struct berth_route *route = berth_registry_find(registry, "sandbox", provider);
+    const struct berth_route *route = berth_registry_find_provider(registry, provider);
     if (route && !route->plugin)
         return berth_parking_config_strict(registry, arena, metadata, out, err);
     struct berth_json *config = berth_json_copy(metadata);
@@ -189,7 +190,7 @@ int berth_lease_metadata(struct berth_arena *arena, const struct berth_route *ro
                          const char **out, struct berth_error *err)
 {
     const struct berth_route_plugin *plugin = route ? route->plugin : NULL;
-    bool apart = plugin && strcmp(route->driver, "plugin") == 0;
+    bool apart = plugin && route->kind == BERTH_ROUTE_PLUGIN;
     if (!config && !provider_words && !plugin)
         return own_metadata(arena, driver, workspace_mode, out, err);
     auto_json *merged = berth_json_new_object();

@@ -41,7 +41,8 @@ static const char *failure_reason(const struct giving *g)
 {
     if (g->request->reason)
         return berth_arena_strdup(g->arena, g->request->reason);
-    if (g->request->status == BERTH_LEASE_FAILED && strcmp(g->lease->driver, "sandbox") == 0)
+    if (g->request->status == BERTH_LEASE_FAILED &&
+        berth_driver_kind(g->lease->driver) == BERTH_ROUTE_PROVIDER)
         return "adapter_or_run_failure";
     return g->lease->failure_reason;
 }
@@ -125,7 +126,7 @@ static bool ledger_only(struct berth *b, const struct berth_lease *lease)
     const struct berth_route *route;
     struct berth_error ignored; /* without a driver the clean-up is owed, and says why */
     return berth_ledger_route(b, lease, &route, &ignored) == BERTH_OK &&
-           berth_route_ledger_only(route);
+           berth_route_traits(route)->ledger_only;
 }
 
 static int tx_release(struct berth_db *db, void *ctx, struct berth_error *err)

@@ -187,7 +187,7 @@ static bool declares(const struct berth_plugin *other, const char *provider)
 static int check_provider(const struct arrival *a, const struct berth_list *others,
                           const char *provider, struct berth_error *err)
 {
-    const struct berth_route *taken = berth_registry_find(a->b->registry, "sandbox", provider);
+    const struct berth_route *taken = berth_registry_find_provider(a->b->registry, provider);
     if (taken && !taken->plugin)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "Sandbox provider \"%s\" is built in; plugin %s cannot declare it.",
@@ -378,9 +378,11 @@ static int count_driver(struct berth_db *db, const struct berth_plugin *p, const
     int64_t sandboxes = 0, others = 0;
     int rc = berth_arena_check(arena, err);
     if (rc == BERTH_OK && as_sandbox)
-        rc = berth_lease_count_of_provider(db, "sandbox", key, &sandboxes, err);
+        rc = berth_lease_count_of_provider(db, berth_driver_word(BERTH_ROUTE_PROVIDER), key,
+                                           &sandboxes, err);
     if (rc == BERTH_OK && as_plugin)
-        rc = berth_lease_count_of_provider(db, "plugin", name, &others, err);
+        rc = berth_lease_count_of_provider(db, berth_driver_word(BERTH_ROUTE_PLUGIN), name, &others,
+                                           err);
     *out = sandboxes + others;
     return rc;
 }

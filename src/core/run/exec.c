@@ -519,7 +519,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
     if (rc < 0)
         return rc;
     x->log_limit = r->log_bytes_max ? r->log_bytes_max : x->b->settings.log_bytes_max;
-    if (r->typed_stdin && berth_route_whole_stdin(x->route))
+    if (r->typed_stdin && berth_route_traits(x->route)->whole_stdin)
         command.with_stdin = false; /* it would wait for a person who waits for it */
     struct berth_place place = berth_ledger_place(x->lease);
     struct berth_exec_handlers ours = {

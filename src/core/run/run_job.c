@@ -140,7 +140,7 @@ static int check_can_exec(struct berth_run_job *p, struct berth_error *err)
         berth_route_can_exec(route))
         return BERTH_OK;
     p->code = "unsupported_environment";
-    if (e->driver != BERTH_DRIVER_SANDBOX)
+    if (route->kind != BERTH_ROUTE_PROVIDER)
         return berth_fail(err, BERTH_E_UNSUPPORTED,
                           "Environment driver \"%s\" does not support running commands.",
                           route->driver);
@@ -239,7 +239,7 @@ static int provision(struct berth_run_job *p, const char *cwd, struct berth_erro
     struct berth_exec_end end;
     struct berth_exec *x;
     eventfd_t told;
-    if (!p->request->provision_command || p->environment->driver == BERTH_DRIVER_LOCAL)
+    if (!p->request->provision_command || berth_environment_in_place(p->b, p->environment))
         return BERTH_OK;
     run_job_enter(p, BERTH_PHASE_PROVISIONING);
     command.lease_id = p->lease->id;

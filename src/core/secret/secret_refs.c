@@ -133,7 +133,7 @@ static int paths_of(const struct berth_registry *registry, struct berth_arena *a
 {
     *out = (struct berth_list){0};
     const struct berth_route *route = berth_registry_find_by(registry, driver, config);
-    const char *text = route ? berth_route_schema(route) : NULL;
+    const char *text = route ? berth_route_traits(route)->config_schema : NULL;
     if (!text)
         return BERTH_OK;
     auto_json *schema = NULL;
@@ -155,15 +155,23 @@ static void add(struct berth_arena *arena, struct berth_list *out,
     (void)berth_list_add(out, arena, copy);
 }
 
-/* SSH has its own form: an object beside the field that the value goes into. */
-static void add_ssh(struct berth_arena *arena, const struct berth_json *config,
-                    struct berth_list *out)
+static const struct berth_driver_secret *secret_of(const struct berth_registry *registry,
+                                                   const char *driver,
+                                                   const struct berth_json *config)
 {
-    const struct berth_json *ref = berth_json_get(config, "privateKeySecretRef");
+    const struct berth_route *route = berth_registry_find_by(registry, driver, config);
+    return route ? berth_route_traits(route)->secret : NULL;
+}
+
+/* Adds the secret that the driver wants as an object beside the member for its value. */
+static void add_object(struct berth_arena *arena, const struct berth_driver_secret *secret,
+                       const struct berth_json *config, struct berth_list *out)
+{
+    const struct berth_json *ref = berth_json_get(config, secret->ref_key);
     const char *id = berth_json_str(berth_json_get(ref, "secretId"));
     struct berth_secret_ref reference = {
-        .path = "privateKeySecretRef",
-        .put_at = "privateKey",
+        .path = secret->ref_key,
+        .put_at = secret->value_key,
         .secret_id = id,
         .version = berth_json_int(berth_json_get(ref, "version")), /* 0 for "latest" */
     };
@@ -176,8 +184,9 @@ int berth_secret_refs_of(const struct berth_registry *registry, struct berth_are
                          struct berth_list *out, struct berth_error *err)
 {
     *out = (struct berth_list){0};
-    if (strcmp(driver, "ssh") == 0)
-        add_ssh(arena, config, out);
+    const struct berth_driver_secret *secret = secret_of(registry, driver, config);
+    if (secret)
+        add_object(arena, secret, config, out);
     struct berth_list paths;
     int rc = paths_of(registry, arena, driver, config, &paths, err);
     for (int i = 0; rc == BERTH_OK && i < paths.count; i++) {
@@ -243,20 +252,21 @@ static const char *trim(const struct berth_json *value, size_t *len)
     return text;
 }
 
-static int take_ssh(struct berth_arena *arena, struct berth_json *config, struct berth_list *out,
-                    struct berth_error *err)
+/* Takes a value that was pasted beside the object which should refer to it. */
+static int take_object(struct berth_arena *arena, const struct berth_driver_secret *secret,
+                       struct berth_json *config, struct berth_list *out, struct berth_error *err)
 {
-    const struct berth_json *key = berth_json_get(config, "privateKey");
-    if (!berth_json_is(key, BERTH_JSON_STRING))
+    const struct berth_json *value = berth_json_get(config, secret->value_key);
+    if (!berth_json_is(value, BERTH_JSON_STRING))
         return BERTH_OK;
     size_t len;
-    const char *text = trim(key, &len), *id;
+    const char *text = trim(value, &len), *id;
     if (!len)
         return BERTH_OK;
-    int rc = take_value(arena, "privateKeySecretRef", text, len, out, &id, err);
+    int rc = take_value(arena, secret->ref_key, text, len, out, &id, err);
     if (rc < 0)
         return rc;
-    ((struct berth_pasted *)out->items[out->count - 1])->field = "private-key";
+    ((struct berth_pasted *)out->items[out->count - 1])->field = secret->name;
     struct berth_json *ref = berth_json_new_object();
     if (!berth_json_set(ref, "type", berth_json_new_str("secret_ref")) ||
         !berth_json_set(ref, "secretId", berth_json_new_str(id)) ||
@@ -264,8 +274,8 @@ static int take_ssh(struct berth_arena *arena, struct berth_json *config, struct
         berth_json_free(ref);
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
     }
-    if (!berth_json_set(config, "privateKeySecretRef", ref) ||
-        !berth_json_set(config, "privateKey", berth_json_new_null()))
+    if (!berth_json_set(config, secret->ref_key, ref) ||
+        !berth_json_set(config, secret->value_key, berth_json_new_null()))
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
     return BERTH_OK;
 }
@@ -298,7 +308,8 @@ int berth_secret_refs_take(const struct berth_registry *registry, struct berth_a
                            const char *driver, struct berth_json *config, struct berth_list *out,
                            struct berth_error *err)
 {
-    int rc = strcmp(driver, "ssh") == 0 ? take_ssh(arena, config, out, err) : BERTH_OK;
+    const struct berth_driver_secret *secret = secret_of(registry, driver, config);
+    int rc = secret ? take_object(arena, secret, config, out, err) : BERTH_OK;
     struct berth_list paths = {0};
     if (rc == BERTH_OK)
         rc = paths_of(registry, arena, driver, config, &paths, err);

@@ -154,7 +154,7 @@ static int release(struct pass *pass, struct berth_arena *arena, const struct be
 static bool ledger_only(struct pass *pass, const struct berth_standing *s)
 {
     const struct berth_route *route = berth_registry_find(pass->b->registry, s->driver, NULL);
-    return route && berth_route_ledger_only(route);
+    return route && berth_route_traits(route)->ledger_only;
 }
 
 static bool is_closing(const struct berth *b)
