@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/limits.h"
 #include "net/lines.h"
 #include "os/pool.h"
@@ -100,7 +101,7 @@ static void answer_unsent(const struct berth_rpc_request *request, const char *t
 
 static void on_call_timer(struct berth_timer *timer)
 {
-    struct call *call = (struct call *)(void *)((char *)timer - offsetof(struct call, timer));
+    struct call *call = berth_container_of(timer, struct call, timer);
     char text[256];
     (void)snprintf(text, sizeof text, "RPC call \"%.100s\" timed out after %lldms", call->method,
                    (long long)call->timeout_ms);
@@ -348,8 +349,7 @@ static void finish(struct berth_rpc *rpc);
 
 static void run_read(struct berth_post *post)
 {
-    struct berth_rpc *rpc =
-        (struct berth_rpc *)(void *)((char *)post - offsetof(struct berth_rpc, read_post));
+    struct berth_rpc *rpc = berth_container_of(post, struct berth_rpc, read_post);
     dispatch(rpc);
     rpc->reading = false;
     take_lines(rpc);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/container.h"
 #include "base/time.h"
 #include "os/loop.h"
 
@@ -68,8 +69,7 @@ static void on_timer(uv_timer_t *timer)
     struct berth_engine *engine = timer->data;
     for (struct berth_deadline *d;
          (d = berth_deadlines_pop_due(&engine->deadlines, berth_time_mono_ms()));) {
-        struct berth_timer *due =
-            (struct berth_timer *)(void *)((char *)d - offsetof(struct berth_timer, deadline));
+        struct berth_timer *due = berth_container_of(d, struct berth_timer, deadline);
         due->run(due);
     }
     set_timer(engine);
@@ -215,7 +215,7 @@ struct errand {
 
 static void run_errand(struct berth_post *what)
 {
-    struct errand *e = (struct errand *)(void *)what;
+    struct errand *e = berth_container_of(what, struct errand, post);
     e->run(e->ctx);
     pthread_mutex_lock(&e->lock);
     e->done = true;

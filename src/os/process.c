@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/limits.h"
 #include "os/loop.h"
 #include "os/spawn.h"
@@ -90,9 +91,7 @@ static void terminate(struct berth_process *p, enum berth_end_cause cause)
 
 static void end_guest(struct berth_guest *guest)
 {
-    terminate(
-        (struct berth_process *)(void *)((char *)guest - offsetof(struct berth_process, guest)),
-        BERTH_END_CANCELLED);
+    terminate(berth_container_of(guest, struct berth_process, guest), BERTH_END_CANCELLED);
 }
 
 static void stop_reading(struct berth_process *p);
@@ -112,8 +111,7 @@ static bool owes_bytes(const struct berth_process *p)
 
 static void on_process_timer(struct berth_timer *timer)
 {
-    struct berth_process *p =
-        (struct berth_process *)(void *)((char *)timer - offsetof(struct berth_process, timer));
+    struct berth_process *p = berth_container_of(timer, struct berth_process, timer);
     switch (p->phase) {
     case RUNNING:
         terminate(p, BERTH_END_TIMEOUT);
@@ -286,7 +284,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static struct output *output_of(uv_stream_t *stream)
 {
-    return (struct output *)(void *)((char *)stream - offsetof(struct output, pipe));
+    return berth_container_of((uv_pipe_t *)stream, struct output, pipe);
 }
 
 static void deliver(struct output *o, const char *bytes, size_t len)
@@ -387,7 +385,7 @@ static void on_written(uv_write_t *request, int status)
 
 static void run_write(struct berth_post *post)
 {
-    struct write *w = (struct write *)(void *)post;
+    struct write *w = berth_container_of(post, struct write, post);
     struct berth_process *p = w->process;
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)w->len);
     w->request.data = w;
@@ -447,9 +445,7 @@ static struct wish *new_wish(struct berth_process *p, void (*run)(struct berth_p
 
 static void run_cancel(struct berth_post *post)
 {
-    struct berth_process *p =
-        (struct berth_process *)(void *)((char *)post -
-                                         offsetof(struct berth_process, cancel_post));
+    struct berth_process *p = berth_container_of(post, struct berth_process, cancel_post);
     if (!p->ended)
         terminate(p, BERTH_END_CANCELLED);
 }
@@ -473,7 +469,7 @@ void berth_process_kill(struct berth_process *p)
 
 static void run_close_stdin(struct berth_post *post)
 {
-    struct wish *wish = (struct wish *)(void *)post;
+    struct wish *wish = berth_container_of(post, struct wish, post);
     struct berth_process *p = wish->process;
     p->input_closing = true;
     pthread_mutex_lock(&p->lock);
@@ -506,7 +502,7 @@ static void set_paused(struct berth_process *p, bool paused)
 
 static void run_pause(struct berth_post *post)
 {
-    struct wish *wish = (struct wish *)(void *)post;
+    struct wish *wish = berth_container_of(post, struct wish, post);
     set_paused(wish->process, wish->flag);
     free(wish);
 }
@@ -526,7 +522,7 @@ void berth_process_pause(struct berth_process *p, bool paused)
 
 static void run_resize(struct berth_post *post)
 {
-    struct wish *wish = (struct wish *)(void *)post;
+    struct wish *wish = berth_container_of(post, struct wish, post);
     struct winsize size = {.ws_row = wish->rows, .ws_col = wish->columns};
     uv_os_fd_t fd;
     const struct berth_process *p = wish->process;
@@ -548,7 +544,7 @@ void berth_process_resize(struct berth_process *p, unsigned short rows, unsigned
 
 static void run_limit(struct berth_post *post)
 {
-    struct wish *wish = (struct wish *)(void *)post;
+    struct wish *wish = berth_container_of(post, struct wish, post);
     struct berth_process *p = wish->process;
     bool may = p->phase == RUNNING || (p->phase == LINGERING && !p->child.pid);
     if (may && !p->ended && wish->limit_ms)
@@ -560,7 +556,7 @@ static void run_limit(struct berth_post *post)
 
 static void run_hurry(struct berth_post *post)
 {
-    struct wish *wish = (struct wish *)(void *)post;
+    struct wish *wish = berth_container_of(post, struct wish, post);
     wish->process->hurried = true;
     free(wish);
 }
@@ -588,8 +584,7 @@ int berth_process_pid(const struct berth_process *p)
 
 static void run_free(struct berth_post *post)
 {
-    struct berth_process *p =
-        (struct berth_process *)(void *)((char *)post - offsetof(struct berth_process, free_post));
+    struct berth_process *p = berth_container_of(post, struct berth_process, free_post);
     p->let_go = true;
     if (p->ended)
         free_process(p);
@@ -619,7 +614,7 @@ static void adopt_pipe(struct berth_process *p, uv_pipe_t *pipe, int *fd, bool *
 
 static void run_arrival(struct berth_post *post)
 {
-    struct arrival *arrival = (struct arrival *)(void *)post;
+    struct arrival *arrival = berth_container_of(post, struct arrival, post);
     struct berth_process *p = arrival->process;
     p->guest.end = end_guest;
     bool may_run = berth_engine_enter(p->engine, &p->guest);

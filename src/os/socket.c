@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "os/engine.h"
 #include "os/loop.h"
 
@@ -131,7 +132,7 @@ uint64_t berth_socket_sent(const struct berth_socket *s)
 
 static void on_written(uv_write_t *request, int status)
 {
-    struct outgoing *o = (struct outgoing *)(void *)request;
+    struct outgoing *o = berth_container_of(request, struct outgoing, request);
     struct berth_socket *s = request->handle->data;
     free(o);
     if (s->closing)

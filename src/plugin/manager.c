@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "crypto/locked.h"
 #include "os/pool.h"
@@ -25,7 +26,7 @@ struct berth_manager {
 
 static struct berth_manager *manager_of(struct berth_workers *w)
 {
-    return (struct berth_manager *)(void *)((char *)w - offsetof(struct berth_manager, base));
+    return berth_container_of(w, struct berth_manager, base);
 }
 
 /* Lock held. NULL: nobody has ever wanted it. */
@@ -69,7 +70,7 @@ struct order {
 
 static void run_order(struct berth_post *post)
 {
-    struct order *order = (struct order *)(void *)post;
+    struct order *order = berth_container_of(post, struct order, post);
     order->run(order->worker);
     free(order);
 }
@@ -109,15 +110,14 @@ static void free_following(struct following *f)
 
 static void go_follow(struct berth_parked *parked)
 {
-    struct following *f =
-        (struct following *)(void *)((char *)parked - offsetof(struct following, parked));
+    struct following *f = berth_container_of(parked, struct following, parked);
     berth_worker_follow(f->worker, &f->row);
     free_following(f);
 }
 
 static void run_follow(struct berth_post *post)
 {
-    struct following *f = (struct following *)(void *)post;
+    struct following *f = berth_container_of(post, struct following, post);
     f->parked.go = go_follow;
     if (f->row.ready)
         berth_worker_enter(f->worker, &f->parked); /* one that is starting knows an older row */
@@ -207,15 +207,14 @@ static void free_calling(struct calling *c)
 
 static void go(struct berth_parked *parked)
 {
-    struct calling *c =
-        (struct calling *)(void *)((char *)parked - offsetof(struct calling, parked));
+    struct calling *c = berth_container_of(parked, struct calling, parked);
     berth_worker_call(c->worker, &c->call);
     free_calling(c);
 }
 
 static void run_call(struct berth_post *post)
 {
-    struct calling *c = (struct calling *)(void *)post;
+    struct calling *c = berth_container_of(post, struct calling, post);
     c->parked.go = go;
     berth_worker_enter(c->worker, &c->parked);
 }
@@ -369,9 +368,7 @@ static void await_end(struct berth_manager *m, const struct berth_worker *w)
 
 static void pass(struct berth_worker *w)
 {
-    struct berth_manager *m =
-        (struct berth_manager *)(void *)((char *)w->ground -
-                                         offsetof(struct berth_manager, ground));
+    struct berth_manager *m = berth_container_of(w->ground, struct berth_manager, ground);
     pthread_mutex_lock(&m->ground.lock);
     m->passed = true;
     pthread_cond_broadcast(&m->ground.changed);

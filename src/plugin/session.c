@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/limits.h"
 
 #define CLOSE_MS 2000
@@ -188,7 +189,8 @@ static void on_reply(void *ctx, const struct berth_reply *reply)
 
 static void run_ask(struct berth_post *post)
 {
-    struct berth_session_question *q = (struct berth_session_question *)(void *)post;
+    struct berth_session_question *q =
+        berth_container_of(post, struct berth_session_question, post);
     berth_rpc_call(q->session->rpc, &q->request);
 }
 

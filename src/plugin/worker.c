@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
@@ -47,11 +48,6 @@ struct berth_stream_watch {
     struct berth_worker *worker;
     char *sent; /* params of a validation, else NULL */
 };
-
-static struct berth_worker *worker_of(struct berth_timer *timer, size_t offset)
-{
-    return (struct berth_worker *)(void *)((char *)timer - offset);
-}
 
 static void set_state(struct berth_worker *w, enum berth_worker_state state)
 {
@@ -226,7 +222,7 @@ static void on_health(void *ctx, const struct berth_reply *reply)
 
 static void on_health_timer(struct berth_timer *timer)
 {
-    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, health));
+    struct berth_worker *w = berth_container_of(timer, struct berth_worker, health);
     struct berth_rpc_request request = {.method = "health",
                                         .params_json = "{}",
                                         .timeout_ms = CALL_MS,
@@ -299,7 +295,7 @@ static void unpark(struct berth_parked *parked)
 
 static void on_parked_timer(struct berth_timer *timer)
 {
-    unpark((struct berth_parked *)(void *)((char *)timer - offsetof(struct berth_parked, timer)));
+    unpark(berth_container_of(timer, struct berth_parked, timer));
 }
 
 static void unpark_all(struct berth_worker *w)
@@ -361,8 +357,7 @@ static void end_strays(struct berth_worker *w)
 /* All calls have been told of the end. */
 static void run_reap(struct berth_post *post)
 {
-    struct berth_worker *w =
-        (struct berth_worker *)(void *)((char *)post - offsetof(struct berth_worker, reap));
+    struct berth_worker *w = berth_container_of(post, struct berth_worker, reap);
     berth_rpc_free(w->dead);
     w->dead = NULL;
     end_strays(w);
@@ -537,7 +532,7 @@ static int open_log(struct berth_worker *w, const char *path, struct berth_error
 
 static void run_launch(struct berth_post *post)
 {
-    struct launching *l = (struct launching *)(void *)post;
+    struct launching *l = berth_container_of(post, struct launching, post);
     struct berth_worker *w = l->worker;
     struct berth_rpc_handlers handlers = {.on_message = on_message,
                                           .on_noise = on_noise,
@@ -616,7 +611,7 @@ void berth_worker_start(struct berth_worker *w)
 
 static void on_restart_timer(struct berth_timer *timer)
 {
-    berth_worker_start(worker_of(timer, offsetof(struct berth_worker, restart)));
+    berth_worker_start(berth_container_of(timer, struct berth_worker, restart));
 }
 
 /* --- stopping --- */
@@ -634,7 +629,7 @@ static void on_shutdown(void *ctx, const struct berth_reply *reply)
 /* What is next: its calls come home, it is asked to end, it is told, it is killed. */
 static void on_stop_timer(struct berth_timer *timer)
 {
-    struct berth_worker *w = worker_of(timer, offsetof(struct berth_worker, stopping));
+    struct berth_worker *w = berth_container_of(timer, struct berth_worker, stopping);
     struct berth_rpc_request request = {.method = "shutdown",
                                         .params_json = "{}",
                                         .timeout_ms = SHUTDOWN_MS,
