@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/http/server.h - connections that speak HTTP/1.1, on the engine's loop: requests in, answers
- * out, in order. Handlers are told on the loop's thread and must not block; the answer may come
- * from any thread, and much later. */
+ * src/http/server.h - an HTTP/1.1 server on the engine's loop: it reads requests and sends answers,
+ * in order on each connection. Handlers run on the loop thread and must not block. The answer may
+ * come from any thread, and much later. */
 #ifndef BERTH_HTTP_SERVER_H
 #define BERTH_HTTP_SERVER_H
 
@@ -12,11 +12,11 @@ struct berth_http_server;
 struct berth_http_exchange; /* one request and its answer */
 
 struct berth_http_settings {
-    int connections_max; /* of them 64, or a quarter if that is less, are for Unix sockets */
-    int64_t head_ms;     /* from its first byte to the end of a head */
-    int64_t body_ms;     /* and of a body */
-    int64_t idle_ms;     /* between two requests; by TCP the first has head_ms to begin */
-    int64_t write_ms;    /* without progress, until a reader is given up */
+    int connections_max; /* 64 of these, or a quarter if that is less, are for Unix sockets */
+    int64_t head_ms;     /* from the first byte of a head to its end */
+    int64_t body_ms;     /* from the end of the head to the end of the body */
+    int64_t idle_ms;     /* between two requests; by TCP the first has to begin within head_ms */
+    int64_t write_ms;    /* without progress, until a client that does not read is cut off */
 };
 #define BERTH_HTTP_SETTINGS_INIT                                                                   \
     {                                                                                              \
@@ -25,89 +25,95 @@ struct berth_http_settings {
     }
 
 struct berth_http_handlers {
-    /* The head is there: so many bytes may the body have. */
+    /* Called when the head is complete. Returns the largest body to accept, in bytes. */
     int64_t (*body_bytes_max)(void *ctx, const struct berth_http_head *head,
                               const struct berth_peer *peer);
-    /* All of it is there: to be answered, once. */
+    /* Called when the request is complete. The exchange has to be answered, once. */
     void (*on_request)(void *ctx, struct berth_http_exchange *x);
     void *ctx;
 };
 
-/* From any thread but the engine's, as the next three. */
+/* Opens a server that does not listen yet. Call this and the next three from any thread except the
+ * engine's. */
 int berth_http_server_open(struct berth_engine *engine, const struct berth_http_settings *settings,
                            const struct berth_http_handlers *handlers,
                            struct berth_http_server **out, struct berth_error *err);
-/* What stands between the bytes of the network and those of HTTP: TLS. A link is one connection's;
- * it hands on what it is given by these, and frees nothing from within. */
+/* What a TLS link reports: decrypted bytes, and bytes for the network. They must not free the
+ * link. */
 struct berth_http_link_handlers {
     void (*on_plain)(void *ctx, const char *bytes, size_t len);
     void (*on_wire)(void *ctx, const char *bytes, size_t len);
     void *ctx;
 };
+/* TLS, between the bytes of the network and those of HTTP. A link belongs to one connection. */
 struct berth_http_secure {
     int (*open)(void *ctx, const struct berth_http_link_handlers *handlers, void **link,
                 struct berth_error *err);
-    /* < 0: it is of no use any more. *ended: nothing more comes. */
+    /* Takes bytes from the network. Returns < 0 when the link is broken. Sets *ended when the
+     * client has ended it. */
     int (*read)(void *link, const char *bytes, size_t len, bool *ended, struct berth_error *err);
     int (*write)(void *link, const char *bytes, size_t len, struct berth_error *err);
-    void (*finish)(void *link); /* nothing more goes */
+    void (*finish)(void *link); /* sends the end; nothing is written afterwards */
     void (*close)(void *link);
     void *ctx;
 };
 struct berth_http_address {
-    const char *path; /* of a Unix socket, or NULL */
-    const char *host; /* of TCP, and port; 0: any */
-    int port;
-    const struct berth_http_secure *secure; /* lives as long as the server; or NULL */
+    const char *path; /* of a Unix socket, or NULL for TCP */
+    const char *host;
+    int port;                               /* 0: any that is free */
+    const struct berth_http_secure *secure; /* outlives the server; NULL: plain bytes */
 };
-/* Answers the port. */
+/* Starts to accept connections. Returns the port. */
 int berth_http_server_listen(struct berth_http_server *server,
                              const struct berth_http_address *address, struct berth_error *err);
-/* Accepts nobody any more, ends idle connections, and waits so long for the others. */
+/* Stops accepting, ends idle connections, and waits up to wait_ms for the others to end. */
 void berth_http_server_drain(struct berth_http_server *server, int64_t wait_ms);
-/* Whoever is still to answer may do so, and is heard by nobody. NULL is fine. */
+/* Closes all connections and waits until every exchange has been answered. Answers that come after
+ * the close are dropped. NULL is fine. */
 void berth_http_server_close(struct berth_http_server *server);
 
 struct berth_http_stats {
-    int64_t connections, streams, requests; /* now; now; so far */
+    int64_t connections, streams; /* now */
+    int64_t requests;             /* since the server was opened */
 };
 struct berth_http_stats berth_http_server_stats(struct berth_http_server *server);
 
-/* What was asked; until it is answered. */
+/* Return parts of the request, borrowed until it is answered. */
 const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x);
 const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len);
 const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchange *x);
 const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a name for logs */
-/* Readable when the one who asked has left; -1: there is none. From any thread. */
+/* Returns a descriptor that becomes readable when the client leaves, or -1 when none could be made.
+ * From any thread; the exchange owns it. */
 int berth_http_exchange_left_fd(struct berth_http_exchange *x);
-/* The same as a call, on the loop's thread, where this is to be called; NULL: no more. Whoever has
- * left already is told of at once. */
+/* Has on_left called on the loop thread when the client leaves, or at once when it has left. NULL:
+ * not any more. On the loop thread. */
 void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
                                  void *ctx);
 
-/* The page that asked may read the answer, although it is of another origin (CORS). Before it is
- * answered, on the loop's thread. */
+/* Lets a page of another origin read the answer (CORS). On the loop thread, before the answer. */
 void berth_http_exchange_share(struct berth_http_exchange *x);
 
 #define BERTH_HTTP_MORE_MAX 4
 struct berth_http_answer {
     int status;
     const char *type; /* of the body */
-    /* Closed by one without a name; names as they are written. */
+    /* More headers, up to the first without a name. Names are sent as written here. */
     struct berth_http_header more[BERTH_HTTP_MORE_MAX];
     struct berth_buf body; /* taken over */
 };
-/* From any thread, once; texts are borrowed for the call. The exchange is gone afterwards. */
+/* Answers and frees the exchange. From any thread, once. Texts are borrowed for the call. */
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer);
 
-/* An answer that goes on: events, logs. All of it on the loop's thread, and instead of
- * berth_http_answer. Whoever writes looks at what is queued: a reader may be slow. */
+/* An answer that goes on, such as events or logs; used instead of berth_http_answer, and only on
+ * the loop thread. The writer looks at berth_http_stream_queued, since a client may read slowly. */
 struct berth_http_stream_handlers {
-    void (*on_room)(void *ctx); /* all that was written has gone; or NULL */
-    void (*on_gone)(void *ctx); /* the reader has left: what is written is dropped; end it */
-    /* Of a connection that speaks another protocol from now on (101): what comes, also what came
-     * behind the request. Answers how much was taken; the rest waits, as whatever comes behind it
-     * does, until berth_http_stream_read_on. Or NULL. */
+    void (*on_room)(void *ctx); /* all that was written has been sent; or NULL */
+    /* The client has left, and what is written from now on is dropped. End the stream. */
+    void (*on_gone)(void *ctx);
+    /* Takes bytes of a connection that changed its protocol (101), beginning with those behind the
+     * request. Returns how many it took; the rest and all that follow wait until
+     * berth_http_stream_read_on. NULL: the protocol stays HTTP. */
     size_t (*on_bytes)(void *ctx, const char *bytes, size_t len);
     void (*on_drain)(void *ctx); /* the server is about to end; or NULL */
     void *ctx;
@@ -115,12 +121,15 @@ struct berth_http_stream_handlers {
 void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_http_answer *head,
                              const struct berth_http_stream_handlers *handlers);
 void berth_http_stream_write(struct berth_http_exchange *x, const char *bytes, size_t len);
-size_t berth_http_stream_queued(const struct berth_http_exchange *x);
+size_t berth_http_stream_queued(const struct berth_http_exchange *x); /* bytes not sent yet */
+/* Calls on_bytes with the bytes that wait, and reads on. */
 void berth_http_stream_read_on(struct berth_http_exchange *x);
-uint64_t berth_http_stream_sent(const struct berth_http_exchange *x); /* bytes that have gone */
-void berth_http_stream_end(struct berth_http_exchange *x); /* the exchange is gone afterwards */
-/* The same, and its reader sees that something is missing. */
+uint64_t berth_http_stream_sent(const struct berth_http_exchange *x); /* bytes sent so far */
+/* Ends the answer and frees the exchange. */
+void berth_http_stream_end(struct berth_http_exchange *x);
+/* Does the same without the end of the answer, so that the client sees that it is incomplete. */
 void berth_http_stream_abort(struct berth_http_exchange *x);
 
-const char *berth_http_reason(int status); /* "Not Found" */
+/* Returns the reason phrase of a status, such as "Not Found". */
+const char *berth_http_reason(int status);
 #endif

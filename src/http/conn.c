@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/http/conn.c - one connection: bytes in, its phases, its deadlines. See conn.h. */
+#include "http/conn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/auto.h"
+#include "base/container.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "http/answer_head.h"
+
+#define LINGER_MS 2000               /* for the client to read the last bytes before a close */
+#define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
+#define REFUSAL_BYTES_MAX 4096
+#define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
+/* One read may add this much to what waits before the socket is paused. */
+#define WAITING_BYTES_HARD_MAX ((size_t)4 * BERTH_HTTP_WAITING_BYTES_MAX)
+
+/* --- phases --- */
+
+/* A connection that is refusing ends; nothing brings it back. */
+static bool conn_may_enter(enum berth_http_phase from, enum berth_http_phase to)
+{
+    switch (to) {
+    case BERTH_HTTP_IDLE:
+        return from == BERTH_HTTP_WAITING || from == BERTH_HTTP_STREAMING ||
+               from == BERTH_HTTP_SENDING;
+    case BERTH_HTTP_READING:
+        return from == BERTH_HTTP_IDLE;
+    case BERTH_HTTP_WAITING:
+        return from == BERTH_HTTP_READING;
+    case BERTH_HTTP_STREAMING:
+        return from == BERTH_HTTP_WAITING;
+    case BERTH_HTTP_SENDING:
+        return from == BERTH_HTTP_WAITING || from == BERTH_HTTP_STREAMING ||
+               from == BERTH_HTTP_SENDING;
+    case BERTH_HTTP_REFUSING:
+        return true;
+    }
+    return false;
+}
+
+void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phase)
+{
+    assert(berth_engine_is_here(c->server->engine));
+    assert(conn_may_enter(c->phase, phase));
+    assert((phase != BERTH_HTTP_WAITING && phase != BERTH_HTTP_STREAMING) || c->exchange);
+    c->phase = phase;
+}
+
+/* WAITING and STREAMING have no deadline of their own; a client that does not read has one in every
+ * phase. */
+void berth_http_conn_set_deadline(struct berth_http_conn *c)
+{
+    const struct berth_http_settings *s = &c->server->settings;
+    bool queued = berth_socket_queued(c->socket) > 0;
+    int64_t after_ms = queued                           ? s->write_ms
+                       : c->phase == BERTH_HTTP_IDLE    ? (c->greeted ? s->idle_ms : s->head_ms)
+                       : c->phase != BERTH_HTTP_READING ? LINGER_MS
+                       : c->in_body                     ? s->body_ms
+                                                        : s->head_ms;
+    c->sent = berth_socket_sent(c->socket);
+    if ((c->phase == BERTH_HTTP_WAITING || c->phase == BERTH_HTTP_STREAMING) && !queued)
+        berth_timer_clear(c->server->engine, &c->timer);
+    else
+        berth_timer_set(c->server->engine, &c->timer, after_ms);
+}
+
+/* --- writing --- */
+
+void berth_http_conn_write(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    struct berth_error none;
+    if (!c->secure)
+        berth_socket_write(c->socket, bytes, len);
+    else if (c->secure->write(c->tls, bytes, len, &none) < 0)
+        berth_socket_close(c->socket);
+}
+
+/* Sends the end of the connection behind what is queued. The client can still read that. */
+static void conn_finish(struct berth_http_conn *c)
+{
+    berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
+    berth_http_conn_set_deadline(c);
+    if (c->secure)
+        c->secure->finish(c->tls);
+    berth_socket_finish(c->socket);
+}
+
+void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
+                          const struct berth_buf *body, bool keep_alive)
+{
+    bool joined = body->len <= JOINED_BYTES_MAX;
+    berth_buf_puts(head, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
+    if (joined)
+        berth_buf_append(head, body->data, body->len);
+    if (head->failed || body->failed) {
+        berth_socket_close(c->socket);
+        return;
+    }
+    berth_http_conn_write(c, head->data, head->len);
+    if (!joined)
+        berth_http_conn_write(c, body->data, body->len);
+}
+
+/* Answers with an error and ends the connection. */
+static void conn_refuse(struct berth_http_conn *c, int status, const char *why)
+{
+    struct berth_http_answer answer = {
+        .status = status, .type = "application/json", .body = BERTH_BUF_INIT(REFUSAL_BYTES_MAX)};
+    struct berth_json_writer w = {.buf = &answer.body};
+    struct berth_id id = berth_id_new();
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", why);
+    berth_json_put_str(&w, "code", berth_http_refusal_code(status));
+    berth_json_close(&w, '}');
+    berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
+    auto_buf head = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_HEAD_BYTES_MAX);
+    berth_http_write_head(&head, &answer, id.text, false);
+    berth_http_conn_send(c, &head, &answer.body, false);
+    berth_buf_clear(&answer.body);
+    conn_finish(c);
+}
+
+static void on_conn_timer(struct berth_timer *timer)
+{
+    struct berth_http_conn *c = berth_container_of(timer, struct berth_http_conn, timer);
+    bool queued = berth_socket_queued(c->socket) > 0;
+    if (queued && berth_socket_sent(c->socket) != c->sent)
+        berth_http_conn_set_deadline(c); /* the client reads, if slowly */
+    else if (c->phase == BERTH_HTTP_READING && !queued)
+        conn_refuse(c, 408, "The request did not come in time.");
+    else
+        berth_socket_close(c->socket);
+}
+
+/* --- requests --- */
+
+static void conn_begin_exchange(struct berth_http_conn *c)
+{
+    struct berth_http_server *server = c->server;
+    c->exchange = berth_http_exchange_new(c);
+    if (!c->exchange) {
+        conn_refuse(c, 503, "There is no memory for the request.");
+        return;
+    }
+    berth_http_conn_enter(c, BERTH_HTTP_WAITING);
+    berth_http_conn_set_deadline(c);
+    server->handlers.on_request(server->handlers.ctx, c->exchange);
+}
+
+static void conn_begin_body(struct berth_http_conn *c)
+{
+    struct berth_http_reader *r = &c->reader;
+    struct berth_http_server *server = c->server;
+    c->in_body = true;
+    r->body_bytes_max = server->handlers.body_bytes_max(server->handlers.ctx, &r->head,
+                                                        berth_socket_peer(c->socket));
+    berth_http_conn_set_deadline(c);
+    if (r->head.wants_continue && r->head.body_bytes != 0 &&
+        r->head.body_bytes <= r->body_bytes_max)
+        berth_http_conn_write(c, CONTINUE, sizeof CONTINUE - 1);
+}
+
+static void conn_take_piece(struct berth_http_conn *c)
+{
+    berth_buf_append(&c->body, c->reader.piece, c->reader.piece_len);
+    if (c->body.failed)
+        conn_refuse(c, 503, "There is no memory for the body.");
+}
+
+/* Keeps bytes for later, and stops reading when too many wait. */
+static void conn_keep(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    berth_buf_append(&c->waiting, bytes, len);
+    if (c->waiting.failed)
+        berth_socket_close(c->socket);
+    else if (c->waiting.len >= BERTH_HTTP_WAITING_BYTES_MAX)
+        berth_socket_pause(c->socket, true);
+}
+
+/* Reads until a request is complete or refused, or no byte is left. */
+static void conn_read(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    size_t done = 0;
+    while (c->phase == BERTH_HTTP_IDLE || c->phase == BERTH_HTTP_READING) {
+        size_t used;
+        enum berth_http_step step =
+            berth_http_reader_step(&c->reader, bytes + done, len - done, &used);
+        done += used;
+        if (c->phase == BERTH_HTTP_IDLE && berth_http_reader_busy(&c->reader)) {
+            berth_http_conn_enter(c, BERTH_HTTP_READING);
+            c->in_body = false;
+            berth_http_conn_set_deadline(c);
+        }
+        if (step == BERTH_HTTP_BAD)
+            conn_refuse(c, c->reader.status, c->reader.why);
+        else if (step == BERTH_HTTP_HEAD_READ)
+            conn_begin_body(c);
+        else if (step == BERTH_HTTP_BODY)
+            conn_take_piece(c);
+        else if (step == BERTH_HTTP_DONE)
+            conn_begin_exchange(c);
+        else
+            break;
+    }
+    if ((c->phase == BERTH_HTTP_WAITING || c->phase == BERTH_HTTP_STREAMING) && done < len)
+        conn_keep(c, bytes + done, len - done);
+}
+
+/* Gives bytes to a stream that speaks another protocol. Bytes that it does not take wait, and so do
+ * all that follow. */
+static void conn_hand_on(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    const struct berth_http_stream_handlers *on = &c->exchange->stream;
+    size_t taken = c->waiting.len ? 0 : on->on_bytes(on->ctx, bytes, len);
+    if (c->phase != BERTH_HTTP_STREAMING || taken == len)
+        return;
+    berth_socket_pause(c->socket, true);
+    conn_keep(c, bytes + taken, len - taken);
+}
+
+static struct berth_buf conn_take_waiting(struct berth_http_conn *c)
+{
+    struct berth_buf waiting = c->waiting;
+    c->waiting = (struct berth_buf){.max = WAITING_BYTES_HARD_MAX, .secret = true};
+    return waiting;
+}
+
+void berth_http_conn_hand_on_waiting(struct berth_http_conn *c)
+{
+    auto_buf waiting = conn_take_waiting(c);
+    if (waiting.len)
+        conn_hand_on(c, waiting.data, waiting.len);
+    if (c->phase == BERTH_HTTP_STREAMING && !c->waiting.len)
+        berth_socket_pause(c->socket, false);
+}
+
+/* Begins with what waited behind the last request. */
+static void conn_begin_next(struct berth_http_conn *c)
+{
+    auto_buf waiting = conn_take_waiting(c);
+    berth_http_conn_enter(c, BERTH_HTTP_IDLE);
+    berth_http_conn_set_deadline(c);
+    if (waiting.len)
+        conn_read(c, waiting.data, waiting.len);
+    if (c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX)
+        berth_socket_pause(c->socket, false);
+}
+
+/* The phase is REFUSING when a write found that the client has left. */
+void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive)
+{
+    if (c->phase == BERTH_HTTP_REFUSING)
+        return;
+    if (!keep_alive) {
+        conn_finish(c);
+    } else if (berth_socket_queued(c->socket) > 0) {
+        berth_http_conn_enter(c, BERTH_HTTP_SENDING);
+        berth_http_conn_set_deadline(c);
+    } else {
+        conn_begin_next(c);
+    }
+}
+
+/* --- what the socket and TLS report --- */
+
+static void on_conn_plain(void *ctx, const char *bytes, size_t len)
+{
+    struct berth_http_conn *c = ctx;
+    c->greeted = true;
+    switch (c->phase) {
+    case BERTH_HTTP_IDLE:
+    case BERTH_HTTP_READING:
+        conn_read(c, bytes, len);
+        break;
+    case BERTH_HTTP_STREAMING:
+        if (c->exchange->stream.on_bytes)
+            conn_hand_on(c, bytes, len);
+        else
+            conn_keep(c, bytes, len);
+        break;
+    case BERTH_HTTP_WAITING:
+    case BERTH_HTTP_SENDING:
+        conn_keep(c, bytes, len);
+        break;
+    case BERTH_HTTP_REFUSING:
+        break;
+    }
+}
+
+static void on_conn_wire(void *ctx, const char *bytes, size_t len)
+{
+    struct berth_http_conn *c = ctx;
+    berth_socket_write(c->socket, bytes, len);
+}
+
+static void on_conn_gone(void *ctx)
+{
+    struct berth_http_conn *c = ctx;
+    berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
+    berth_http_exchange_leave(c);
+    berth_socket_close(c->socket);
+}
+
+static void on_conn_bytes(void *ctx, const char *bytes, size_t len)
+{
+    struct berth_http_conn *c = ctx;
+    struct berth_error none;
+    bool ended = false;
+    if (!c->secure)
+        on_conn_plain(c, bytes, len);
+    else if (c->secure->read(c->tls, bytes, len, &ended, &none) < 0)
+        conn_finish(c); /* TLS has written its alert */
+    else if (ended)
+        on_conn_gone(c);
+}
+
+/* Called when all that was queued has been sent. A request that is being read keeps its deadline.
+ */
+static void on_conn_room(void *ctx)
+{
+    struct berth_http_conn *c = ctx;
+    if (c->phase == BERTH_HTTP_SENDING) {
+        berth_http_conn_end_answer(c, !c->server->draining);
+        return;
+    }
+    if (c->phase != BERTH_HTTP_READING)
+        berth_http_conn_set_deadline(c);
+    if (c->phase == BERTH_HTTP_STREAMING && c->exchange->stream.on_room)
+        c->exchange->stream.on_room(c->exchange->stream.ctx);
+}
+
+static void on_conn_closed(void *ctx)
+{
+    struct berth_http_conn *c = ctx;
+    struct berth_http_server *server = c->server;
+    bool local = c->local;
+    berth_http_exchange_leave(c);
+    berth_timer_clear(server->engine, &c->timer);
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    berth_http_reader_clear(&c->reader);
+    berth_buf_clear(&c->body);
+    berth_buf_clear(&c->waiting);
+    if (c->tls)
+        c->secure->close(c->tls);
+    free(c);
+    berth_http_server_dismiss(server, local);
+}
+
+/* --- the beginning --- */
+
+/* Returns false when there is no memory for TLS. */
+static bool conn_open_link(struct berth_http_conn *c)
+{
+    struct berth_error none;
+    struct berth_http_link_handlers handlers = {
+        .on_plain = on_conn_plain, .on_wire = on_conn_wire, .ctx = c};
+    return !c->secure || c->secure->open(c->secure->ctx, &handlers, &c->tls, &none) == BERTH_OK;
+}
+
+static void conn_link(struct berth_http_conn *c)
+{
+    struct berth_http_conn **first = &c->server->first;
+    c->next = *first;
+    c->link = first;
+    if (c->next)
+        c->next->link = &c->next;
+    *first = c;
+}
+
+void berth_http_conn_open(const struct berth_http_listening *address, struct berth_socket *socket)
+{
+    bool local = berth_socket_peer(socket)->local;
+    struct berth_http_conn *c = calloc(1, sizeof *c);
+    if (c)
+        *c = (struct berth_http_conn){
+            .server = address->server,
+            .socket = socket,
+            .secure = address->secure,
+            .local = local,
+            .greeted = local,
+            .body = {.max = INT64_MAX, .secret = true},
+            .waiting = {.max = WAITING_BYTES_HARD_MAX, .secret = true},
+            .timer = {.run = on_conn_timer},
+        };
+    bool opened = c && conn_open_link(c);
+    if (!opened || !berth_http_server_admit(address->server, local)) {
+        if (opened && c->tls)
+            c->secure->close(c->tls);
+        free(c);
+        berth_socket_close(socket);
+        return;
+    }
+    berth_http_reader_init(&c->reader);
+    conn_link(c);
+    berth_http_conn_set_deadline(c);
+    struct berth_socket_handlers handlers = {.on_bytes = on_conn_bytes,
+                                             .on_room = on_conn_room,
+                                             .on_gone = on_conn_gone,
+                                             .on_closed = on_conn_closed,
+                                             .ctx = c};
+    berth_socket_start(socket, &handlers);
+}

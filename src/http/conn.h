@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/http/conn.h - the inside of the HTTP server, shared by the files of this folder: server.c
+ * accepts connections, conn.c moves a connection through its phases, exchange.c holds a request and
+ * sends its answer, stream.c sends an answer that goes on.
+ *
+ * Everything runs on the engine's loop thread, except what is marked otherwise. */
+#ifndef BERTH_HTTP_CONN_H
+#define BERTH_HTTP_CONN_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/id.h"
+#include "http/server.h"
+#include "os/engine.h"
+
+#define BERTH_HTTP_ADDRESSES_MAX 40
+
+/* An address that the server listens at. */
+struct berth_http_listening {
+    struct berth_http_server *server;
+    struct berth_listener *listener;
+    const struct berth_http_secure *secure; /* NULL: plain bytes */
+};
+
+struct berth_http_server {
+    struct berth_engine *engine;
+    struct berth_http_settings settings;
+    struct berth_http_handlers handlers;
+    struct berth_http_listening addresses[BERTH_HTTP_ADDRESSES_MAX];
+    int address_count;
+
+    pthread_mutex_t lock;   /* of the counters below */
+    pthread_cond_t changed; /* signalled when a counter goes down */
+    int connections;        /* open now; only the loop thread changes it */
+    int remote;             /* those of them that came by TCP */
+    int exchanges;          /* requests whose answer has not been sent yet */
+    int streams;            /* those of them whose answer is a stream */
+    int64_t requests;       /* since the server was opened */
+
+    /* Only the loop thread uses these: */
+    struct berth_http_conn *first;
+    bool draining; /* new connections are refused, and each connection ends with its answer */
+};
+
+/* Counts a new connection. Returns false, and counts nothing, when the server is full or drains. */
+bool berth_http_server_admit(struct berth_http_server *server, bool local);
+/* Uncounts a connection; the server may be freed as soon as this returns. */
+void berth_http_server_dismiss(struct berth_http_server *server, bool local);
+
+enum berth_http_phase {
+    BERTH_HTTP_IDLE,      /* between two requests */
+    BERTH_HTTP_READING,   /* a head or a body is incomplete */
+    BERTH_HTTP_WAITING,   /* the request is complete and not answered yet */
+    BERTH_HTTP_STREAMING, /* an answer that goes on has begun */
+    BERTH_HTTP_SENDING,   /* the answer is written but still queued; the next request waits */
+    BERTH_HTTP_REFUSING,  /* the last bytes are on their way, and nothing more is read */
+};
+
+/* One connection. It has one request at a time: bytes behind that request wait in `waiting` up to
+ * BERTH_HTTP_WAITING_BYTES_MAX, and then in the client. */
+struct berth_http_conn {
+    struct berth_http_conn *next, **link; /* among the server's */
+    struct berth_http_server *server;
+    struct berth_socket *socket;
+    const struct berth_http_secure *secure; /* NULL: plain bytes */
+    void *tls;                              /* the link that `secure` opened */
+    bool local;                             /* came by a Unix socket */
+    bool greeted;                           /* has sent a byte, or is local */
+    struct berth_http_reader reader;
+    enum berth_http_phase phase;
+    struct berth_buf body, waiting;
+    struct berth_timer timer;
+    struct berth_http_exchange *exchange; /* while WAITING or STREAMING; NULL: the client left */
+    bool in_body;                         /* while READING: the head is complete */
+    uint64_t sent;                        /* bytes sent when the timer was set */
+};
+
+/* Takes over a socket that was accepted at `address`; closes it when the server is full. */
+void berth_http_conn_open(const struct berth_http_listening *address, struct berth_socket *socket);
+/* Changes the phase. Asserts that this change is one that may happen. */
+void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phase);
+/* Sets the timer for what the connection waits for now. */
+void berth_http_conn_set_deadline(struct berth_http_conn *c);
+/* Writes bytes, through TLS when the connection has it. May find that the client has left. */
+void berth_http_conn_write(struct berth_http_conn *c, const char *bytes, size_t len);
+/* Writes an answer whose head lacks its end. Closes the connection when memory ran out. */
+void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
+                          const struct berth_buf *body, bool keep_alive);
+/* Goes on with the next request, or ends the connection: the answer is written. */
+void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive);
+/* Gives the bytes that wait to the stream of the connection. */
+void berth_http_conn_hand_on_waiting(struct berth_http_conn *c);
+
+/* A request and its answer. It outlives its connection when the client leaves first. */
+struct berth_http_exchange {
+    struct berth_post post;
+    struct berth_http_server *server;
+    struct berth_http_conn *conn; /* only for the loop thread; NULL: the client has left */
+    struct berth_http_head head;
+    struct berth_buf head_bytes, body; /* `head` points into head_bytes */
+    struct berth_peer peer;
+    struct berth_id id;
+    struct berth_buf answer_head, answer_body;
+    struct berth_http_stream_handlers stream; /* on_gone is also used before a stream begins */
+    bool streams, chunked, shared;
+    _Atomic int left_fd; /* -1: nobody asked for it */
+    _Atomic bool left;
+};
+
+/* Makes an exchange of the request that the connection has read, and counts it. Returns NULL when
+ * memory ran out. */
+struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c);
+/* Frees the exchange and uncounts it; the server may be freed as soon as this returns. */
+void berth_http_exchange_free(struct berth_http_exchange *x);
+/* Tells the exchange, if there is one, that its client has left, and detaches it. */
+void berth_http_exchange_leave(struct berth_http_conn *c);
+/* Writes the head of an answer to this request, as berth_http_write_head does. */
+void berth_http_exchange_write_head(const struct berth_http_exchange *x,
+                                    const struct berth_http_answer *answer, bool endless,
+                                    struct berth_buf *out);
+#endif
