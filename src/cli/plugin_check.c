@@ -10,9 +10,10 @@
 #include "cli/commands.h"
 #include "cli/print.h"
 #include "core/plugin/manifest.h"
-#include "net/worker.h"
 #include "os/engine.h"
 #include "os/fs.h"
+#include "plugin/check.h"
+#include "plugin/ops.h"
 
 #define READ_MS 30000 /* to read a package and its manifest */
 #define CARD_BYTES_MAX (4 * 1024 * 1024)

@@ -5,9 +5,9 @@
 #define BERTH_PLUGIN_LAUNCH_H
 
 #include "base/arena.h"
-#include "net/worker.h"
 #include "os/confine.h"
 #include "os/process.h"
+#include "plugin/ops.h"
 
 struct berth_launch {
     struct berth_arena arena;

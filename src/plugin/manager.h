@@ -4,7 +4,7 @@
 #ifndef BERTH_PLUGIN_MANAGER_H
 #define BERTH_PLUGIN_MANAGER_H
 
-#include "net/worker.h"
+#include "plugin/ops.h"
 
 extern const struct berth_manager_ops berth_plugin_manager;
 #endif

@@ -3,7 +3,7 @@
 #ifndef BERTH_PLUGIN_PACKAGE_H
 #define BERTH_PLUGIN_PACKAGE_H
 
-#include "net/worker.h"
+#include "plugin/ops.h"
 
 extern const struct berth_package_ops berth_plugin_packages;
 #endif

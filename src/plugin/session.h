@@ -8,9 +8,9 @@
 
 #include "base/json.h"
 #include "net/rpc.h"
-#include "net/worker.h"
 #include "os/pool.h"
 #include "plugin/launch.h"
+#include "plugin/ops.h"
 
 struct berth_session {
     struct berth_engine *engine;

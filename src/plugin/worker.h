@@ -9,9 +9,9 @@
 #include "base/id.h"
 #include "driver/workers.h"
 #include "net/lines.h"
-#include "net/worker.h"
 #include "plugin/launch.h"
 #include "plugin/log.h"
+#include "plugin/ops.h"
 
 enum berth_worker_state {
     BERTH_WORKER_STOPPED,
