@@ -6,7 +6,6 @@
 #include "driver/local.h"
 #include "driver/ssh.h"
 #include "driver/worker.h"
-#include "plugin/check.h"
 #include "plugin/manager.h"
 #include "plugin/package.h"
 #include "store/db.h"
@@ -71,6 +70,5 @@ const struct berth_builtins berth_builtins = {
     .tune_process = tune_process,
     .manager = &berth_plugin_manager,
     .packages = &berth_plugin_packages,
-    .check = berth_plugin_check,
     .new_worker = new_worker,
 };

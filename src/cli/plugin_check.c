@@ -99,7 +99,7 @@ static int check_package(struct cli *cli, struct card *card, struct berth_engine
     request->package = read.path;
     request->manifest = manifest;
     request->scratch = scratch;
-    if (berth_builtins.check(engine, request, on_check, card, &cli->err) < 0)
+    if (berth_plugin_check(engine, request, on_check, card, &cli->err) < 0)
         return cli_fail(cli);
     return print_card(card);
 }

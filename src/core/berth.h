@@ -29,8 +29,6 @@ struct berth_sweep_slots;
 struct berth_manager_ops;
 struct berth_package_ops;
 struct berth_workers;
-struct berth_check_request;
-struct berth_check_result;
 
 /* The runtime: handles to what it consists of. Safe to share between threads: each member is set by
  * berth_open and guards its own state. Locks: core/lock_order.h. */
@@ -75,9 +73,6 @@ struct berth_builtins {
     void (*tune_process)(void); /* for programs, before their first berth_open */
     const struct berth_manager_ops *manager;
     const struct berth_package_ops *packages;
-    int (*check)(struct berth_engine *engine, const struct berth_check_request *request,
-                 void (*each)(void *ctx, const struct berth_check_result *result), void *ctx,
-                 struct berth_error *err); /* a berth_check_fn */
     int (*new_worker)(const struct berth_worker_route *what, struct berth_driver **out,
                       struct berth_error *err);
 };

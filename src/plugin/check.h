@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/plugin/check.h - the conformance suite for workers in any language. It drives a worker as a
- * host would, and as a bad host would.. */
+ * host would, and as a bad host would. It is part of the program `berth`, not of libberth. */
 #ifndef BERTH_PLUGIN_CHECK_H
 #define BERTH_PLUGIN_CHECK_H
 
