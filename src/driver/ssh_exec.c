@@ -387,7 +387,7 @@ static int start(struct ssh_running *r, struct berth_call *call,
     options.grace_ms = 500;
     if (command->timeout_ms > 0)
         options.timeout_ms = command->timeout_ms + command->grace_ms + LATE_MS;
-    int rc = berth_ssh_link_start(r->link, call->engine, &options, &handlers, &r->process, err);
+    int rc = berth_ssh_link_start(r->link, call, &options, &handlers, &r->process, err);
     if (rc < 0 || command->terminal)
         return rc;
     send_line(r);

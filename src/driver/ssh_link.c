@@ -562,27 +562,34 @@ static void avoid(struct berth_ssh_link *link)
     pthread_mutex_unlock(&link->links->lock);
 }
 
-int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
+int berth_ssh_link_start(struct berth_ssh_link *link, const struct berth_call *call,
                          const struct berth_process_options *options,
                          const struct berth_exec_handlers *handlers, struct berth_process **out,
                          struct berth_error *err)
 {
     if (options->terminal)
-        return start_on_terminal(link, engine, options, handlers, out, err);
+        return start_on_terminal(link, call->engine, options, handlers, out, err);
     int rc = berth_ssh_mux_start(
-        engine, link->control, speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
+        call, link->control, speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
         options, handlers, out, err);
-    if (rc == BERTH_E_UNAVAILABLE)
+    if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_TIMEOUT)
         avoid(link);
     return rc;
 }
+
+struct session_start {
+    struct berth_ssh_link *link;
+    const struct berth_call *call;
+};
 
 static int start_session(void *ctx, struct berth_engine *engine,
                          const struct berth_process_options *options,
                          const struct berth_exec_handlers *handlers, struct berth_process **out,
                          struct berth_error *err)
 {
-    return berth_ssh_link_start(ctx, engine, options, handlers, out, err);
+    const struct session_start *s = ctx;
+    (void)engine; /* the call's */
+    return berth_ssh_link_start(s->link, s->call, options, handlers, out, err);
 }
 
 /* What stands between mark and ";" is the answer. */
@@ -613,8 +620,9 @@ int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
                        const char **out, struct berth_error *err)
 {
     auto_capture c = BERTH_CAPTURE_INIT(ANSWER_BYTES_MAX);
+    struct session_start start = {.link = link, .call = call};
     c.start = start_session;
-    c.ctx = link;
+    c.ctx = &start;
     c.name = link->where;
     c.input = line->buf.data;
     c.input_len = line->buf.len;

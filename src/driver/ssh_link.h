@@ -43,8 +43,9 @@ int berth_ssh_link_tell(struct berth_ssh_link *link, const struct berth_ssh_line
 
 /* A session on it, which reads a line first and does what that says; on a terminal when `options`
  * says so. Only time-outs, input and terminal of the options are read. UNAVAILABLE: there was no
- * session to be had, nothing ran, and another link may have one. */
-int berth_ssh_link_start(struct berth_ssh_link *link, struct berth_engine *engine,
+ * session to be had, nothing ran, and another link may have one. TIMEOUT, CANCELLED: nothing ran.
+ */
+int berth_ssh_link_start(struct berth_ssh_link *link, const struct berth_call *call,
                          const struct berth_process_options *options,
                          const struct berth_exec_handlers *handlers, struct berth_process **out,
                          struct berth_error *err);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/driver/ssh_mux.c - see ssh_mux.h. We say hello, ask for a session, hand over three
- * descriptors and wait for the session; what the master says later is read by the engine. */
+ * src/driver/ssh_mux.c - see ssh_mux.h. It sends a hello and a request for a session, hands over
+ * three descriptors, and waits for the session. What the master says later is read by the engine.
+ */
 #include "driver/ssh_mux.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +18,11 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/time.h"
 
 #define VERSION 4
-#define WAIT_MS 10000 /* a master that says nothing for so long is stuck */
+#define WRITE_MS 10000 /* a master that reads nothing for this long is stuck */
+#define LOOK_MS 1000   /* the deadline is compared with the clock at least this often */
 #define NO_ESCAPE UINT32_MAX
 
 enum message {
@@ -29,6 +33,12 @@ enum message {
     EXIT_MESSAGE = (int)0x80000004,
     SESSION_OPENED = (int)0x80000006,
 };
+
+static int fail_session(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_UNAVAILABLE,
+                      "The SSH server gave no session (it may allow too few: MaxSessions).");
+}
 
 /* --- what the master says --- */
 
@@ -47,7 +57,8 @@ static uint32_t number_at(const struct answer *a, size_t at)
     return be32toh(value);
 }
 
-/* Takes whole messages out of what was read. False: it is none of ours, or too long. */
+/* Takes whole messages out of what was read. Returns false when the master refused, or sent a
+ * message that is too long. */
 static bool take_messages(struct answer *a)
 {
     while (a->len >= 4) {
@@ -90,20 +101,34 @@ static bool read_exit(void *ctx, int fd, int *exit_code)
     return true;
 }
 
-/* Until there is a session. False: it was refused, or the master is gone; nothing has run then. */
-static bool await_session(int fd, struct answer *a)
+/* Reads what the master has sent. Returns false when it refused the session or is gone. */
+static bool read_messages(int fd, struct answer *a)
 {
+    ssize_t got = recv(fd, a->bytes + a->len, sizeof a->bytes - a->len, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK;
+    a->len += (size_t)got;
+    return got > 0 && take_messages(a);
+}
+
+/* Waits until the master has opened the session. After a failure nothing has run: the session reads
+ * its command from a pipe that is closed then. */
+static int await_session(int fd, const struct berth_call *call, struct answer *a,
+                         struct berth_error *err)
+{
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = call->cancel_fd, .events = POLLIN}};
     while (!a->opened) {
-        ssize_t got = recv(fd, a->bytes + a->len, sizeof a->bytes - a->len, 0);
-        if (got < 0 && errno == EINTR)
+        int64_t left_ms = call->deadline_ms - berth_time_mono_ms();
+        if (left_ms <= 0)
+            return berth_fail(err, BERTH_E_TIMEOUT, "The SSH server gave no session in time.");
+        if (poll(fds, 2, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS) <= 0)
             continue;
-        if (got <= 0)
-            return false;
-        a->len += (size_t)got;
-        if (!take_messages(a))
-            return false;
+        if (fds[1].revents)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+        if (!read_messages(fd, a))
+            return fail_session(err);
     }
-    return true;
+    return BERTH_OK;
 }
 
 /* --- what we say --- */
@@ -184,7 +209,7 @@ static bool send_descriptor(int fd, int which)
 static int connect_to(const char *control, struct berth_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = WAIT_MS / 1000};
+    struct timeval patience = {.tv_sec = WRITE_MS / 1000};
     if (strlen(control) >= sizeof address.sun_path)
         return berth_fail(err, BERTH_E_INTERNAL, "The name of the socket is too long: %s", control);
     memcpy(address.sun_path, control, strlen(control) + 1);
@@ -219,8 +244,8 @@ static int make_pipes(int ours[3], int theirs[3], struct berth_error *err)
     return BERTH_OK;
 }
 
-static int ask(int fd, const char *command, const int theirs[3], struct answer *answer,
-               struct berth_error *err)
+static int ask_session(int fd, const struct berth_call *call, const char *command,
+                       const int theirs[3], struct answer *answer, struct berth_error *err)
 {
     auto_buf request = BERTH_BUF_INIT(8192);
     int rc = write_request(command, &request, err);
@@ -230,13 +255,10 @@ static int ask(int fd, const char *command, const int theirs[3], struct answer *
     for (int i = 0; i < 3 && sent; i++)
         sent = send_descriptor(fd, theirs[i]);
     answer->exit_code = -1;
-    return sent && await_session(fd, answer)
-               ? BERTH_OK
-               : berth_fail(err, BERTH_E_UNAVAILABLE,
-                            "The SSH server gave no session (it may allow too few: MaxSessions).");
+    return sent ? await_session(fd, call, answer, err) : fail_session(err);
 }
 
-int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const char *command,
+int berth_ssh_mux_start(const struct berth_call *call, const char *control, const char *command,
                         const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err)
@@ -249,7 +271,7 @@ int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const 
     int rc = answer ? make_pipes(ours, theirs, err)
                     : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: session.");
     if (rc == BERTH_OK)
-        rc = ask(fd, command, theirs, answer, err);
+        rc = ask_session(fd, call, command, theirs, answer, err);
     close_all(theirs, 3);
     if (rc < 0) {
         close_all(ours, 3);
@@ -262,5 +284,5 @@ int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const 
                                   .read_exit = read_exit,
                                   .free = free,
                                   .ctx = answer};
-    return berth_process_adopt(engine, &what, options, handlers, out, err);
+    return berth_process_adopt(call->engine, &what, options, handlers, out, err);
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/driver/ssh_mux.h - a session over an ssh(1) master, asked for at its socket: OpenSSH's own
- * protocol for that (its PROTOCOL.mux), which saves a process and most of the time. */
+ * src/driver/ssh_mux.h - opens a session over an ssh(1) master by OpenSSH's own protocol for that
+ * (its PROTOCOL.mux), at the socket of the master. It saves a process and most of the time. */
 #ifndef BERTH_DRIVER_SSH_MUX_H
 #define BERTH_DRIVER_SSH_MUX_H
 
+#include <berth/driver.h>
+
 #include "os/process.h"
 
-/* Without a terminal: for that the client itself is needed. `options` says time-outs and whether
- * there is an input. Blocks until there is a session; UNAVAILABLE: there is none, and nothing ran.
- */
-int berth_ssh_mux_start(struct berth_engine *engine, const char *control, const char *command,
+/* Opens a session without a terminal, which only the ssh(1) client can have. Of the options it uses
+ * time-outs and whether there is an input. Blocks until the session is open. UNAVAILABLE: the
+ * master refused or is gone. TIMEOUT, CANCELLED: as the call demands. After a failure nothing has
+ * run. */
+int berth_ssh_mux_start(const struct berth_call *call, const char *control, const char *command,
                         const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err);
