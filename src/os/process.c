@@ -23,8 +23,8 @@
 enum phase {
     RUNNING,
     TERMINATING, /* SIGTERM was sent; SIGKILL follows */
-    KILLED,
-    LINGERING, /* it has ended, its pipes have not */
+    KILLED,      /* SIGKILL was sent */
+    LINGERING,   /* the process has ended; its pipes are still open */
 };
 
 struct output {
@@ -63,6 +63,16 @@ struct berth_process {
     bool input_closed, over, cancelling;
 };
 
+/* Changes the phase, which only goes forward. LINGERING and an exit come together. */
+static void process_enter(struct berth_process *p, enum phase phase)
+{
+    assert(berth_engine_is_here(p->engine));
+    assert(phase > p->phase && !p->ended);
+    assert(phase != KILLED || p->phase == TERMINATING);
+    assert((phase == LINGERING) == p->exited);
+    p->phase = phase;
+}
+
 /* --- signals --- */
 
 static void signal_group(const struct berth_process *p, int number)
@@ -82,7 +92,7 @@ static void terminate(struct berth_process *p, enum berth_end_cause cause)
     p->hurried = true;
     if (p->phase != RUNNING || p->exited)
         return;
-    p->phase = TERMINATING;
+    process_enter(p, TERMINATING);
     p->end.cause = cause;
     signal_group(p, SIGTERM);
     signal_group(p, SIGCONT); /* a stopped one would not hear it */
@@ -117,7 +127,7 @@ static void on_process_timer(struct berth_timer *timer)
         terminate(p, BERTH_END_TIMEOUT);
         break;
     case TERMINATING:
-        p->phase = KILLED;
+        process_enter(p, KILLED);
         signal_group(p, SIGKILL);
         break;
     case LINGERING:
@@ -262,7 +272,7 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
         p->end.cause = p->lost         ? BERTH_END_LOST
                        : p->end.signal ? BERTH_END_SIGNALLED
                                        : BERTH_END_EXITED;
-    p->phase = LINGERING;
+    process_enter(p, LINGERING);
     if (p->outputs[0].drained)
         close_output(&p->outputs[0]);
     if (p->child.pid) { /* elsewhere the pipes close when all has come through, or by a limit */
