@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/plugin/worker.h - one worker's life: starting, running, crashing, coming back, stopping. All
- * of it happens on the engine's thread; others look at it under the manager's lock. */
+ * src/plugin/worker.h - one worker of a plugin: starting, running, crashing, restarting, stopping.
+ * All of it happens on the engine's thread. Other threads read the fields under the manager's lock.
+ */
 #ifndef BERTH_PLUGIN_WORKER_H
 #define BERTH_PLUGIN_WORKER_H
 
@@ -13,13 +14,14 @@
 #include "plugin/log.h"
 #include "plugin/ops.h"
 
+/* worker.c has the changes that may happen. */
 enum berth_worker_state {
     BERTH_WORKER_STOPPED,
-    BERTH_WORKER_STARTING,
+    BERTH_WORKER_STARTING, /* until `initialize` is answered */
     BERTH_WORKER_RUNNING,
     BERTH_WORKER_STOPPING,
-    BERTH_WORKER_CRASHED, /* for a moment: what comes next is being decided */
-    BERTH_WORKER_BACKOFF, /* it will be started again */
+    BERTH_WORKER_CRASHED, /* the process has ended, and its calls are being told */
+    BERTH_WORKER_BACKOFF, /* the restart timer runs */
 };
 extern const char *const berth_worker_states[];
 
@@ -28,69 +30,75 @@ struct berth_worker_ground {
     struct berth_engine *engine;
     struct berth_pool *pool;
     struct berth_worker_host host;
-    pthread_mutex_t lock;   /* of what others look at */
-    bool closing;           /* nobody is started again */
-    pthread_cond_t changed; /* the state of one */
+    pthread_mutex_t lock;   /* of `closing`, and of what a worker has under the lock */
+    bool closing;           /* workers are not started any more */
+    pthread_cond_t changed; /* signalled when the state of a worker changes */
 };
 
 #define BERTH_WORKER_ERROR_SIZE 1000
 #define BERTH_WORKER_EXCERPT_BYTES_MAX 8000
 
-struct berth_stream_watch; /* an execute whose output is streamed */
+struct berth_stream_watch; /* a call that waits for its answer; see worker_call.c */
 
-/* A call that came while its worker is on its way; embedded by whoever made it. */
+/* A call that waits for its worker to run; embedded in the caller's object. */
 struct berth_parked {
     struct berth_parked *next;
     struct berth_worker *worker;
     struct berth_timer timer;
-    void (*go)(struct berth_parked *parked); /* now, whatever the worker's state is */
+    void (*go)(struct berth_parked *parked); /* called once, whatever the worker's state is then */
 };
 
 struct berth_worker {
     struct berth_worker_ground *ground;
     struct berth_worker *next; /* among the manager's */
-    char id[BERTH_ID_SIZE];
+    char id[BERTH_ID_SIZE];    /* of the plugin */
 
     /* Under the lock: */
-    enum berth_worker_state state;
-    unsigned attempts;          /* starts that came to an end, well or not */
-    unsigned stops;             /* times that it was stopped */
-    int64_t row_version;        /* what it was started from, or has heard of since */
-    struct berth_json *methods; /* what it says it has */
+    enum berth_worker_state state; /* changed only by berth_worker_set_state */
+    unsigned attempts;             /* starts that came to an end, well or not */
+    unsigned stops;                /* stops that were completed */
+    int64_t row_version;           /* of the row that it was started from, or told of since */
+    struct berth_json *methods;    /* supportedMethods */
     int pid, crashes, crashes_in_all, pending;
     int64_t running_since_ms, last_crash_ms, next_restart_ms; /* monotonic, wall, wall */
     char error[BERTH_WORKER_ERROR_SIZE];
     char confinement[BERTH_CONFINE_TEXT_SIZE];
 
-    /* The engine's thread alone: */
-    struct berth_rpc *rpc;
+    /* Only for the engine's thread: */
+    struct berth_rpc *rpc; /* NULL: there is no process */
     struct berth_worker_log *log;
-    struct berth_lines errors; /* of stderr */
-    struct berth_buf excerpt;  /* the end of what it said there */
+    struct berth_lines errors; /* what was read of stderr */
+    struct berth_buf excerpt;  /* the end of stderr, for the error */
     struct berth_timer restart, health, stopping;
-    int missed;     /* health calls without an answer to them or anything else, in a row */
-    uint64_t heard; /* messages of it when the last one was sent */
+    int missed;     /* health calls in a row during which the worker said nothing */
+    uint64_t heard; /* messages of the worker when the last health call was sent */
     bool stop_wanted, restart_wanted, shutdown_sent;
-    bool failed;        /* its start has: `error` says why, and its end says no more */
+    bool failed;        /* `error` says why the start failed; the end does not replace it */
     int64_t stop_by_ms; /* calls in flight have until then */
     char *package, *manifest_json, *config_json;
-    char *label; /* of what it has started */
+    char *label; /* a variable of everything that the process has started */
     struct berth_stream_watch *watches;
     struct berth_parked *parked;
-    struct berth_post reap;            /* its process has ended, and all calls were told */
-    struct berth_rpc *dead;            /* that one's */
-    char why[BERTH_WORKER_ERROR_SIZE]; /* and how it ended */
+    struct berth_post reap;            /* posted when the process has ended */
+    struct berth_rpc *dead;            /* the process that `reap` frees */
+    char why[BERTH_WORKER_ERROR_SIZE]; /* how that process ended */
 };
 
-/* Under no lock, on the engine's thread, as all below. */
+/* All functions here are called on the engine's thread, without the lock. */
+
+/* Starts the worker, unless it runs or is being started; after a stop that is under way, if any. */
 void berth_worker_start(struct berth_worker *w);
+/* Stops the worker. `and_start`: starts it again afterwards. */
 void berth_worker_stop(struct berth_worker *w, bool and_start);
-/* Goes at once, or when a worker that is being started runs; in a few seconds at the latest. */
+/* Lets the call go at once, or when a worker that is being started runs. It waits for that up to
+ * BERTH_WORKER_READY_MS. */
 void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked);
+/* Sends a call. Refuses it when the worker does not run. */
 void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *call);
-/* What its row says now. */
+/* Compares the worker with its row; see berth_manager_ops. */
 void berth_worker_follow(struct berth_worker *w, const struct berth_worker_row *row);
 
+/* Returns NULL when memory ran out. */
 struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const char *plugin_id);
-void berth_worker_free(struct berth_worker *w); /* it is stopped */
+void berth_worker_free(struct berth_worker *w); /* has to be STOPPED */
 #endif
