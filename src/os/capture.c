@@ -19,7 +19,7 @@ struct watch {
 };
 
 /* The buffers belong to the loop until the end has been told. */
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+static void on_capture_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     const struct watch *w = ctx;
     struct berth_buf *buf = &w->capture->streams[stream];
@@ -27,14 +27,14 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     berth_buf_append(buf, bytes, len < room ? len : room);
 }
 
-static void on_end(void *ctx, const struct berth_exec_end *end)
+static void on_capture_end(void *ctx, const struct berth_exec_end *end)
 {
     const struct watch *w = ctx;
     w->capture->end = *end;
     (void)eventfd_write(w->ended_fd, 1);
 }
 
-static void await(const struct watch *w, struct berth_process *p)
+static void capture_await(const struct watch *w, struct berth_process *p)
 {
     struct pollfd fds[] = {{.fd = w->ended_fd, .events = POLLIN},
                            {.fd = w->capture->cancel_fd, .events = POLLIN}};
@@ -58,7 +58,8 @@ int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, stru
     if (ended_fd < 0)
         return berth_fail_errno(err, "Cannot make an event descriptor");
     struct watch w = {.capture = c, .ended_fd = ended_fd};
-    struct berth_exec_handlers handlers = {.on_output = on_output, .on_end = on_end, .ctx = &w};
+    struct berth_exec_handlers handlers = {
+        .on_output = on_capture_output, .on_end = on_capture_end, .ctx = &w};
     int64_t left_ms = c->deadline_ms - berth_time_mono_ms();
     if (left_ms <= 0)
         return berth_fail(err, BERTH_E_TIMEOUT, "There was no time left for %s.", c->name);
@@ -73,7 +74,7 @@ int berth_capture_run(struct berth_engine *engine, struct berth_capture *c, stru
     if (c->input && berth_process_write(p, c->input, c->input_len, err) == BERTH_E_NO_MEMORY)
         berth_process_cancel(p);
     berth_process_close_stdin(p);
-    await(&w, p);
+    capture_await(&w, p);
     berth_process_free(p);
     if (c->end.cause == BERTH_END_TIMEOUT)
         return berth_fail(err, BERTH_E_TIMEOUT, "%s took too long.", c->name);

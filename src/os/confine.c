@@ -42,7 +42,7 @@ static uint64_t handled(int abi)
            (abi >= 3 ? ACCESS_TRUNCATE : 0);
 }
 
-static int allow(int ruleset_fd, const char *path, uint64_t access, struct berth_error *err)
+static int confine_allow(int ruleset_fd, const char *path, uint64_t access, struct berth_error *err)
 {
     auto_close int fd = open(path, O_PATH | O_CLOEXEC);
     struct stat st;
@@ -66,9 +66,9 @@ static int make_ruleset(const struct berth_confine_request *r, int abi, int *out
         return berth_fail_errno(err, "Cannot confine a program");
     int rc = BERTH_OK;
     for (const char *const *p = r->readable; *p && rc == BERTH_OK; p++)
-        rc = allow(fd, *p, ACCESS_READ, err);
+        rc = confine_allow(fd, *p, ACCESS_READ, err);
     for (const char *const *p = r->writable; *p && rc == BERTH_OK; p++)
-        rc = allow(fd, *p, handled(abi), err);
+        rc = confine_allow(fd, *p, handled(abi), err);
     if (rc < 0)
         (void)close(fd);
     else

@@ -50,9 +50,9 @@ void berth_engine_put(struct berth_engine *engine, struct berth_post *what)
         (void)uv_async_send(&engine->wake);
 }
 
-static void on_timer(uv_timer_t *timer);
+static void on_engine_timer(uv_timer_t *timer);
 
-static void set_timer(struct berth_engine *engine)
+static void engine_set_timer(struct berth_engine *engine)
 {
     const struct berth_deadline *first = berth_deadlines_first(&engine->deadlines);
     if (!first) {
@@ -61,10 +61,10 @@ static void set_timer(struct berth_engine *engine)
     }
     int64_t wait_ms = first->at_ms - berth_time_mono_ms();
     uv_update_time(&engine->loop);
-    (void)uv_timer_start(&engine->timer, on_timer, wait_ms > 0 ? (uint64_t)wait_ms : 0, 0);
+    (void)uv_timer_start(&engine->timer, on_engine_timer, wait_ms > 0 ? (uint64_t)wait_ms : 0, 0);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_engine_timer(uv_timer_t *timer)
 {
     struct berth_engine *engine = timer->data;
     for (struct berth_deadline *d;
@@ -72,7 +72,7 @@ static void on_timer(uv_timer_t *timer)
         struct berth_timer *due = berth_container_of(d, struct berth_timer, deadline);
         due->run(due);
     }
-    set_timer(engine);
+    engine_set_timer(engine);
 }
 
 void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int64_t after_ms)
@@ -82,7 +82,7 @@ void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int
     timer->deadline.at_ms = berth_time_mono_ms() + after_ms;
     if (berth_deadlines_add(&engine->deadlines, &timer->deadline, &ignored) < 0)
         timer->run(timer); /* no memory to wait with: what would come later comes now */
-    set_timer(engine);
+    engine_set_timer(engine);
 }
 
 void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer)
@@ -116,7 +116,7 @@ static void on_wake(uv_async_t *wake)
     struct berth_engine *engine = wake->data;
     bool stopping;
     (void)run_posts(engine, &stopping);
-    set_timer(engine); /* the clock may have been moved */
+    engine_set_timer(engine); /* the clock may have been moved */
     if (stopping)
         stop_loop(engine);
 }
@@ -132,7 +132,7 @@ static void on_before(uv_prepare_t *before)
     (void)uv_async_send(&engine->wake);
 }
 
-static void on_shift(void *ctx)
+static void on_engine_shift(void *ctx)
 {
     struct berth_engine *engine = ctx;
     (void)uv_async_send(&engine->wake);
@@ -145,7 +145,7 @@ static void *loop_main(void *ctx)
     return NULL;
 }
 
-static int start_thread(struct berth_engine *engine, struct berth_error *err)
+static int engine_start_thread(struct berth_engine *engine, struct berth_error *err)
 {
     sigset_t all, before;
     (void)sigfillset(&all);
@@ -167,7 +167,7 @@ static int start_loop(struct berth_engine *engine, struct berth_error *err)
     (void)uv_prepare_start(&engine->before, on_before);
     int number = uv_async_init(&engine->loop, &engine->wake, on_wake);
     engine->wake.data = engine;
-    int rc = number == 0 ? start_thread(engine, err)
+    int rc = number == 0 ? engine_start_thread(engine, err)
                          : berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make an event loop: %s.",
                                       uv_strerror(number));
     if (rc == BERTH_OK)
@@ -246,7 +246,7 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
     if (!engine)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: engine.");
     engine->tail = &engine->head;
-    engine->watch = (struct berth_time_watch){.on_shift = on_shift, .ctx = engine};
+    engine->watch = (struct berth_time_watch){.on_shift = on_engine_shift, .ctx = engine};
     pthread_mutex_init(&engine->lock, NULL);
     *out = engine;
     return BERTH_OK;

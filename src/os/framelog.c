@@ -45,8 +45,8 @@ static int fail_write(struct berth_framelog *log, struct berth_error *err)
 }
 
 /* All of it, or nothing. */
-static int put(struct berth_framelog *log, const struct header *header, const char *bytes,
-               size_t len, struct berth_error *err)
+static int framelog_put(struct berth_framelog *log, const struct header *header, const char *bytes,
+                        size_t len, struct berth_error *err)
 {
     struct iovec parts[2] = {{(void *)(uintptr_t)header, sizeof *header},
                              {(void *)(uintptr_t)bytes, len}};
@@ -71,14 +71,15 @@ static int put(struct berth_framelog *log, const struct header *header, const ch
     return BERTH_OK;
 }
 
-static int put_frame(struct berth_framelog *log, enum berth_frame_kind kind, uint64_t offset,
-                     const char *bytes, size_t len, int64_t at_ms, struct berth_error *err)
+static int framelog_put_frame(struct berth_framelog *log, enum berth_frame_kind kind,
+                              uint64_t offset, const char *bytes, size_t len, int64_t at_ms,
+                              struct berth_error *err)
 {
     struct header header = {.kind = (uint8_t)kind,
                             .len = htole32((uint32_t)len),
                             .offset = htole64(offset),
                             .at_ms = htole64((uint64_t)at_ms)};
-    return put(log, &header, bytes, len, err);
+    return framelog_put(log, &header, bytes, len, err);
 }
 
 /* Half of it would be no log, and in the way of the next. */
@@ -122,7 +123,7 @@ static void cut(struct berth_framelog *log, enum berth_frame_kind stream, int64_
     struct berth_error ignored; /* the end says it, too */
     char which = (char)('0' + stream);
     log->cut[stream] = true;
-    (void)put_frame(log, BERTH_FRAME_CUT, log->seen[stream], &which, 1, at_ms, &ignored);
+    (void)framelog_put_frame(log, BERTH_FRAME_CUT, log->seen[stream], &which, 1, at_ms, &ignored);
 }
 
 int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
@@ -135,7 +136,7 @@ int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind strea
         if (part > room)
             part = (size_t)room;
         if (part)
-            rc = put_frame(log, stream, log->seen[stream], bytes, part, at_ms, err);
+            rc = framelog_put_frame(log, stream, log->seen[stream], bytes, part, at_ms, err);
         if (rc == BERTH_OK) {
             log->seen[stream] += part;
             bytes += part;
@@ -154,7 +155,7 @@ int berth_framelog_end(struct berth_framelog *log, const char *result_json, int6
     size_t len = strlen(result_json);
     if (len == 0 || len > BERTH_FRAME_BYTES_MAX) /* readers would take it for damage */
         return berth_fail(err, BERTH_E_INVALID, "A log cannot end with %zu bytes.", len);
-    return put_frame(log, BERTH_FRAME_END, 0, result_json, len, at_ms, err);
+    return framelog_put_frame(log, BERTH_FRAME_END, 0, result_json, len, at_ms, err);
 }
 
 bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream)

@@ -87,7 +87,7 @@ static void signal_group(const struct berth_process *p, int number)
         (void)kill(p->child.pid, number);
 }
 
-static void terminate(struct berth_process *p, enum berth_end_cause cause)
+static void process_terminate(struct berth_process *p, enum berth_end_cause cause)
 {
     p->hurried = true;
     if (p->phase != RUNNING || p->exited)
@@ -101,7 +101,7 @@ static void terminate(struct berth_process *p, enum berth_end_cause cause)
 
 static void end_guest(struct berth_guest *guest)
 {
-    terminate(berth_container_of(guest, struct berth_process, guest), BERTH_END_CANCELLED);
+    process_terminate(berth_container_of(guest, struct berth_process, guest), BERTH_END_CANCELLED);
 }
 
 static void stop_reading(struct berth_process *p);
@@ -124,7 +124,7 @@ static void on_process_timer(struct berth_timer *timer)
     struct berth_process *p = berth_container_of(timer, struct berth_process, timer);
     switch (p->phase) {
     case RUNNING:
-        terminate(p, BERTH_END_TIMEOUT);
+        process_terminate(p, BERTH_END_TIMEOUT);
         break;
     case TERMINATING:
         process_enter(p, KILLED);
@@ -188,7 +188,7 @@ static void stop_reading(struct berth_process *p)
     }
 }
 
-static void close_input(struct berth_process *p)
+static void process_close_input(struct berth_process *p)
 {
     if (!p->has_input)
         return;
@@ -203,7 +203,7 @@ static void end_if_done(struct berth_process *p)
         return;
     if (p->exited && !p->outputs[0].open && !p->outputs[1].open) {
         berth_timer_clear(p->engine, &p->timer);
-        close_input(p);
+        process_close_input(p);
         close_handle((uv_handle_t *)&p->exit);
     }
     if (!p->exited || p->handles > 0)
@@ -285,7 +285,7 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
 
 /* --- output --- */
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_process_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)suggested;
     const struct berth_process *p = handle->data;
@@ -297,7 +297,7 @@ static struct output *output_of(uv_stream_t *stream)
     return berth_container_of((uv_pipe_t *)stream, struct output, pipe);
 }
 
-static void deliver(struct output *o, const char *bytes, size_t len)
+static void output_deliver(struct output *o, const char *bytes, size_t len)
 {
     struct berth_process *p = o->process;
     enum berth_stream which = o == &p->outputs[0] ? BERTH_STDOUT : BERTH_STDERR;
@@ -317,15 +317,15 @@ static void drain_terminal(struct output *o)
         return;
     while ((got = read(fd, chunk.base, chunk.len)) > 0 || (got < 0 && errno == EINTR))
         if (got > 0)
-            deliver(o, chunk.base, (size_t)got);
+            output_deliver(o, chunk.base, (size_t)got);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+static void on_process_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
     struct output *o = output_of(stream);
     struct berth_process *p = o->process;
     if (len > 0) {
-        deliver(o, buf->base, (size_t)len);
+        output_deliver(o, buf->base, (size_t)len);
     } else if (len < 0) { /* the end; a terminal whose other side is gone says EIO */
         if (p->terminal && len == UV_EOF)
             drain_terminal(o);
@@ -347,7 +347,8 @@ static void read_outputs(struct berth_process *p)
         else if (p->outputs[i].open && p->paused)
             (void)uv_read_stop((uv_stream_t *)&p->outputs[i].pipe);
         else if (p->outputs[i].open)
-            (void)uv_read_start((uv_stream_t *)&p->outputs[i].pipe, on_alloc, on_read);
+            (void)uv_read_start((uv_stream_t *)&p->outputs[i].pipe, on_process_alloc,
+                                on_process_read);
 }
 
 /* --- input --- */
@@ -367,7 +368,7 @@ static void count_written(struct berth_process *p, size_t len)
     bool closing = p->input_closing && p->waiting == 0;
     pthread_mutex_unlock(&p->lock);
     if (closing)
-        close_input(p);
+        process_close_input(p);
     else if (p->handlers.on_stdin_room && !p->ended)
         p->handlers.on_stdin_room(p->handlers.ctx);
 }
@@ -379,12 +380,12 @@ static void free_write(struct write *w)
     free(w);
 }
 
-static void on_written(uv_write_t *request, int status)
+static void on_process_written(uv_write_t *request, int status)
 {
     struct write *w = request->data;
     struct berth_process *p = w->process;
     if (status < 0 && status != UV_ECANCELED) { /* nobody reads any more: not our failure */
-        close_input(p);
+        process_close_input(p);
         pthread_mutex_lock(&p->lock);
         p->input_closed = true;
         pthread_mutex_unlock(&p->lock);
@@ -393,13 +394,14 @@ static void on_written(uv_write_t *request, int status)
     free_write(w);
 }
 
-static void run_write(struct berth_post *post)
+static void run_process_write(struct berth_post *post)
 {
     struct write *w = berth_container_of(post, struct write, post);
     struct berth_process *p = w->process;
     uv_buf_t buf = uv_buf_init(w->bytes, (unsigned)w->len);
     w->request.data = w;
-    if (p->has_input && uv_write(&w->request, (uv_stream_t *)&p->input, &buf, 1, on_written) == 0)
+    if (p->has_input &&
+        uv_write(&w->request, (uv_stream_t *)&p->input, &buf, 1, on_process_written) == 0)
         return;
     count_written(p, w->len);
     free_write(w);
@@ -426,7 +428,7 @@ int berth_process_write(struct berth_process *p, const void *bytes, size_t len,
         pthread_mutex_unlock(&p->lock);
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: standard input.");
     }
-    *w = (struct write){.post = {.run = run_write}, .process = p, .len = len};
+    *w = (struct write){.post = {.run = run_process_write}, .process = p, .len = len};
     memcpy(w->bytes, bytes, len);
     berth_engine_put(p->engine, &w->post);
     return BERTH_OK;
@@ -457,7 +459,7 @@ static void run_cancel(struct berth_post *post)
 {
     struct berth_process *p = berth_container_of(post, struct berth_process, cancel_post);
     if (!p->ended)
-        terminate(p, BERTH_END_CANCELLED);
+        process_terminate(p, BERTH_END_CANCELLED);
 }
 
 void berth_process_cancel(struct berth_process *p)
@@ -486,7 +488,7 @@ static void run_close_stdin(struct berth_post *post)
     bool now = p->waiting == 0;
     pthread_mutex_unlock(&p->lock);
     if (now && !p->terminal)
-        close_input(p);
+        process_close_input(p);
     free(wish);
 }
 
@@ -592,14 +594,14 @@ int berth_process_pid(const struct berth_process *p)
     return (int)p->child.pid;
 }
 
-static void run_free(struct berth_post *post)
+static void run_process_free(struct berth_post *post)
 {
     struct berth_process *p = berth_container_of(post, struct berth_process, free_post);
     p->let_go = true;
     if (p->ended)
         free_process(p);
     else
-        terminate(p, BERTH_END_CANCELLED);
+        process_terminate(p, BERTH_END_CANCELLED);
 }
 
 /* --- the beginning --- */
@@ -643,7 +645,7 @@ static void run_arrival(struct berth_post *post)
     if (arrival->timeout_ms > 0)
         berth_timer_set(p->engine, &p->timer, arrival->timeout_ms);
     if (!may_run)
-        terminate(p, BERTH_END_CANCELLED);
+        process_terminate(p, BERTH_END_CANCELLED);
     free(arrival);
 }
 
@@ -670,8 +672,8 @@ static int open_terminal(struct berth_process *p, const struct berth_process_opt
     return BERTH_OK;
 }
 
-static int start(struct berth_process *p, const struct berth_process_options *options,
-                 struct berth_error *err)
+static int process_spawn(struct berth_process *p, const struct berth_process_options *options,
+                         struct berth_error *err)
 {
     char name[64];
     int theirs[3] = {-1, -1, -1};
@@ -714,7 +716,7 @@ static struct berth_process *new_process(struct berth_engine *engine,
                                 .terminal = options->terminal};
     p->timer.run = on_process_timer;
     p->cancel_post.run = run_cancel;
-    p->free_post.run = run_free;
+    p->free_post.run = run_process_free;
     p->input_closed = !options->with_stdin && !options->terminal;
     pthread_mutex_init(&p->lock, NULL);
     p->end.started_at_ms = berth_time_wall_ms();
@@ -722,7 +724,7 @@ static struct berth_process *new_process(struct berth_engine *engine,
 }
 
 /* To the loop, which has it from here on. */
-static void arrive(struct berth_process *p, struct arrival *arrival, int64_t timeout_ms)
+static void process_arrive(struct berth_process *p, struct arrival *arrival, int64_t timeout_ms)
 {
     *arrival =
         (struct arrival){.post = {.run = run_arrival}, .process = p, .timeout_ms = timeout_ms};
@@ -738,7 +740,7 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
         return rc;
     struct berth_process *p = new_process(engine, options, handlers);
     struct arrival *arrival = calloc(1, sizeof *arrival);
-    rc = p && arrival ? start(p, options, err)
+    rc = p && arrival ? process_spawn(p, options, err)
                       : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: process.");
     if (rc < 0) {
         free(arrival);
@@ -747,7 +749,7 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
         return rc;
     }
     *out = p;
-    arrive(p, arrival, options->timeout_ms);
+    process_arrive(p, arrival, options->timeout_ms);
     return BERTH_OK;
 }
 
@@ -764,7 +766,7 @@ int berth_process_adopt(struct berth_engine *engine, const struct berth_adoption
         p->child.pidfd = what->exit_fd;
         p->elsewhere = *what;
         *out = p;
-        arrive(p, arrival, options->timeout_ms);
+        process_arrive(p, arrival, options->timeout_ms);
         return BERTH_OK;
     }
     free(arrival);

@@ -72,7 +72,7 @@ void berth_socket_close(struct berth_socket *s)
     uv_close(&s->socket.handle, on_closed);
 }
 
-static void leave(struct berth_socket *s)
+static void socket_leave(struct berth_socket *s)
 {
     if (s->gone)
         return;
@@ -82,18 +82,18 @@ static void leave(struct berth_socket *s)
         s->handlers.on_gone(s->handlers.ctx);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_socket_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     const struct berth_socket *s = handle->data;
     (void)suggested;
     *buf = berth_engine_chunk(s->engine);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+static void on_socket_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
     struct berth_socket *s = stream->data;
     if (len < 0)
-        leave(s);
+        socket_leave(s);
     else if (len > 0 && !s->gone)
         s->handlers.on_bytes(s->handlers.ctx, buf->base, (size_t)len);
 }
@@ -110,8 +110,8 @@ void berth_socket_pause(struct berth_socket *s, bool paused)
     s->reading = !paused;
     if (paused)
         (void)uv_read_stop(&s->socket.stream);
-    else if (uv_read_start(&s->socket.stream, on_alloc, on_read) != 0)
-        leave(s);
+    else if (uv_read_start(&s->socket.stream, on_socket_alloc, on_socket_read) != 0)
+        socket_leave(s);
 }
 
 void berth_socket_start(struct berth_socket *s, const struct berth_socket_handlers *handlers)
@@ -130,7 +130,7 @@ uint64_t berth_socket_sent(const struct berth_socket *s)
     return s->written - berth_socket_queued(s);
 }
 
-static void on_written(uv_write_t *request, int status)
+static void on_socket_written(uv_write_t *request, int status)
 {
     struct outgoing *o = berth_container_of(request, struct outgoing, request);
     struct berth_socket *s = request->handle->data;
@@ -138,7 +138,7 @@ static void on_written(uv_write_t *request, int status)
     if (s->closing)
         return;
     if (status < 0) {
-        leave(s);
+        socket_leave(s);
         return;
     }
     if (berth_socket_queued(s) == 0 && !s->gone && s->handlers.on_room)
@@ -152,7 +152,7 @@ void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len)
         return;
     int sent = berth_socket_queued(s) ? 0 : uv_try_write(&s->socket.stream, &now, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
-        leave(s);
+        socket_leave(s);
         return;
     }
     s->written += len;
@@ -163,13 +163,13 @@ void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len)
     if (o)
         memcpy(o->bytes, (const char *)bytes + len - left, left);
     uv_buf_t later = uv_buf_init(o ? o->bytes : NULL, (unsigned)left);
-    if (!o || uv_write(&o->request, &s->socket.stream, &later, 1, on_written) != 0) {
+    if (!o || uv_write(&o->request, &s->socket.stream, &later, 1, on_socket_written) != 0) {
         free(o);
-        leave(s);
+        socket_leave(s);
     }
 }
 
-static void on_shutdown(uv_shutdown_t *request, int status)
+static void on_socket_shutdown(uv_shutdown_t *request, int status)
 {
     (void)request, (void)status; /* its reader tells */
 }
@@ -179,8 +179,8 @@ void berth_socket_finish(struct berth_socket *s)
     if (s->gone || s->finishing)
         return;
     s->finishing = true;
-    if (uv_shutdown(&s->end, &s->socket.stream, on_shutdown) != 0)
-        leave(s);
+    if (uv_shutdown(&s->end, &s->socket.stream, on_socket_shutdown) != 0)
+        socket_leave(s);
     else
         berth_socket_pause(s, false);
 }
@@ -346,7 +346,7 @@ static void run_open(void *ctx)
     }
 }
 
-static void free_listener(struct berth_listener *l)
+static void listener_free(struct berth_listener *l)
 {
     if (l->fd >= 0)
         (void)close(l->fd);
@@ -355,10 +355,10 @@ static void free_listener(struct berth_listener *l)
 
 static void on_listener_closed(uv_handle_t *handle)
 {
-    free_listener(handle->data);
+    listener_free(handle->data);
 }
 
-static void run_close(void *ctx)
+static void run_listener_close(void *ctx)
 {
     struct berth_listener *l = ctx;
     uv_close(&l->socket.handle, on_listener_closed);
@@ -380,7 +380,7 @@ int berth_listener_open(struct berth_engine *engine, const struct berth_listener
     if (rc < 0) {
         if (l->path[0])
             (void)unlink(l->path);
-        free_listener(l);
+        listener_free(l);
         return rc;
     }
     if (l->number != 0) {
@@ -404,7 +404,8 @@ void berth_listener_close(struct berth_listener *l)
         return;
     if (l->path[0])
         (void)unlink(l->path);
-    (void)berth_engine_do(l->engine, run_close, l, &ignored); /* its loop runs: it has the socket */
+    (void)berth_engine_do(l->engine, run_listener_close, l,
+                          &ignored); /* its loop runs: it has the socket */
 }
 
 bool berth_is_loopback(const char *host)

@@ -27,7 +27,7 @@ const char *berth_env_get(const char *const *env, const char *name)
     return NULL;
 }
 
-static int fail_start(struct berth_error *err, int number, const char *name)
+static int spawn_fail(struct berth_error *err, int number, const char *name)
 {
     switch (number) {
     case ENOENT:
@@ -51,7 +51,7 @@ int berth_spawn_find(const char *name, const char *path, char *out, size_t size,
 {
     if (strchr(name, '/') || !*name) {
         (void)snprintf(out, size, "%s", name);
-        return *name ? BERTH_OK : fail_start(err, ENOENT, name);
+        return *name ? BERTH_OK : spawn_fail(err, ENOENT, name);
     }
     bool denied = false;
     for (const char *at = path; *at;) {
@@ -65,7 +65,7 @@ int berth_spawn_find(const char *name, const char *path, char *out, size_t size,
         }
         at += len + (at[len] == ':');
     }
-    return fail_start(err, denied ? EACCES : ENOENT, name);
+    return spawn_fail(err, denied ? EACCES : ENOENT, name);
 }
 
 static int check_cwd(const char *cwd, struct berth_error *err)
@@ -222,7 +222,7 @@ UNSANITIZED static int child_main(void *ctx)
 }
 
 /* An errno. Its stack is of our own, which waits until it runs its program, or is gone. */
-static int start(const struct berth_spawn *what, const char *file, struct berth_child *out)
+static int spawn_child(const struct berth_spawn *what, const char *file, struct berth_child *out)
 {
     _Alignas(16) char stack[CHILD_STACK_BYTES];
     struct birth birth = {.what = what, .file = file, .parent = getpid()};
@@ -252,6 +252,6 @@ int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct 
         rc = berth_spawn_find(what->argv[0], path ? path : "", file, sizeof file, err);
     if (rc < 0)
         return rc;
-    int number = start(what, file, out);
-    return number ? fail_start(err, number, what->argv[0]) : BERTH_OK;
+    int number = spawn_child(what, file, out);
+    return number ? spawn_fail(err, number, what->argv[0]) : BERTH_OK;
 }
