@@ -95,7 +95,7 @@ void berth_keyring_drop(struct berth_keyring *ring, const char *id)
 
 /* --- reading --- */
 
-static int check_file(int fd, const char *path, struct berth_error *err)
+static int keyfile_check(int fd, const char *path, struct berth_error *err)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
@@ -158,7 +158,7 @@ int berth_keyfile_read(const char *path, struct berth_keyring *ring, struct bert
         return berth_fail(err, BERTH_E_NOT_FOUND, "Secrets key file does not exist yet: %s", path);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open the key file %s", path);
-    int rc = check_file(fd, path, err);
+    int rc = keyfile_check(fd, path, err);
     auto_locked text = BERTH_LOCKED_INIT;
     if (rc == BERTH_OK)
         rc = berth_locked_read(fd, FILE_BYTES_MAX, &text, err);

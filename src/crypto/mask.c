@@ -43,8 +43,8 @@ void berth_mask_free(struct berth_mask *mask)
 }
 
 /* A terminal makes two bytes of each end of a line: then a value of several lines is another. */
-static int add(struct berth_mask *mask, const struct berth_locked *value, bool on_terminal,
-               struct berth_error *err)
+static int mask_add(struct berth_mask *mask, const struct berth_locked *value, bool on_terminal,
+                    struct berth_error *err)
 {
     size_t len = bare_len(value), ends = 0;
     for (size_t i = 0; on_terminal && i < len; i++)
@@ -66,16 +66,16 @@ static int add(struct berth_mask *mask, const struct berth_locked *value, bool o
     return BERTH_OK;
 }
 
-static int fill(struct berth_mask *mask, const struct berth_locked *values, int count,
-                struct berth_error *err)
+static int mask_fill(struct berth_mask *mask, const struct berth_locked *values, int count,
+                     struct berth_error *err)
 {
     int rc = BERTH_OK;
     for (int i = 0; i < count && rc == BERTH_OK; i++) {
         if (!can_mask(&values[i]))
             continue;
-        rc = add(mask, &values[i], false, err);
+        rc = mask_add(mask, &values[i], false, err);
         if (rc == BERTH_OK)
-            rc = add(mask, &values[i], true, err);
+            rc = mask_add(mask, &values[i], true, err);
     }
     return rc < 0 ? rc : berth_locked_new(mask->longest - 1 + ROOM, &mask->window, err);
 }
@@ -92,7 +92,7 @@ int berth_mask_new(const struct berth_locked *values, int count, struct berth_ma
     struct berth_mask *mask = calloc(1, sizeof *mask);
     if (mask)
         mask->values = calloc((size_t)usable * 2, sizeof *mask->values);
-    int rc = mask && mask->values ? fill(mask, values, count, err)
+    int rc = mask && mask->values ? mask_fill(mask, values, count, err)
                                   : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
     if (rc < 0)
         berth_mask_free(mask);
@@ -103,7 +103,7 @@ int berth_mask_new(const struct berth_locked *values, int count, struct berth_ma
 
 /* Stars over all values in `shown`, a copy of the window, since values may overlap. Answers how far
  * those that begin before `certain` go on behind it: there they cannot be found again. */
-static size_t blot(const struct berth_mask *mask, char *shown, size_t certain)
+static size_t mask_blot(const struct berth_mask *mask, char *shown, size_t certain)
 {
     const char *bytes = mask->window.bytes;
     size_t len = mask->window.len, rest = 0;
@@ -121,7 +121,7 @@ static size_t blot(const struct berth_mask *mask, char *shown, size_t certain)
 }
 
 /* Hands on the window but for its last `keep` bytes, which may be the beginning of a value. */
-static void hand_on(struct berth_mask *mask, size_t keep, berth_mask_out_fn *out, void *ctx)
+static void mask_hand_on(struct berth_mask *mask, size_t keep, berth_mask_out_fn *out, void *ctx)
 {
     size_t len = mask->window.len, certain = len > keep ? len - keep : 0, rest = 0;
     if (!certain)
@@ -129,7 +129,7 @@ static void hand_on(struct berth_mask *mask, size_t keep, berth_mask_out_fn *out
     auto_free char *shown = malloc(len);
     if (shown) {
         memcpy(shown, mask->window.bytes, len);
-        rest = blot(mask, shown, certain);
+        rest = mask_blot(mask, shown, certain);
     } else { /* without memory nothing is shown that might be a secret */
         memset(mask->window.bytes, '*', certain);
     }
@@ -169,12 +169,12 @@ void berth_mask_put(struct berth_mask *mask, const char *bytes, size_t len, bert
         berth_locked_append(&mask->window, bytes, part);
         bytes += part;
         len -= part;
-        hand_on(mask, uncertain(mask), out, ctx);
+        mask_hand_on(mask, uncertain(mask), out, ctx);
     }
 }
 
 void berth_mask_end(struct berth_mask *mask, berth_mask_out_fn *out, void *ctx)
 {
     if (mask)
-        hand_on(mask, 0, out, ctx);
+        mask_hand_on(mask, 0, out, ctx);
 }

@@ -76,7 +76,7 @@ static bool no_more_pem(void)
     return ERR_GET_LIB(last) == ERR_LIB_PEM && ERR_GET_REASON(last) == PEM_R_NO_START_LINE;
 }
 
-static bool out_of_memory(void)
+static bool tls_out_of_memory(void)
 {
     return ERR_GET_REASON(ERR_peek_error()) == ERR_R_MALLOC_FAILURE;
 }
@@ -188,7 +188,7 @@ static BIO *bio_of(const struct berth_locked *text)
 
 static int fail_certificate(const char *path, struct berth_error *err)
 {
-    if (out_of_memory())
+    if (tls_out_of_memory())
         return fail_memory(err);
     return berth_fail(err, BERTH_E_INVALID,
                       "The TLS certificate file %s cannot be used (%s): put a good one there.",
@@ -280,7 +280,7 @@ static int parse_key(const struct berth_locked *text, const char *path, EVP_PKEY
                           "The key in the TLS key file %s is encrypted, and berth asks for no "
                           "password: write it without one, with openssl pkey -in %s",
                           path, path);
-    if (out_of_memory())
+    if (tls_out_of_memory())
         return fail_memory(err);
     return berth_fail(err, BERTH_E_INVALID,
                       "The TLS key file %s holds no private key in PEM, or a damaged one: put the "
@@ -306,10 +306,10 @@ static int use_key(SSL_CTX *context, const char *path, const char *certificate_p
             "it was made for.",
             path, certificate_path);
     if (SSL_CTX_use_PrivateKey(context, key) != 1)
-        return out_of_memory() ? fail_memory(err)
-                               : berth_fail(err, BERTH_E_INVALID,
-                                            "The TLS key %s cannot be used (%s): take another.",
-                                            path, reason_text());
+        return tls_out_of_memory() ? fail_memory(err)
+                                   : berth_fail(err, BERTH_E_INVALID,
+                                                "The TLS key %s cannot be used (%s): take another.",
+                                                path, reason_text());
     return BERTH_OK;
 }
 
@@ -379,7 +379,7 @@ void berth_tls_close(struct berth_tls *tls)
 
 /* --- links --- */
 
-static void free_link(struct berth_tls_link **link)
+static void tls_free_link(struct berth_tls_link **link)
 {
     berth_tls_link_free(*link);
 }
@@ -387,7 +387,7 @@ static void free_link(struct berth_tls_link **link)
 int berth_tls_link_new(struct berth_tls *tls, const struct berth_tls_handlers *handlers,
                        struct berth_tls_link **out, struct berth_error *err)
 {
-    struct berth_tls_link *link auto_clean(free_link) = calloc(1, sizeof *link);
+    struct berth_tls_link *link auto_clean(tls_free_link) = calloc(1, sizeof *link);
     if (!link)
         return fail_memory(err);
     link->handlers = *handlers;
@@ -417,7 +417,7 @@ void berth_tls_link_free(struct berth_tls_link *link)
 }
 
 /* The bytes are copied out first: what on_wire is given must not move. */
-static void flush(struct berth_tls_link *link)
+static void tls_flush(struct berth_tls_link *link)
 {
     char bytes[PIECE_BYTES];
     int len;
@@ -443,11 +443,11 @@ static void send_alert(struct berth_tls_link *link)
 /* `why`: in the end of a sentence. */
 static int fail_link(struct berth_tls_link *link, const char *why, struct berth_error *err)
 {
-    int rc = out_of_memory() ? fail_memory(err)
-                             : berth_fail(err, BERTH_E_INVALID, "The TLS %s failed: %s.",
-                                          link->open ? "connection" : "handshake", why);
+    int rc = tls_out_of_memory() ? fail_memory(err)
+                                 : berth_fail(err, BERTH_E_INVALID, "The TLS %s failed: %s.",
+                                              link->open ? "connection" : "handshake", why);
     link->failed = true;
-    flush(link);
+    tls_flush(link);
     send_alert(link);
     ERR_clear_error();
     return rc;
@@ -466,7 +466,7 @@ static int send_plain(struct berth_tls_link *link, const char *bytes, size_t len
         ERR_clear_error();
         if (SSL_write_ex(link->ssl, bytes, len < PIECE_BYTES ? len : PIECE_BYTES, &sent) != 1)
             return fail_link(link, reason_text(), err);
-        flush(link);
+        tls_flush(link);
         bytes += sent;
         len -= sent;
     }
@@ -482,7 +482,7 @@ static int shake_hands(struct berth_tls_link *link, struct berth_error *err)
         return fail_link(link, "the other side has ended it", err);
     if (state != SSL_ERROR_NONE && state != SSL_ERROR_WANT_READ)
         return fail_link(link, reason_text(), err);
-    flush(link);
+    tls_flush(link);
     link->open = state == SSL_ERROR_NONE;
     return BERTH_OK;
 }
@@ -506,7 +506,7 @@ static int take_plain(struct berth_tls_link *link, struct berth_error *err)
     if (state != SSL_ERROR_WANT_READ && state != SSL_ERROR_ZERO_RETURN)
         return fail_link(link, reason_text(), err);
     link->ended = state == SSL_ERROR_ZERO_RETURN;
-    flush(link);
+    tls_flush(link);
     return BERTH_OK;
 }
 
@@ -564,6 +564,6 @@ void berth_tls_link_finish(struct berth_tls_link *link)
     link->finished = true;
     ERR_clear_error();
     (void)SSL_shutdown(link->ssl); /* the first call only sends */
-    flush(link);
+    tls_flush(link);
     ERR_clear_error();
 }
