@@ -83,7 +83,7 @@ static void set_headers(struct asking *a)
     }
 }
 
-static int prepare(struct asking *a, struct berth_error *err)
+static int http_client_prepare(struct asking *a, struct berth_error *err)
 {
     const struct berth_http_client_request *r = a->request;
     for (size_t i = 0; r->token && i < r->token->len; i++)
@@ -184,7 +184,7 @@ int berth_http_client_ask(const struct berth_http_client_request *request,
 {
     struct asking a = {.request = request, .reply = reply};
     *reply = (struct berth_http_client_reply){.body = BERTH_BUF_INIT(request->answer_max)};
-    int rc = prepare(&a, err);
+    int rc = http_client_prepare(&a, err);
     if (rc == BERTH_OK)
         rc = transfer(&a, err);
     if (rc == BERTH_OK) {

@@ -86,7 +86,7 @@ static const char *separator(const char *text, size_t len)
 }
 
 /* Ends the line. Separators can only stand in texts, where they may be written as escapes. */
-static void finish(struct berth_buf *out, size_t from)
+static void message_finish(struct berth_buf *out, size_t from)
 {
     const char *at = out->failed ? NULL : separator(out->data + from, out->len - from);
     if (at) {
@@ -129,10 +129,10 @@ void berth_message_write(struct berth_buf *out, const struct berth_message_reque
     if (request->invocation)
         berth_json_put_str(&w, "paperclipInvocationId", request->invocation);
     berth_json_close(&w, '}');
-    finish(out, from);
+    message_finish(out, from);
 }
 
-static void put_id(struct berth_json_writer *w, const struct berth_json *id)
+static void message_put_id(struct berth_json_writer *w, const struct berth_json *id)
 {
     auto_free char *text = id ? berth_json_canonical(id) : NULL;
     if (id && !text)
@@ -145,10 +145,10 @@ void berth_message_write_result(struct berth_buf *out, const struct berth_json *
 {
     size_t from = out->len;
     struct berth_json_writer w = open_message(out);
-    put_id(&w, id);
+    message_put_id(&w, id);
     berth_json_put_raw(&w, "result", result_json);
     berth_json_close(&w, '}');
-    finish(out, from);
+    message_finish(out, from);
 }
 
 void berth_message_write_error(struct berth_buf *out, const struct berth_json *id, int64_t code,
@@ -156,11 +156,11 @@ void berth_message_write_error(struct berth_buf *out, const struct berth_json *i
 {
     size_t from = out->len;
     struct berth_json_writer w = open_message(out);
-    put_id(&w, id);
+    message_put_id(&w, id);
     berth_json_open_in(&w, "error", '{');
     berth_json_put_int(&w, "code", code);
     berth_json_put_str(&w, "message", text);
     berth_json_close(&w, '}');
     berth_json_close(&w, '}');
-    finish(out, from);
+    message_finish(out, from);
 }

@@ -69,9 +69,9 @@ static size_t weight(const struct berth_buf *lines)
 
 /* --- calls --- */
 
-static void enqueue(struct berth_rpc *rpc, struct berth_buf *lines);
+static void rpc_enqueue(struct berth_rpc *rpc, struct berth_buf *lines);
 
-static struct call **find(struct berth_rpc *rpc, int64_t id)
+static struct call **rpc_find_call(struct berth_rpc *rpc, int64_t id)
 {
     struct call **at = &rpc->calls[(uint64_t)id % BUCKETS];
     while (*at && (*at)->id != id)
@@ -79,7 +79,7 @@ static struct call **find(struct berth_rpc *rpc, int64_t id)
     return at;
 }
 
-static void answer(struct call **at, const struct berth_reply *reply)
+static void call_answer(struct call **at, const struct berth_reply *reply)
 {
     struct call *call = *at;
     struct berth_rpc *rpc = call->rpc;
@@ -108,7 +108,7 @@ static void on_call_timer(struct berth_timer *timer)
     struct berth_reply reply = {
         .kind = BERTH_REPLY_TIMEOUT, .code = BERTH_RPC_TIMEOUT, .text = text};
     if (!call->on_late) {
-        answer(find(call->rpc, call->id), &reply);
+        call_answer(rpc_find_call(call->rpc, call->id), &reply);
         return;
     }
     call->on_reply(call->ctx, &reply); /* it stays: an answer may still come */
@@ -117,7 +117,7 @@ static void on_call_timer(struct berth_timer *timer)
     struct berth_reply none = {
         .kind = BERTH_REPLY_GONE, .code = BERTH_RPC_UNAVAILABLE, .text = "Too many are late."};
     if (++call->rpc->late > LATE_MAX)
-        answer(find(call->rpc, call->id), &none);
+        call_answer(rpc_find_call(call->rpc, call->id), &none);
 }
 
 void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *request)
@@ -155,7 +155,7 @@ void berth_rpc_call(struct berth_rpc *rpc, const struct berth_rpc_request *reque
     call->next = *bucket;
     *bucket = call;
     rpc->pending++;
-    enqueue(rpc, &lines);
+    rpc_enqueue(rpc, &lines);
     if (request->timeout_ms > 0)
         berth_timer_set(rpc->engine, &call->timer, request->timeout_ms);
 }
@@ -205,7 +205,7 @@ static void pump(struct berth_rpc *rpc)
     }
 }
 
-static void enqueue(struct berth_rpc *rpc, struct berth_buf *lines)
+static void rpc_enqueue(struct berth_rpc *rpc, struct berth_buf *lines)
 {
     struct outgoing *o = calloc(1, sizeof *o);
     bool full = rpc->queued + weight(lines) > BERTH_MESSAGES_QUEUED_MAX;
@@ -227,10 +227,10 @@ void berth_rpc_send(struct berth_rpc *rpc, struct berth_buf *lines)
     if (rpc->queued > BERTH_ANSWERS_QUEUED_MAX)
         berth_buf_clear(lines); /* who asks and does not read hears nothing */
     else
-        enqueue(rpc, lines);
+        rpc_enqueue(rpc, lines);
 }
 
-static void on_stdin_room(void *ctx)
+static void on_rpc_stdin_room(void *ctx)
 {
     pump(ctx);
 }
@@ -242,7 +242,7 @@ static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
     bool number = berth_json_is(m->id, BERTH_JSON_INT) || berth_json_is(m->id, BERTH_JSON_REAL);
     double id = number ? berth_json_number(m->id) : 0;
     struct call **at = id >= 1 && id <= (double)rpc->last_id && id == (double)(int64_t)id
-                           ? find(rpc, (int64_t)id)
+                           ? rpc_find_call(rpc, (int64_t)id)
                            : NULL;
     if (!at || !*at) {
         rpc->handlers.on_noise(rpc->handlers.ctx, rpc->line, rpc->len,
@@ -265,7 +265,7 @@ static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
         reply = (struct berth_reply){
             .kind = BERTH_REPLY_ERROR, .code = BERTH_RPC_WORKER_ERROR, .text = odd};
     }
-    answer(at, &reply);
+    call_answer(at, &reply);
 }
 
 /* A line that cannot be read may be an answer that somebody waits for: if it says to whom, they
@@ -278,12 +278,12 @@ static void answer_unreadable(struct berth_rpc *rpc)
     head[len] = '\0';
     const char *at = strstr(head, "\"id\":");
     bool answers = at && strstr(head, "\"jsonrpc\":\"2.0\"") && !strstr(head, "\"method\"");
-    struct call **call = answers ? find(rpc, strtoll(at + 5, NULL, 10)) : NULL;
+    struct call **call = answers ? rpc_find_call(rpc, strtoll(at + 5, NULL, 10)) : NULL;
     struct berth_reply reply = {.kind = BERTH_REPLY_ERROR,
                                 .code = BERTH_RPC_UNAVAILABLE,
                                 .text = "The answer of the worker cannot be read."};
     if (call && *call)
-        answer(call, &reply);
+        call_answer(call, &reply);
 }
 
 /* What was read of rpc->line. */
@@ -305,17 +305,17 @@ static void dispatch(struct berth_rpc *rpc)
     berth_message_clear(m);
 }
 
-static void read_line(struct berth_rpc *rpc)
+static void rpc_read_line(struct berth_rpc *rpc)
 {
     rpc->trouble_code = berth_message_read(rpc->line, rpc->len, &rpc->message, &rpc->trouble);
 }
 
 /* On the pool. */
-static void read_job(void *ctx)
+static void rpc_read_job(void *ctx)
 {
     struct berth_rpc *rpc = ctx;
     struct berth_error ignored;
-    read_line(rpc);
+    rpc_read_line(rpc);
     (void)berth_engine_post(rpc->engine, &rpc->read_post, &ignored); /* it runs: we came from it */
 }
 
@@ -334,18 +334,18 @@ static void take_lines(struct berth_rpc *rpc)
             (void)snprintf(why, sizeof why, "a line of %zu bytes was dropped", dropped);
             rpc->handlers.on_noise(rpc->handlers.ctx, "", 0, why);
         } else if (rpc->len > BERTH_MESSAGE_BYTES_SMALL &&
-                   berth_pool_submit(rpc->pool, read_job, rpc, &ignored) == BERTH_OK) {
+                   berth_pool_submit(rpc->pool, rpc_read_job, rpc, &ignored) == BERTH_OK) {
             rpc->reading = true;
             if (!rpc->ended)
                 berth_process_pause(rpc->process, true);
         } else if (!is_blank(rpc->line, rpc->len)) {
-            read_line(rpc);
+            rpc_read_line(rpc);
             dispatch(rpc);
         }
     }
 }
 
-static void finish(struct berth_rpc *rpc);
+static void rpc_finish(struct berth_rpc *rpc);
 
 static void run_read(struct berth_post *post)
 {
@@ -354,12 +354,12 @@ static void run_read(struct berth_post *post)
     rpc->reading = false;
     take_lines(rpc);
     if (rpc->ended && !rpc->reading)
-        finish(rpc);
+        rpc_finish(rpc);
     else if (!rpc->reading)
         berth_process_pause(rpc->process, false);
 }
 
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+static void on_rpc_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct berth_rpc *rpc = ctx;
     if (stream == BERTH_STDERR) {
@@ -375,7 +375,7 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
 /* --- the end --- */
 
 /* All that it said is being heard: a last line may lack its end. */
-static void finish(struct berth_rpc *rpc)
+static void rpc_finish(struct berth_rpc *rpc)
 {
     if (rpc->lines.buf.len > rpc->lines.taken) {
         berth_lines_put(&rpc->lines, "\n", 1);
@@ -391,11 +391,11 @@ static void finish(struct berth_rpc *rpc)
                                 .text = words ? words : "The worker has ended."};
     for (int i = 0; i < BUCKETS; i++)
         while (rpc->calls[i])
-            answer(&rpc->calls[i], &reply);
+            call_answer(&rpc->calls[i], &reply);
     berth_buf_clear(&text);
 }
 
-static void on_end(void *ctx, const struct berth_exec_end *end)
+static void on_rpc_end(void *ctx, const struct berth_exec_end *end)
 {
     struct berth_rpc *rpc = ctx;
     rpc->ended = true;
@@ -403,7 +403,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     while (rpc->head)
         drop_head(rpc);
     if (!rpc->reading)
-        finish(rpc);
+        rpc_finish(rpc);
 }
 
 int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
@@ -421,8 +421,10 @@ int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
     rpc->tail = &rpc->head;
     rpc->read_post.run = run_read;
     berth_lines_init(&rpc->lines, BERTH_MESSAGE_BYTES_MAX);
-    struct berth_exec_handlers ours = {
-        .on_output = on_output, .on_stdin_room = on_stdin_room, .on_end = on_end, .ctx = rpc};
+    struct berth_exec_handlers ours = {.on_output = on_rpc_output,
+                                       .on_stdin_room = on_rpc_stdin_room,
+                                       .on_end = on_rpc_end,
+                                       .ctx = rpc};
     struct berth_process_options with = *options;
     with.with_stdin = true;
     int rc = berth_process_start(engine, &with, &ours, &rpc->process, err);
