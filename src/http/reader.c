@@ -27,7 +27,7 @@ enum state {
 const char *const berth_http_methods[] = {"GET",   "HEAD",   "POST",    "PUT",
                                           "PATCH", "DELETE", "OPTIONS", NULL};
 
-static enum berth_http_step refuse(struct berth_http_reader *r, int status, const char *why)
+static enum berth_http_step reader_refuse(struct berth_http_reader *r, int status, const char *why)
 {
     r->state = REFUSED;
     r->status = status;
@@ -47,18 +47,18 @@ static bool is_alnum(char c)
     return is_digit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-static bool is_one_of(char c, const char *set)
+static bool reader_is_one_of(char c, const char *set)
 {
     return c && strchr(set, c);
 }
 
-static bool is_token(char c)
+static bool reader_is_token(char c)
 {
-    return is_alnum(c) || is_one_of(c, "!#$%&'*+-.^_`|~");
+    return is_alnum(c) || reader_is_one_of(c, "!#$%&'*+-.^_`|~");
 }
 
 /* -1: it is none. */
-static int hex(char c)
+static int reader_hex(char c)
 {
     if (is_digit(c))
         return c - '0';
@@ -74,14 +74,14 @@ static int next_character(const char **at)
 {
     char c = *(*at)++;
     if (c != '%')
-        return is_alnum(c) || is_one_of(c, "-._~!$&'()*+,;=:@/?") ? c : -1;
-    int high = hex((*at)[0]), low = high < 0 ? -1 : hex((*at)[1]);
+        return is_alnum(c) || reader_is_one_of(c, "-._~!$&'()*+,;=:@/?") ? c : -1;
+    int high = reader_hex((*at)[0]), low = high < 0 ? -1 : reader_hex((*at)[1]);
     *at += 2;
     return low < 0 ? -1 : high * 16 + low;
 }
 
 /* What a segment says when it is decoded must be as plain as it looks. */
-static bool is_plain(int c)
+static bool reader_is_plain(int c)
 {
     return c > 0x1f && c < 0x7f && c != '/' && c != '\\';
 }
@@ -93,7 +93,7 @@ static const char *pass_segment(const char *at)
     for (; *at && *at != '/'; len++) {
         bool question = *at == '?';
         int c = next_character(&at);
-        if (!is_plain(c) || question)
+        if (!reader_is_plain(c) || question)
             return NULL;
         dots += c == '.';
     }
@@ -121,14 +121,14 @@ static bool is_query(const char *at)
 static enum berth_http_step read_target(struct berth_http_reader *r, char *target)
 {
     if (strlen(target) > BERTH_HTTP_TARGET_BYTES_MAX)
-        return refuse(r, 414, "The request target is too long.");
+        return reader_refuse(r, 414, "The request target is too long.");
     char *question = strchr(target, '?');
     if (question)
         *question = '\0';
     r->head.path = target;
     r->head.query = question ? question + 1 : NULL;
     if (!is_path(target) || (question && !is_query(question + 1)))
-        return refuse(r, 400, "The request target is not a plain path with a query.");
+        return reader_refuse(r, 400, "The request target is not a plain path with a query.");
     return BERTH_HTTP_MORE;
 }
 
@@ -140,9 +140,9 @@ static enum berth_http_step read_method(struct berth_http_reader *r, const char 
             return BERTH_HTTP_MORE;
         }
     for (const char *c = name; *c; c++)
-        if (!is_token(*c))
-            return refuse(r, 400, "The request line is malformed.");
-    return refuse(r, *name ? 501 : 400, "The request method is not known.");
+        if (!reader_is_token(*c))
+            return reader_refuse(r, 400, "The request line is malformed.");
+    return reader_refuse(r, *name ? 501 : 400, "The request method is not known.");
 }
 
 /* "METHOD TARGET HTTP/1.1", with one space each. *old: it is HTTP/1.0. */
@@ -150,14 +150,14 @@ static enum berth_http_step read_request_line(struct berth_http_reader *r, char 
 {
     char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
     if (!version)
-        return refuse(r, 400, "The request line is malformed.");
+        return reader_refuse(r, 400, "The request line is malformed.");
     *target++ = *version++ = '\0';
     *old = strcmp(version, "HTTP/1.0") == 0;
     if (!*old && strcmp(version, "HTTP/1.1") != 0)
         return strncmp(version, "HTTP/", 5) == 0 && is_digit(version[5]) && version[6] == '.' &&
                        is_digit(version[7]) && !version[8]
-                   ? refuse(r, 505, "Only HTTP/1.1 is spoken here.")
-                   : refuse(r, 400, "The request line is malformed.");
+                   ? reader_refuse(r, 505, "Only HTTP/1.1 is spoken here.")
+                   : reader_refuse(r, 400, "The request line is malformed.");
     enum berth_http_step step = read_method(r, line);
     return step == BERTH_HTTP_BAD ? step : read_target(r, target);
 }
@@ -168,19 +168,19 @@ static enum berth_http_step read_header(struct berth_http_reader *r, char *line)
 {
     char *colon = strchr(line, ':');
     if (!colon || colon == line)
-        return refuse(r, 400, "A header line is malformed.");
+        return reader_refuse(r, 400, "A header line is malformed.");
     if (r->head.header_count == BERTH_HTTP_HEADERS_MAX)
-        return refuse(r, 431, "There are too many headers.");
+        return reader_refuse(r, 431, "There are too many headers.");
     *colon = '\0';
     for (char *c = line; *c; c++) { /* a line that begins with a space goes on with another */
-        if (!is_token(*c))
-            return refuse(r, 400, "A header name is malformed.");
+        if (!reader_is_token(*c))
+            return reader_refuse(r, 400, "A header name is malformed.");
         if (*c >= 'A' && *c <= 'Z')
             *c = (char)(*c - 'A' + 'a');
     }
     char *value = colon + 1 + strspn(colon + 1, " \t");
     char *end = value + strlen(value);
-    while (end > value && is_one_of(end[-1], " \t"))
+    while (end > value && reader_is_one_of(end[-1], " \t"))
         *--end = '\0';
     r->head.headers[r->head.header_count++] = (struct berth_http_header){line, value};
     return BERTH_HTTP_MORE;
@@ -223,7 +223,7 @@ static bool is_repeated(const struct berth_http_head *head)
 }
 
 /* "name", "name:port", "1.2.3.4:80", "[::1]:80"; whose name it is, others decide. */
-static bool is_host(const char *host)
+static bool reader_is_host(const char *host)
 {
     bool bracketed = *host == '[';
     const char *at = host + bracketed;
@@ -256,7 +256,7 @@ bool berth_http_has_word(const char *list, const char *word)
 }
 
 /* -1: it is not a length. */
-static int64_t read_length(const char *text)
+static int64_t reader_read_length(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
     int64_t value = 0;
@@ -274,14 +274,14 @@ static enum berth_http_step read_framing(struct berth_http_reader *r, bool old)
     const char *length = berth_http_header(h, "content-length");
     const char *coding = berth_http_header(h, "transfer-encoding");
     if (coding && (length || old))
-        return refuse(r, 400, "The length of the body is ambiguous.");
+        return reader_refuse(r, 400, "The length of the body is ambiguous.");
     if (coding && strcasecmp(coding, "chunked") != 0)
-        return refuse(r, 501, "The transfer encoding is not known.");
-    h->body_bytes = coding ? -1 : length ? read_length(length) : 0;
+        return reader_refuse(r, 501, "The transfer encoding is not known.");
+    h->body_bytes = coding ? -1 : length ? reader_read_length(length) : 0;
     if (length && h->body_bytes < 0)
-        return refuse(r, 400, "Content-Length is not a number.");
+        return reader_refuse(r, 400, "Content-Length is not a number.");
     if ((h->method == BERTH_HTTP_GET || h->method == BERTH_HTTP_HEAD) && h->body_bytes != 0)
-        return refuse(r, 400, "This method has no body.");
+        return reader_refuse(r, 400, "This method has no body.");
     return BERTH_HTTP_MORE;
 }
 
@@ -291,12 +291,12 @@ static enum berth_http_step read_meaning(struct berth_http_reader *r, bool old)
     const char *connection = berth_http_header(h, "connection");
     const char *expect = berth_http_header(h, "expect");
     if (is_repeated(h))
-        return refuse(r, 400, "A header that must stand alone is repeated.");
+        return reader_refuse(r, 400, "A header that must stand alone is repeated.");
     h->host = berth_http_header(h, "host");
-    if ((!h->host && !old) || (h->host && !is_host(h->host)))
-        return refuse(r, 400, "There is no Host header, or not a valid one.");
+    if ((!h->host && !old) || (h->host && !reader_is_host(h->host)))
+        return reader_refuse(r, 400, "There is no Host header, or not a valid one.");
     if (expect && strcasecmp(expect, "100-continue") != 0)
-        return refuse(r, 417, "That expectation cannot be met.");
+        return reader_refuse(r, 417, "That expectation cannot be met.");
     h->wants_continue = expect && !old;
     h->keep_alive = !old && !berth_http_has_word(connection, "close");
     h->upgrade =
@@ -327,17 +327,18 @@ static enum berth_http_step read_head(struct berth_http_reader *r)
 }
 
 /* The next byte of a head, which has `len` bytes with it. *whole: the empty line ends with it. */
-static enum berth_http_step look_at(struct berth_http_reader *r, char c, size_t len, bool *whole)
+static enum berth_http_step reader_look_at(struct berth_http_reader *r, char c, size_t len,
+                                           bool *whole)
 {
     if ((c == '\n') != (r->before == '\r'))
-        return refuse(r, 400, "Lines end with CR and LF.");
+        return reader_refuse(r, 400, "Lines end with CR and LF.");
     if (c != '\r' && c != '\n' && c != '\t' && (c < 0x20 || c > 0x7e))
-        return refuse(r, 400, "There is a byte that no header may have.");
+        return reader_refuse(r, 400, "There is a byte that no header may have.");
     if (len == 1 && (c < 'A' || c > 'Z'))
-        return refuse(r, 400, "This is not a request.");
+        return reader_refuse(r, 400, "This is not a request.");
     if (len > BERTH_HTTP_HEAD_BYTES_MAX)
-        return r->line_from == 0 ? refuse(r, 414, "The request target is too long.")
-                                 : refuse(r, 431, "The headers are too long.");
+        return r->line_from == 0 ? reader_refuse(r, 414, "The request target is too long.")
+                                 : reader_refuse(r, 431, "The headers are too long.");
     r->before = c;
     *whole = c == '\n' && len - r->line_from == 2;
     if (c == '\n')
@@ -351,19 +352,19 @@ static enum berth_http_step read_lines(struct berth_http_reader *r, const char *
     size_t before = r->buf.len;
     bool whole = false;
     while (*used < len && !whole) {
-        enum berth_http_step step = look_at(r, bytes[*used], before + *used + 1, &whole);
+        enum berth_http_step step = reader_look_at(r, bytes[*used], before + *used + 1, &whole);
         ++*used;
         if (step == BERTH_HTTP_BAD)
             return step;
     }
     berth_buf_append(&r->buf, bytes, *used);
     if (r->buf.failed)
-        return refuse(r, 503, "There is no memory for the headers.");
+        return reader_refuse(r, 503, "There is no memory for the headers.");
     return whole ? read_head(r) : BERTH_HTTP_MORE;
 }
 
 /* A new request: what was lent of the one before is gone. */
-static void begin(struct berth_http_reader *r)
+static void reader_begin(struct berth_http_reader *r)
 {
     berth_buf_truncate(&r->buf, 0);
     r->head.header_count = 0;
@@ -379,7 +380,7 @@ static void begin(struct berth_http_reader *r)
 
 static enum berth_http_step too_large(struct berth_http_reader *r)
 {
-    return refuse(r, 413, "The body is too large.");
+    return reader_refuse(r, 413, "The body is too large.");
 }
 
 /* A piece, and what comes when it is the last. */
@@ -398,7 +399,7 @@ static enum berth_http_step give_piece(struct berth_http_reader *r, const char *
 
 static enum berth_http_step read_chunk_size(struct berth_http_reader *r, char c)
 {
-    int digit = hex(c);
+    int digit = reader_hex(c);
     if (digit >= 0 && r->digits < CHUNK_DIGITS_MAX) {
         r->digits++;
         r->left = r->left * 16 + (uint64_t)digit;
@@ -407,7 +408,7 @@ static enum berth_http_step read_chunk_size(struct berth_http_reader *r, char c)
         return BERTH_HTTP_MORE;
     }
     if (c != '\r' || r->digits == 0)
-        return refuse(r, 400, "The size of a chunk is malformed.");
+        return reader_refuse(r, 400, "The size of a chunk is malformed.");
     r->state = CHUNK_SIZE_LF;
     return BERTH_HTTP_MORE;
 }
@@ -426,7 +427,7 @@ static enum berth_http_step read_between(struct berth_http_reader *r, char c)
     if (r->state == CHUNK_SIZE)
         return read_chunk_size(r, c);
     if (c != steps[r->state].want)
-        return refuse(r, 400, "A chunk is malformed, or has a trailer.");
+        return reader_refuse(r, 400, "A chunk is malformed, or has a trailer.");
     bool last = r->state == CHUNK_SIZE_LF && r->left == 0;
     r->state = (int)(last ? LAST_CR : steps[r->state].next);
     r->digits = r->state == CHUNK_SIZE ? 0 : r->digits;
@@ -478,6 +479,6 @@ enum berth_http_step berth_http_reader_step(struct berth_http_reader *r, const c
     if (r->state != LINES)
         return read_body(r, bytes, len, used);
     if (r->fresh && len)
-        begin(r);
+        reader_begin(r);
     return read_lines(r, bytes, len, used);
 }

@@ -40,7 +40,7 @@ struct berth_http_websocket {
 
 /* --- the handshake --- */
 
-static bool is_key(const char *key)
+static bool websocket_is_key(const char *key)
 {
     unsigned char bytes[KEY_BYTES + 2];
     size_t len = key ? strlen(key) : 0, count;
@@ -67,7 +67,7 @@ void berth_http_handshake_read(const struct berth_http_head *head, const char *p
         out->why = "This is for a WebSocket: ask for it by Connection and Upgrade.";
     } else if (!version || strcmp(version, "13") != 0) {
         out->why = "Sec-WebSocket-Version must be 13.";
-    } else if (!is_key(key)) {
+    } else if (!websocket_is_key(key)) {
         out->status = 400;
         out->why = "Sec-WebSocket-Key must be 16 bytes as base64.";
     } else {
@@ -80,7 +80,7 @@ void berth_http_handshake_read(const struct berth_http_head *head, const char *p
 
 /* --- out --- */
 
-static void put_frame(struct berth_buf *out, unsigned char opcode, size_t len)
+static void websocket_put_frame(struct berth_buf *out, unsigned char opcode, size_t len)
 {
     unsigned char head[10] = {FIN | opcode};
     int more = len < 126 ? 0 : len <= UINT16_MAX ? 2 : 8;
@@ -92,7 +92,7 @@ static void put_frame(struct berth_buf *out, unsigned char opcode, size_t len)
 
 void berth_http_websocket_frame(struct berth_buf *out, bool text, size_t len)
 {
-    put_frame(out, text ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, len);
+    websocket_put_frame(out, text ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, len);
 }
 
 void berth_http_websocket_write(struct berth_http_websocket *ws, const char *frames, size_t len)
@@ -106,7 +106,7 @@ static void hang_up(struct berth_http_websocket *ws, enum berth_http_close code)
 {
     unsigned char number[2] = {(unsigned char)(code >> 8), (unsigned char)(code & 0xff)};
     struct berth_buf out = BERTH_BUF_INIT(16);
-    put_frame(&out, WSLAY_CONNECTION_CLOSE, sizeof number);
+    websocket_put_frame(&out, WSLAY_CONNECTION_CLOSE, sizeof number);
     berth_buf_append(&out, number, sizeof number);
     if (!out.failed)
         berth_http_websocket_write(ws, out.data, out.len);
@@ -115,7 +115,7 @@ static void hang_up(struct berth_http_websocket *ws, enum berth_http_close code)
 }
 
 /* What wslay has to say of itself. */
-static void flush(struct berth_http_websocket *ws)
+static void websocket_flush(struct berth_http_websocket *ws)
 {
     struct berth_buf *out = &ws->out;
     bool failed = wslay_event_send(ws->wslay) < 0 || out->failed;
@@ -198,7 +198,7 @@ static void on_whole(wslay_event_context_ptr wslay, const struct wslay_event_on_
 
 /* --- in --- */
 
-static void destroy(struct berth_http_websocket *ws)
+static void websocket_destroy(struct berth_http_websocket *ws)
 {
     wslay_event_context_free(ws->wslay);
     berth_buf_clear(&ws->message);
@@ -206,13 +206,13 @@ static void destroy(struct berth_http_websocket *ws)
     free(ws);
 }
 
-static void leave(struct berth_http_websocket *ws)
+static void websocket_leave(struct berth_http_websocket *ws)
 {
     if (--ws->depth == 0 && ws->over)
-        destroy(ws);
+        websocket_destroy(ws);
 }
 
-static void on_gone(void *ctx)
+static void on_websocket_gone(void *ctx)
 {
     struct berth_http_websocket *ws = ctx;
     ws->closed = true;
@@ -231,7 +231,7 @@ static int read_frames(struct berth_http_websocket *ws)
     return rc;
 }
 
-static size_t on_bytes(void *ctx, const char *bytes, size_t len)
+static size_t on_websocket_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct berth_http_websocket *ws = ctx;
     if (ws->closed)
@@ -250,15 +250,15 @@ static size_t on_bytes(void *ctx, const char *bytes, size_t len)
         else if (ws->too_big)
             hang_up(ws, BERTH_HTTP_CLOSE_TOO_BIG);
         else
-            flush(ws);
+            websocket_flush(ws);
     }
     if (ws->closed && !ws->over)
-        on_gone(ws);
-    leave(ws);
+        on_websocket_gone(ws);
+    websocket_leave(ws);
     return taken;
 }
 
-static void on_room(void *ctx)
+static void on_websocket_room(void *ctx)
 {
     struct berth_http_websocket *ws = ctx;
     ws->depth++;
@@ -266,18 +266,18 @@ static void on_room(void *ctx)
         berth_http_stream_read_on(ws->x);
     if (!ws->over && ws->handlers.on_room)
         ws->handlers.on_room(ws->handlers.ctx);
-    leave(ws);
+    websocket_leave(ws);
 }
 
-static void on_drain(void *ctx)
+static void on_websocket_drain(void *ctx)
 {
     struct berth_http_websocket *ws = ctx;
     ws->depth++;
     if (ws->handlers.on_drain)
         ws->handlers.on_drain(ws->handlers.ctx);
     hang_up(ws, BERTH_HTTP_CLOSE_GOING);
-    on_gone(ws);
-    leave(ws);
+    on_websocket_gone(ws);
+    websocket_leave(ws);
 }
 
 /* --- for its owner --- */
@@ -307,7 +307,7 @@ int berth_http_websocket_new(const char *accept, const char *protocol,
 void berth_http_websocket_free(struct berth_http_websocket *ws)
 {
     if (ws)
-        destroy(ws);
+        websocket_destroy(ws);
 }
 
 void berth_http_websocket_begin(struct berth_http_websocket *ws, struct berth_http_exchange *x,
@@ -318,16 +318,16 @@ void berth_http_websocket_begin(struct berth_http_websocket *ws, struct berth_ht
         .more = {{"Upgrade", "websocket"},
                  {"Sec-WebSocket-Accept", ws->accept},
                  {ws->protocol ? "Sec-WebSocket-Protocol" : NULL, ws->protocol}}};
-    struct berth_http_stream_handlers ours = {.on_room = on_room,
-                                              .on_gone = on_gone,
-                                              .on_bytes = on_bytes,
-                                              .on_drain = on_drain,
+    struct berth_http_stream_handlers ours = {.on_room = on_websocket_room,
+                                              .on_gone = on_websocket_gone,
+                                              .on_bytes = on_websocket_bytes,
+                                              .on_drain = on_websocket_drain,
                                               .ctx = ws};
     ws->x = x;
     ws->handlers = *handlers;
     ws->depth++;
     berth_http_stream_begin(x, &head, &ours);
-    leave(ws);
+    websocket_leave(ws);
 }
 
 void berth_http_websocket_hold(struct berth_http_websocket *ws, bool held)
@@ -337,7 +337,7 @@ void berth_http_websocket_hold(struct berth_http_websocket *ws, bool held)
         return;
     ws->depth++;
     berth_http_stream_read_on(ws->x);
-    leave(ws);
+    websocket_leave(ws);
 }
 
 bool berth_http_websocket_beat(struct berth_http_websocket *ws)
@@ -348,8 +348,8 @@ bool berth_http_websocket_beat(struct berth_http_websocket *ws)
     ws->asked = true;
     ws->depth++;
     if (alive && wslay_event_queue_msg(ws->wslay, &ping) == 0)
-        flush(ws);
-    leave(ws);
+        websocket_flush(ws);
+    websocket_leave(ws);
     return alive;
 }
 
@@ -359,5 +359,5 @@ void berth_http_websocket_end(struct berth_http_websocket *ws, enum berth_http_c
     ws->depth++;
     hang_up(ws, code);
     berth_http_stream_end(ws->x);
-    leave(ws);
+    websocket_leave(ws);
 }

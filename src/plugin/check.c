@@ -67,7 +67,7 @@ static int check_names(const char *const *only, struct berth_error *err)
     return BERTH_OK;
 }
 
-static void check_run(size_t i, const struct berth_trial *like,
+static void trial_run(size_t i, const struct berth_trial *like,
                       void (*each)(void *ctx, const struct berth_check_result *result), void *ctx)
 {
     struct berth_trial t = *like;
@@ -120,6 +120,6 @@ int berth_plugin_check(struct berth_engine *engine, const struct berth_check_req
     };
     for (size_t i = 0; i < CHECKS; i++)
         if (check_is_wanted(request->only, checks[i].name))
-            check_run(i, &like, each, ctx);
+            trial_run(i, &like, each, ctx);
     return BERTH_OK;
 }

@@ -77,15 +77,15 @@ static uid_t uid_of(const char *plugin_id)
     return UID_FIRST + hash % UID_COUNT;
 }
 
-static void add(struct berth_launch *l, struct berth_list *list, const char *text)
+static void launch_add(struct berth_launch *l, struct berth_list *list, const char *text)
 {
     (void)berth_list_add(list, &l->arena, (char *)(uintptr_t)text);
 }
 
-static void add_variable(struct berth_launch *l, struct berth_list *env, const char *name,
-                         const char *value)
+static void launch_add_variable(struct berth_launch *l, struct berth_list *env, const char *name,
+                                const char *value)
 {
-    add(l, env, berth_arena_printf(&l->arena, "%s=%s", name, value));
+    launch_add(l, env, berth_arena_printf(&l->arena, "%s=%s", name, value));
 }
 
 /* The environment is complete: nothing of ours is inherited. */
@@ -94,17 +94,17 @@ static const char *const *make_env(struct berth_launch *l, const char *plugin_id
     struct berth_list env = {0};
     struct berth_id id = berth_id_new();
     l->label = berth_arena_printf(&l->arena, "BERTH_WORKER_ID=%s", id.text);
-    add(l, &env, l->label); /* the first: what looks for strays does not read far */
-    add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_MODE", "");
-    add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_EXPOSURE", "");
-    add_variable(l, &env, "PATH", value_or("PATH", DEFAULT_PATH));
-    add_variable(l, &env, "NODE_PATH", value_or("NODE_PATH", ""));
-    add_variable(l, &env, "PAPERCLIP_PLUGIN_ID", plugin_id);
-    add_variable(l, &env, "NODE_ENV", value_or("NODE_ENV", "production"));
-    add_variable(l, &env, "TZ", value_or("TZ", "UTC"));
-    add_variable(l, &env, "TMPDIR", berth_arena_printf(&l->arena, "%s/tmp", state));
-    add_variable(l, &env, "BERTH_PLUGIN_STATE", state);
-    add(l, &env, NULL);
+    launch_add(l, &env, l->label); /* the first: what looks for strays does not read far */
+    launch_add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_MODE", "");
+    launch_add_variable(l, &env, "PAPERCLIP_DEPLOYMENT_EXPOSURE", "");
+    launch_add_variable(l, &env, "PATH", value_or("PATH", DEFAULT_PATH));
+    launch_add_variable(l, &env, "NODE_PATH", value_or("NODE_PATH", ""));
+    launch_add_variable(l, &env, "PAPERCLIP_PLUGIN_ID", plugin_id);
+    launch_add_variable(l, &env, "NODE_ENV", value_or("NODE_ENV", "production"));
+    launch_add_variable(l, &env, "TZ", value_or("TZ", "UTC"));
+    launch_add_variable(l, &env, "TMPDIR", berth_arena_printf(&l->arena, "%s/tmp", state));
+    launch_add_variable(l, &env, "BERTH_PLUGIN_STATE", state);
+    launch_add(l, &env, NULL);
     return (const char *const *)(void *)env.items;
 }
 
@@ -124,7 +124,7 @@ static void add_modules(struct berth_launch *l, struct berth_list *readable, con
     for (const char *at = parent_of(&l->arena, package); at; at = parent_of(&l->arena, at)) {
         const char *path = berth_arena_printf(&l->arena, "%s/node_modules", at);
         if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
-            add(l, readable, path);
+            launch_add(l, readable, path);
     }
 }
 
@@ -135,9 +135,9 @@ static void add_node(struct berth_launch *l, struct berth_list *readable, const 
     const char *bin = realpath(file, real) ? parent_of(&l->arena, real) : NULL;
     const char *above = bin ? parent_of(&l->arena, bin) : NULL;
     if (bin)
-        add(l, readable, berth_arena_strdup(&l->arena, real));
+        launch_add(l, readable, berth_arena_strdup(&l->arena, real));
     if (above)
-        add(l, readable, berth_arena_printf(&l->arena, "%s/lib", above));
+        launch_add(l, readable, berth_arena_printf(&l->arena, "%s/lib", above));
 }
 
 /* The directory of the state with its tmp/, its worker's: it may have put anything in their place,
@@ -167,13 +167,13 @@ static int confine(struct berth_launch *l, const char *plugin_id,
 {
     struct berth_list readable = {0};
     for (size_t i = 0; i < sizeof system_paths / sizeof system_paths[0]; i++)
-        add(l, &readable, system_paths[i]);
-    add(l, &readable, spec->package);
+        launch_add(l, &readable, system_paths[i]);
+    launch_add(l, &readable, spec->package);
     if (node) {
         add_modules(l, &readable, spec->package);
         add_node(l, &readable, node);
     }
-    add(l, &readable, NULL);
+    launch_add(l, &readable, NULL);
     const char *const writable[] = {spec->state, "/dev/null", "/dev/zero", "/dev/full", NULL};
     int rc = berth_arena_check(&l->arena, err);
     if (rc == BERTH_OK)
@@ -253,11 +253,11 @@ int berth_launch_check(const struct berth_worker_spec *spec, struct berth_error 
     return rc;
 }
 
-static int prepare(struct berth_launch *l, const char *plugin_id,
-                   const struct berth_worker_spec *spec, const char *node, struct berth_list *argv,
-                   struct berth_error *err)
+static int launch_prepare(struct berth_launch *l, const char *plugin_id,
+                          const struct berth_worker_spec *spec, const char *node,
+                          struct berth_list *argv, struct berth_error *err)
 {
-    add(l, argv, NULL);
+    launch_add(l, argv, NULL);
     l->options.argv = (const char *const *)(void *)argv->items;
     l->options.env = make_env(l, plugin_id, spec->state);
     l->options.cwd = berth_arena_strdup(&l->arena, spec->state);
@@ -279,12 +279,12 @@ int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *
     if (rc == BERTH_OK && is_script(entry)) {
         rc = find_node(out, &node, err);
         if (rc == BERTH_OK)
-            add(out, &argv, node);
+            launch_add(out, &argv, node);
     }
     if (rc < 0)
         return rc;
-    add(out, &argv, entry);
-    return prepare(out, plugin_id, spec, node, &argv, err);
+    launch_add(out, &argv, entry);
+    return launch_prepare(out, plugin_id, spec, node, &argv, err);
 }
 
 int berth_launch_prepare_script(const char *script, const char *argument,
@@ -297,13 +297,13 @@ int berth_launch_prepare_script(const char *script, const char *argument,
     if (rc < 0)
         return rc;
     struct berth_list argv = {0};
-    add(out, &argv, node);
-    add(out, &argv, "--input-type=module");
-    add(out, &argv, "-e");
-    add(out, &argv, script);
-    add(out, &argv, "--");
-    add(out, &argv, argument);
-    return prepare(out, "manifest", spec, node, &argv, err);
+    launch_add(out, &argv, node);
+    launch_add(out, &argv, "--input-type=module");
+    launch_add(out, &argv, "-e");
+    launch_add(out, &argv, script);
+    launch_add(out, &argv, "--");
+    launch_add(out, &argv, argument);
+    return launch_prepare(out, "manifest", spec, node, &argv, err);
 }
 
 void berth_launch_clear(struct berth_launch *launch)

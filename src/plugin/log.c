@@ -96,7 +96,7 @@ static void add_value(struct berth_worker_log *log, struct berth_locked value, b
     log->parts[log->value_count++] = part;
 }
 
-static struct berth_locked take_value(struct berth_worker_log *log, int at)
+static struct berth_locked log_take_value(struct berth_worker_log *log, int at)
 {
     struct berth_locked value = log->values[at];
     size_t behind = (size_t)(--log->value_count - at);
@@ -113,14 +113,14 @@ static bool hide_one(struct berth_worker_log *log, const char *bytes, size_t len
     int known = find_value(log, bytes, len);
     if (known >= 0) {
         bool was_part = log->parts[known];
-        add_value(log, take_value(log, known), part && was_part);
+        add_value(log, log_take_value(log, known), part && was_part);
         return false;
     }
     if (len < BERTH_MASKED_BYTES_MIN || berth_locked_new(len, &copy, &ignored) < 0)
         return false;
     berth_locked_append(&copy, bytes, len);
     if (log->value_count == VALUES_MAX) { /* the one that its worker was told longest ago */
-        struct berth_locked oldest = take_value(log, 0);
+        struct berth_locked oldest = log_take_value(log, 0);
         berth_locked_clear(&oldest);
     }
     add_value(log, copy, part);
@@ -162,7 +162,7 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
     }
 }
 
-static void keep(void *ctx, const char *bytes, size_t len)
+static void log_keep(void *ctx, const char *bytes, size_t len)
 {
     berth_buf_append(ctx, bytes, len);
 }
@@ -172,15 +172,15 @@ char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, siz
     struct berth_buf out = BERTH_BUF_INIT(len + 1);
     if (log->blind)
         return NULL;
-    berth_mask_put(log->mask, text, len, keep, &out);
-    berth_mask_end(log->mask, keep, &out); /* and it is as new */
+    berth_mask_put(log->mask, text, len, log_keep, &out);
+    berth_mask_end(log->mask, log_keep, &out); /* and it is as new */
     return berth_buf_take(&out);
 }
 
 /* --- the file --- */
 
 /* Other processes of ours write to it, too: whoever has the lock moves it aside, once. */
-static int open_file(const char *path)
+static int log_open_file(const char *path)
 {
     for (int tries = 0; tries < 3; tries++) {
         int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -209,7 +209,7 @@ static void write_job(void *ctx)
         size_t dropped = log->dropped;
         log->dropped = 0;
         pthread_mutex_unlock(&log->lock);
-        auto_close int fd = open_file(log->path);
+        auto_close int fd = log_open_file(log->path);
         if (fd >= 0) {
             (void)berth_fs_write_all(fd, lines.data, lines.len, &ignored);
             if (dropped)

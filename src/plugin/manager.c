@@ -30,7 +30,7 @@ static struct berth_manager *manager_of(struct berth_workers *w)
 }
 
 /* Lock held. NULL: nobody has ever wanted it. */
-static struct berth_worker *find(struct berth_manager *m, const char *plugin_id)
+static struct berth_worker *manager_find(struct berth_manager *m, const char *plugin_id)
 {
     struct berth_worker *w = m->first;
     while (w && strcmp(w->id, plugin_id) != 0)
@@ -41,7 +41,7 @@ static struct berth_worker *find(struct berth_manager *m, const char *plugin_id)
 /* Lock held. NULL: no memory. */
 static struct berth_worker *find_or_make(struct berth_manager *m, const char *plugin_id)
 {
-    struct berth_worker *w = find(m, plugin_id);
+    struct berth_worker *w = manager_find(m, plugin_id);
     if (w || m->ground.closing)
         return w;
     w = berth_worker_new(&m->ground, plugin_id);
@@ -55,7 +55,7 @@ static struct berth_worker *find_or_make(struct berth_manager *m, const char *pl
 static struct berth_worker *look_up(struct berth_manager *m, const char *plugin_id)
 {
     pthread_mutex_lock(&m->ground.lock);
-    struct berth_worker *w = find(m, plugin_id);
+    struct berth_worker *w = manager_find(m, plugin_id);
     pthread_mutex_unlock(&m->ground.lock);
     return w;
 }
@@ -88,7 +88,7 @@ static bool give_order(struct berth_worker *w, void (*run)(struct berth_worker *
     return false;
 }
 
-static void stop(struct berth_worker *w)
+static void worker_stop_order(struct berth_worker *w)
 {
     berth_worker_stop(w, false);
 }
@@ -144,17 +144,17 @@ static void send_row(struct berth_worker *w, const struct berth_worker_row *row)
 
 /* --- struct berth_workers --- */
 
-static bool is_running(struct berth_workers *workers, const char *plugin_id)
+static bool manager_is_running(struct berth_workers *workers, const char *plugin_id)
 {
     struct berth_manager *m = manager_of(workers);
     pthread_mutex_lock(&m->ground.lock);
-    const struct berth_worker *w = find(m, plugin_id);
+    const struct berth_worker *w = manager_find(m, plugin_id);
     bool running = w && w->state == BERTH_WORKER_RUNNING;
     pthread_mutex_unlock(&m->ground.lock);
     return running;
 }
 
-static void want(struct berth_workers *workers, const char *plugin_id, int64_t wait_ms)
+static void manager_want(struct berth_workers *workers, const char *plugin_id, int64_t wait_ms)
 {
     struct berth_manager *m = manager_of(workers);
     struct timespec until = berth_time_until(wait_ms);
@@ -174,12 +174,13 @@ static void want(struct berth_workers *workers, const char *plugin_id, int64_t w
     pthread_mutex_unlock(&m->ground.lock);
 }
 
-static bool supports(struct berth_workers *workers, const char *plugin_id, const char *method)
+static bool manager_supports(struct berth_workers *workers, const char *plugin_id,
+                             const char *method)
 {
     struct berth_manager *m = manager_of(workers);
     bool found = false;
     pthread_mutex_lock(&m->ground.lock);
-    const struct berth_worker *w = find(m, plugin_id);
+    const struct berth_worker *w = manager_find(m, plugin_id);
     for (size_t i = 0; w && i < berth_json_count(w->methods); i++) {
         const char *name = berth_json_str(berth_json_at(w->methods, i));
         found |= name && strcmp(name, method) == 0;
@@ -205,21 +206,21 @@ static void free_calling(struct calling *c)
     free(c);
 }
 
-static void go(struct berth_parked *parked)
+static void calling_go(struct berth_parked *parked)
 {
     struct calling *c = berth_container_of(parked, struct calling, parked);
     berth_worker_call(c->worker, &c->call);
     free_calling(c);
 }
 
-static void run_call(struct berth_post *post)
+static void run_manager_call(struct berth_post *post)
 {
     struct calling *c = berth_container_of(post, struct calling, post);
-    c->parked.go = go;
+    c->parked.go = calling_go;
     berth_worker_enter(c->worker, &c->parked);
 }
 
-static void call(struct berth_workers *workers, const struct berth_worker_call *what)
+static void manager_call(struct berth_workers *workers, const struct berth_worker_call *what)
 {
     struct berth_manager *m = manager_of(workers);
     struct berth_worker *w = look_up(m, what->plugin_id);
@@ -227,7 +228,7 @@ static void call(struct berth_workers *workers, const struct berth_worker_call *
     struct berth_error err;
     const char *trouble = w ? "Out of memory: call." : "The worker was never started.";
     if (c) {
-        c->post.run = run_call;
+        c->post.run = run_manager_call;
         c->worker = w;
         c->call = *what;
         c->call.plugin_id = w->id;
@@ -247,8 +248,10 @@ static void call(struct berth_workers *workers, const struct berth_worker_call *
     what->on_reply(what->ctx, &reply);
 }
 
-static const struct berth_workers_ops workers_ops = {
-    .is_running = is_running, .want = want, .supports = supports, .call = call};
+static const struct berth_workers_ops workers_ops = {.is_running = manager_is_running,
+                                                     .want = manager_want,
+                                                     .supports = manager_supports,
+                                                     .call = manager_call};
 
 /* --- struct berth_manager_ops --- */
 
@@ -297,7 +300,7 @@ static void manager_stop(struct berth_manager *m, const char *plugin_id)
 {
     struct berth_worker *w = look_up(m, plugin_id);
     unsigned before = w ? count_stops(m, w) : 0;
-    if (w && give_order(w, stop))
+    if (w && give_order(w, worker_stop_order))
         await_stop(m, w, before);
 }
 
@@ -330,7 +333,7 @@ static void manager_follow(struct berth_manager *m, const struct berth_worker_ro
 
 static void manager_start(struct berth_manager *m, const char *plugin_id, int64_t wait_ms)
 {
-    want(&m->base, plugin_id, wait_ms);
+    manager_want(&m->base, plugin_id, wait_ms);
 }
 
 static int manager_status(struct berth_manager *m, const char *plugin_id, struct berth_arena *arena,
@@ -338,7 +341,7 @@ static int manager_status(struct berth_manager *m, const char *plugin_id, struct
 {
     *out = (struct berth_worker_status){.status = berth_worker_states[BERTH_WORKER_STOPPED]};
     pthread_mutex_lock(&m->ground.lock);
-    const struct berth_worker *w = find(m, plugin_id);
+    const struct berth_worker *w = manager_find(m, plugin_id);
     if (w)
         *out = (struct berth_worker_status){
             .status = berth_worker_states[w->state],
@@ -358,7 +361,7 @@ static int manager_status(struct berth_manager *m, const char *plugin_id, struct
 }
 
 /* Nobody starts one any more. */
-static void await_end(struct berth_manager *m, const struct berth_worker *w)
+static void manager_await_end(struct berth_manager *m, const struct berth_worker *w)
 {
     pthread_mutex_lock(&m->ground.lock);
     while (w->state != BERTH_WORKER_STOPPED)
@@ -366,7 +369,7 @@ static void await_end(struct berth_manager *m, const struct berth_worker *w)
     pthread_mutex_unlock(&m->ground.lock);
 }
 
-static void pass(struct berth_worker *w)
+static void manager_pass(struct berth_worker *w)
 {
     struct berth_manager *m = berth_container_of(w->ground, struct berth_manager, ground);
     pthread_mutex_lock(&m->ground.lock);
@@ -378,7 +381,7 @@ static void pass(struct berth_worker *w)
 /* What was on its way to a worker when it stopped has arrived afterwards. */
 static void pass_all_orders(struct berth_manager *m)
 {
-    if (!m->first || !give_order(m->first, pass))
+    if (!m->first || !give_order(m->first, manager_pass))
         return;
     pthread_mutex_lock(&m->ground.lock);
     while (!m->passed)
@@ -395,10 +398,10 @@ static void manager_close(struct berth_manager *m)
     pthread_cond_broadcast(&m->ground.changed);
     pthread_mutex_unlock(&m->ground.lock);
     for (struct berth_worker *w = m->first; w; w = w->next)
-        while (!give_order(w, stop)) /* all at once */
-            (void)usleep(1000);      /* until there is memory for it again */
+        while (!give_order(w, worker_stop_order)) /* all at once */
+            (void)usleep(1000);                   /* until there is memory for it again */
     for (struct berth_worker *w = m->first; w; w = w->next)
-        await_end(m, w);
+        manager_await_end(m, w);
     pass_all_orders(m);
     for (struct berth_worker *w = m->first, *next; w; w = next) {
         next = w->next;

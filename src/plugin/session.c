@@ -33,7 +33,7 @@ static int do_errand(struct errand *e, void (*run)(void *ctx), struct berth_erro
 
 /* --- what it says --- */
 
-static void on_message(void *ctx, const struct berth_message *m)
+static void on_session_message(void *ctx, const struct berth_message *m)
 {
     struct berth_session *s = ctx;
     if (m->kind == BERTH_MESSAGE_NOTIFICATION) {
@@ -54,7 +54,7 @@ static void on_message(void *ctx, const struct berth_message *m)
     berth_rpc_send(s->rpc, &line);
 }
 
-static void on_noise(void *ctx, const char *line, size_t len, const char *why)
+static void on_session_noise(void *ctx, const char *line, size_t len, const char *why)
 {
     struct berth_session *s = ctx;
     if (strstr(why, "null/undefined id"))
@@ -65,7 +65,7 @@ static void on_noise(void *ctx, const char *line, size_t len, const char *why)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void on_stderr(void *ctx, const char *bytes, size_t len)
+static void on_session_stderr(void *ctx, const char *bytes, size_t len)
 {
     struct berth_session *s = ctx;
     pthread_mutex_lock(&s->lock);
@@ -77,7 +77,7 @@ static void on_stderr(void *ctx, const char *bytes, size_t len)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf *text)
+static void on_session_end(void *ctx, const struct berth_exec_end *end, struct berth_buf *text)
 {
     struct berth_session *s = ctx;
     pthread_mutex_lock(&s->lock);
@@ -95,10 +95,10 @@ static void run_start(void *ctx)
 {
     struct errand *e = ctx;
     struct berth_session *s = e->session;
-    struct berth_rpc_handlers handlers = {.on_message = on_message,
-                                          .on_noise = on_noise,
-                                          .on_stderr = on_stderr,
-                                          .on_end = on_end,
+    struct berth_rpc_handlers handlers = {.on_message = on_session_message,
+                                          .on_noise = on_session_noise,
+                                          .on_stderr = on_session_stderr,
+                                          .on_end = on_session_end,
                                           .ctx = s};
     e->rc = berth_rpc_start(s->engine, s->pool, &s->launch.options, &handlers, &s->rpc, e->err);
 }
@@ -132,7 +132,7 @@ int berth_session_open(struct berth_engine *engine, const struct berth_worker_sp
     return BERTH_OK;
 }
 
-static void run_free(void *ctx)
+static void run_session_free(void *ctx)
 {
     struct errand *e = ctx;
     berth_rpc_free(e->session->rpc);
@@ -150,7 +150,7 @@ void berth_session_close(struct berth_session *s)
             berth_session_kill(s);
         (void)berth_session_wait_end(s, INT32_MAX);
         struct errand errand = {.session = s};
-        (void)do_errand(&errand, run_free, &ignored);
+        (void)do_errand(&errand, run_session_free, &ignored);
     }
     berth_pool_free(s->pool);
     berth_launch_clear(&s->launch);
@@ -171,7 +171,7 @@ struct berth_session_question {
     bool answered;
 };
 
-static void on_reply(void *ctx, const struct berth_reply *reply)
+static void on_session_reply(void *ctx, const struct berth_reply *reply)
 {
     struct berth_session_question *q = ctx;
     struct berth_session *s = q->session;
@@ -218,7 +218,7 @@ struct berth_session_question *berth_session_begin(struct berth_session *s, cons
                                             .params_json = q->params,
                                             .invocation_json = q->invocation,
                                             .timeout_ms = timeout_ms,
-                                            .on_reply = on_reply,
+                                            .on_reply = on_session_reply,
                                             .ctx = q};
     q->post.run = run_ask;
     if (q->method && q->params && !invocation_json == !q->invocation &&
@@ -267,7 +267,7 @@ void berth_session_reply_clear(struct berth_session_reply *reply)
 
 /* --- other things that happen to workers --- */
 
-static void run_write(void *ctx)
+static void run_session_write(void *ctx)
 {
     struct errand *e = ctx;
     struct berth_buf lines = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
@@ -279,7 +279,7 @@ void berth_session_write(struct berth_session *s, const char *bytes, size_t len)
 {
     struct errand errand = {.session = s, .bytes = bytes, .len = len};
     struct berth_error ignored;
-    (void)do_errand(&errand, run_write, &ignored);
+    (void)do_errand(&errand, run_session_write, &ignored);
 }
 
 static void run_hang_up(void *ctx)

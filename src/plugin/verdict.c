@@ -11,14 +11,14 @@
 #define VERDICT_BYTES_MAX (4 * BERTH_CONFIG_BYTES_MAX)
 
 /* Takes the bytes of its texts off `left`; false: there are more. */
-static bool fits(const struct berth_json *value, size_t *left)
+static bool verdict_fits(const struct berth_json *value, size_t *left)
 {
     size_t here = 1 + berth_json_str_len(value);
     if (here > *left)
         return false;
     *left -= here;
     for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
-        if (!fits(berth_json_at(value, i), left))
+        if (!verdict_fits(berth_json_at(value, i), left))
             return false;
     if (!berth_json_is(value, BERTH_JSON_OBJECT))
         return true;
@@ -27,7 +27,7 @@ static bool fits(const struct berth_json *value, size_t *left)
         if (key > *left)
             return false;
         *left -= key;
-        if (!fits(berth_json_iter_value(iter), left))
+        if (!verdict_fits(berth_json_iter_value(iter), left))
             return false;
     }
     return true;
@@ -51,22 +51,22 @@ static bool has_text(const struct berth_json *value, const char *text)
 }
 
 /* Does it say a secret that was told with another call? What `sent` has is the caller's own. */
-static bool tells(struct berth_worker_log *log, const struct berth_json *value,
-                  const struct berth_json *sent)
+static bool verdict_tells(struct berth_worker_log *log, const struct berth_json *value,
+                          const struct berth_json *sent)
 {
     const char *text = berth_json_str(value);
     if (text)
         return berth_worker_log_shows(log, text, berth_json_str_len(value)) &&
                !has_text(sent, text);
     for (size_t i = 0; berth_json_is(value, BERTH_JSON_ARRAY) && i < berth_json_count(value); i++)
-        if (tells(log, berth_json_at(value, i), sent))
+        if (verdict_tells(log, berth_json_at(value, i), sent))
             return true;
     if (!berth_json_is(value, BERTH_JSON_OBJECT))
         return false;
     berth_json_each (value, iter) {
         const char *key = berth_json_iter_key(iter);
         if ((berth_worker_log_shows(log, key, strlen(key)) && !has_text(sent, key)) ||
-            tells(log, berth_json_iter_value(iter), sent))
+            verdict_tells(log, berth_json_iter_value(iter), sent))
             return true;
     }
     return false;
@@ -90,7 +90,7 @@ static struct berth_json *clean_texts(struct berth_worker_log *log, const struct
     return out;
 }
 
-static int no_memory(struct berth_error *err)
+static int verdict_no_memory(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: answer.");
 }
@@ -102,21 +102,21 @@ int berth_verdict_clean(struct berth_worker_log *log, const char *sent,
     static const char *const lists[] = {"errors", "warnings"};
     auto_json *params = NULL;
     size_t left = VERDICT_BYTES_MAX;
-    if (!fits(result, &left))
+    if (!verdict_fits(result, &left))
         return berth_fail(err, BERTH_E_UPSTREAM, "The worker says too much about a config.");
     if (berth_json_parse(sent, strlen(sent), BERTH_JSON_OURS, &params, err) < 0)
         return err->code;
-    if (tells(log, berth_json_get(result, "normalizedConfig"), params))
+    if (verdict_tells(log, berth_json_get(result, "normalizedConfig"), params))
         return berth_fail(err, BERTH_E_UPSTREAM,
                           "The worker answered with a secret of somebody else.");
     auto_json *clean = berth_json_copy(result);
     if (!clean)
-        return no_memory(err);
+        return verdict_no_memory(err);
     for (int i = 0; i < 2; i++) {
         const struct berth_json *list = berth_json_get(result, lists[i]);
         if (berth_json_is(list, BERTH_JSON_ARRAY) &&
             !berth_json_set(clean, lists[i], clean_texts(log, list)))
-            return no_memory(err);
+            return verdict_no_memory(err);
     }
     *out = take_ptr(clean);
     return BERTH_OK;

@@ -215,7 +215,7 @@ void berth_worker_end_stop(struct berth_worker *w)
         berth_worker_start(w);
 }
 
-static void strays_job(void *ctx)
+static void worker_strays_job(void *ctx)
 {
     auto_free char *label = ctx;
     (void)berth_strays_end((const char *const[]){label, NULL});
@@ -226,7 +226,7 @@ static void worker_end_strays(struct berth_worker *w)
 {
     char *label = take_ptr(w->label);
     struct berth_error ignored;
-    if (label && berth_pool_submit(w->ground->pool, strays_job, label, &ignored) < 0)
+    if (label && berth_pool_submit(w->ground->pool, worker_strays_job, label, &ignored) < 0)
         free(label);
 }
 
@@ -304,7 +304,7 @@ static void on_shutdown(void *ctx, const struct berth_reply *reply)
 }
 
 /* Takes the next step of a stop: waits for calls in flight, sends `shutdown`, then SIGTERM. */
-static void on_stop_timer(struct berth_timer *timer)
+static void on_worker_stop_timer(struct berth_timer *timer)
 {
     struct berth_worker *w = berth_container_of(timer, struct berth_worker, stopping);
     struct berth_rpc_request request = {.method = "shutdown",
@@ -340,7 +340,7 @@ void berth_worker_stop(struct berth_worker *w, bool and_start)
     berth_worker_clear_timers(w);
     berth_worker_set_state(w, BERTH_WORKER_STOPPING);
     w->stop_by_ms = berth_time_mono_ms() + DRAIN_MS;
-    on_stop_timer(&w->stopping);
+    on_worker_stop_timer(&w->stopping);
 }
 
 /* --- changes of its row --- */
@@ -408,7 +408,7 @@ struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const 
     (void)snprintf(w->id, sizeof w->id, "%s", plugin_id);
     w->restart.run = on_restart_timer;
     w->health.run = on_health_timer;
-    w->stopping.run = on_stop_timer;
+    w->stopping.run = on_worker_stop_timer;
     w->reap.run = run_reap;
     w->excerpt = (struct berth_buf)BERTH_BUF_INIT(4 * BERTH_WORKER_EXCERPT_BYTES_MAX);
     berth_lines_init(&w->errors, STDERR_LINE_BYTES_MAX);

@@ -192,7 +192,7 @@ static void launch_job(void *ctx)
     (void)berth_engine_post(l->worker->ground->engine, &l->post, &ignored);
 }
 
-static bool is_closing(struct berth_worker *w)
+static bool worker_is_closing(struct berth_worker *w)
 {
     pthread_mutex_lock(&w->ground->lock);
     bool closing = w->ground->closing;
@@ -204,7 +204,7 @@ void berth_worker_start(struct berth_worker *w)
 {
     assert(berth_engine_is_here(w->ground->engine));
     struct berth_error err;
-    if (is_closing(w))
+    if (worker_is_closing(w))
         return;
     if (w->state == BERTH_WORKER_STOPPING || w->stop_wanted) {
         w->restart_wanted = true;
