@@ -16,6 +16,8 @@
 #define KEY_BYTES 16
 #define ACCEPT_SIZE 32
 #define FIN 0x80
+#define LENGTH_IN_2_BYTES 126 /* lengths below stand in the head itself */
+#define LENGTH_IN_8_BYTES 127
 /* Of answers to a client who does not read them: no more is read from him then. What a reader of
  * ours has queued at once is less. */
 #define QUEUED_BYTES_MAX ((size_t)64 * 1024)
@@ -83,8 +85,8 @@ void berth_http_handshake_read(const struct berth_http_head *head, const char *p
 static void websocket_put_frame(struct berth_buf *out, unsigned char opcode, size_t len)
 {
     unsigned char head[10] = {FIN | opcode};
-    int more = len < 126 ? 0 : len <= UINT16_MAX ? 2 : 8;
-    head[1] = (unsigned char)(more == 0 ? len : more == 2 ? 126 : 127);
+    int more = len < LENGTH_IN_2_BYTES ? 0 : len <= UINT16_MAX ? 2 : 8;
+    head[1] = (unsigned char)(more == 0 ? len : more == 2 ? LENGTH_IN_2_BYTES : LENGTH_IN_8_BYTES);
     for (int i = 0; i < more; i++)
         head[1 + more - i] = (unsigned char)((uint64_t)len >> (8 * i));
     berth_buf_append(out, head, 2 + (size_t)more);

@@ -19,6 +19,7 @@
 #define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
 #define UID_FIRST 61184 /* where a system keeps users that exist only for a while */
 #define UID_COUNT 4000
+#define HASH_SEED 5381 /* djb2 */
 #define GRACE_MS 5000
 
 /* What any program needs to read of this machine, and nothing that is somebody's own. */
@@ -68,10 +69,10 @@ static const char *value_or(const char *name, const char *otherwise)
     return value && *value ? value : otherwise;
 }
 
-/* One that hardly another plugin has. */
+/* Returns a user id that another plugin is not likely to have. */
 static uid_t uid_of(const char *plugin_id)
 {
-    unsigned hash = 5381;
+    unsigned hash = HASH_SEED;
     for (const char *c = plugin_id; *c; c++)
         hash = hash * 33 + (unsigned char)*c;
     return UID_FIRST + hash % UID_COUNT;

@@ -16,6 +16,7 @@
 #include "plugin/worker.h"
 
 #define THREADS_MAX 4 /* for what blocks: starting, long messages, logs */
+#define RETRY_US 1000 /* for memory to be free again */
 
 struct berth_manager {
     struct berth_workers base;
@@ -399,7 +400,7 @@ static void manager_close(struct berth_manager *m)
     pthread_mutex_unlock(&m->ground.lock);
     for (struct berth_worker *w = m->first; w; w = w->next)
         while (!give_order(w, worker_stop_order)) /* all at once */
-            (void)usleep(1000);                   /* until there is memory for it again */
+            (void)usleep(RETRY_US);
     for (struct berth_worker *w = m->first; w; w = w->next)
         manager_await_end(m, w);
     pass_all_orders(m);
