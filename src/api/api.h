@@ -4,7 +4,7 @@
 #define BERTH_API_API_H
 
 #include "core/berth.h"
-#include "http/server.h"
+#include "http/http.h"
 
 struct berth_api;
 

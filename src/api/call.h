@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "core/berth.h"
 #include "core/idempotency.h"
-#include "http/server.h"
+#include "http/http.h"
 
 #define BERTH_API_PARAMS_MAX 2
 

@@ -12,7 +12,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "daemon/yaml.h"
-#include "http/server.h"
+#include "http/http.h"
 #include "os/socket.h"
 #include "store/store.h"
 

@@ -4,7 +4,7 @@
 #ifndef BERTH_DAEMON_SECURE_H
 #define BERTH_DAEMON_SECURE_H
 
-#include "http/server.h"
+#include "http/http.h"
 
 struct berth_secure;
 struct berth_tls;

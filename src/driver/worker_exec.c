@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/failpoint.h"
 #include "base/limits.h"
 #include "base/time.h"
@@ -291,8 +292,7 @@ static void stop_again(struct worker_running *r);
 /* It may not have begun when the place was asked: so it is asked again, and then no more. */
 static void on_stop_timer(struct berth_timer *timer)
 {
-    struct worker_running *r =
-        (struct worker_running *)(void *)((char *)timer - offsetof(struct worker_running, timer));
+    struct worker_running *r = berth_container_of(timer, struct worker_running, timer);
     struct berth_exec_end end = {.cause = BERTH_END_CANCELLED, .exit_code = -1};
     if (++r->stops < STOPS_MAX) {
         stop_again(r);
@@ -305,9 +305,7 @@ static void on_stop_timer(struct berth_timer *timer)
 
 static void run_set_timer(struct berth_post *post)
 {
-    struct worker_running *r =
-        (struct worker_running *)(void *)((char *)post -
-                                          offsetof(struct worker_running, timer_post));
+    struct worker_running *r = berth_container_of(post, struct worker_running, timer_post);
     pthread_mutex_lock(&r->lock);
     bool wait = !r->ended;
     pthread_mutex_unlock(&r->lock);

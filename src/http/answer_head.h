@@ -3,7 +3,7 @@
 #ifndef BERTH_HTTP_ANSWER_HEAD_H
 #define BERTH_HTTP_ANSWER_HEAD_H
 
-#include "http/server.h"
+#include "http/http.h"
 
 #define BERTH_HTTP_ANSWER_HEAD_BYTES_MAX (64 * 1024)
 

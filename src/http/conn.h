@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/id.h"
-#include "http/server.h"
+#include "http/http.h"
 #include "os/engine.h"
 
 #define BERTH_HTTP_ADDRESSES_MAX 40

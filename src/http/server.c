@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/server.c - the server: its addresses, how many connections it takes, its end. See
  * server.h. */
-#include "http/server.h"
+#include "http/http.h"
 
 #include <stdlib.h>
 

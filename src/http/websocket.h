@@ -4,7 +4,7 @@
 #ifndef BERTH_HTTP_WEBSOCKET_H
 #define BERTH_HTTP_WEBSOCKET_H
 
-#include "http/server.h"
+#include "http/http.h"
 
 struct berth_http_websocket;
 

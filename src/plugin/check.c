@@ -107,7 +107,7 @@ int berth_plugin_check(struct berth_engine *engine, const struct berth_check_req
         return rc;
     struct berth_trial like = {
         .engine = engine,
-        .request = request,
+        .manifest = request->manifest,
         .json = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX),
         .driver_key = key,
         .config_json = request->config_json,

@@ -138,7 +138,7 @@ bool berth_trial_has(const struct berth_trial *t, const char *name)
 
 static const char *trial_initialize_params(struct berth_trial *t)
 {
-    auto_free char *manifest = berth_json_canonical(t->request->manifest);
+    auto_free char *manifest = berth_json_canonical(t->manifest);
     struct berth_json_writer w = berth_trial_open_json(t);
     berth_json_put_raw(&w, "manifest", manifest ? manifest : "{}");
     berth_json_put_raw(&w, "config", "{}");

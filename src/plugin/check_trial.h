@@ -8,7 +8,6 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "base/json.h"
-#include "plugin/check.h"
 #include "plugin/session.h"
 
 #define BERTH_TRIAL_ASK_MS 30000
@@ -17,7 +16,7 @@
 
 struct berth_trial {
     struct berth_engine *engine;
-    const struct berth_check_request *request;
+    const struct berth_json *manifest; /* as the package has it */
     struct berth_worker_spec spec;
     struct berth_arena arena;
     struct berth_buf json; /* the params that are being written */

@@ -16,7 +16,7 @@
 #include "base/utf8.h"
 #include "os/pool.h"
 #include "os/strays.h"
-#include "plugin/worker_parts.h"
+#include "plugin/worker.h"
 
 #define DRAIN_MS 10000 /* calls in flight have this long when the worker is stopped */
 #define DRAIN_STEP_MS 20

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/plugin/worker_call.c - calls to a worker: those that wait for it to run, and those that wait
- * for its answer. See worker.h and worker_parts.h. */
+ * for its answer. See worker.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "plugin/verdict.h"
-#include "plugin/worker_parts.h"
+#include "plugin/worker.h"
 
 #define VALIDATE "environmentValidateConfig"
 #define EXECUTE "environmentExecute"

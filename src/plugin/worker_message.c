@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/plugin/worker_message.c - what a worker says: requests and notifications on stdout, lines
- * that are not messages, and stderr. See worker_parts.h. */
+ * that are not messages, and stderr. See worker.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "plugin/worker_parts.h"
+#include "plugin/worker.h"
 
 #define NOISE_BYTES_MAX 4096    /* of a line that is not a message */
 #define CHUNK_BYTES_MAX 4000000 /* of streamed output: a million characters of UTF-8 */

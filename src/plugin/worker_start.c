@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/plugin/worker_start.c - brings a worker up. The pool reads its row and prepares the launch;
- * the engine's thread starts the process, and the answer to `initialize` makes it run. See worker.h
- * and worker_parts.h. */
+ * the engine's thread starts the process, and the answer to `initialize` makes it run. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "os/pool.h"
-#include "plugin/worker_parts.h"
+#include "plugin/worker.h"
 
 #define INITIALIZE_MS 15000
 

@@ -10,7 +10,7 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/run/exec_rows.h"
-#include "http/server.h"
+#include "http/http.h"
 #include "wsclient.h"
 
 #define BEAT_MS 11000 /* a little more than one */

@@ -17,7 +17,7 @@
 
 #include "base/time.h"
 #include "daemon/secure.h"
-#include "http/server.h"
+#include "http/http.h"
 #include "os/engine.h"
 #include "os/fs.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/unit/http_server.c - connections as their clients see them: over real sockets, with answers
  * that come at once, later, or from another thread. Time is moved. */
-#include "http/server.h"
+#include "http/http.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -13,6 +13,7 @@
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/limits.h"
 #include "core/lease/lease.h"
 #include "core/run/exec.h"
@@ -71,7 +72,7 @@ static void free_soon(struct asked *a)
 
 static void on_again(struct berth_timer *timer)
 {
-    free_soon((struct asked *)((char *)timer - offsetof(struct asked, again)));
+    free_soon(berth_container_of(timer, struct asked, again));
 }
 
 /* On the loop's thread: who waited has stayed until now, or was told of already. */
@@ -152,7 +153,7 @@ static void on_left(void *ctx)
 
 static void on_waiting(struct berth_post *post)
 {
-    struct asked *a = (struct asked *)((char *)post - offsetof(struct asked, post));
+    struct asked *a = berth_container_of(post, struct asked, post);
     if (!a->comes_back)
         berth_http_exchange_on_left(a->c->x, on_left, a);
 }

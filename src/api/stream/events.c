@@ -11,6 +11,7 @@
 #include "api/state.h"
 #include "api/stream/live.h"
 #include "api/stream/stream.h"
+#include "base/container.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "core/activity.h"
@@ -57,7 +58,7 @@ static struct berth_api_listener *of_stream(struct berth_api_stream *s)
 
 static struct berth_api_listener *of_post(struct berth_post *post)
 {
-    return (struct berth_api_listener *)((char *)post - offsetof(struct berth_api_listener, post));
+    return berth_container_of(post, struct berth_api_listener, post);
 }
 
 /* --- a page of entries, on the pool --- */
@@ -174,8 +175,7 @@ static void on_gone(struct berth_api_stream *s)
 
 static void on_looked(struct berth_post *post)
 {
-    struct berth_api_events *e =
-        (struct berth_api_events *)((char *)post - offsetof(struct berth_api_events, post));
+    struct berth_api_events *e = berth_container_of(post, struct berth_api_events, post);
     e->looking = false;
     if (e->count && e->found > e->settled)
         e->settled = e->found;
@@ -209,7 +209,7 @@ static void look(struct berth_api_events *e)
 
 static void on_timer(struct berth_timer *timer)
 {
-    look((struct berth_api_events *)((char *)timer - offsetof(struct berth_api_events, timer)));
+    look(berth_container_of(timer, struct berth_api_events, timer));
 }
 
 int berth_api_events_new(struct berth_api *api, struct berth_api_events **out,

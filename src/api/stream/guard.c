@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/map.h"
 #include "core/token.h"
 #include "os/engine.h"
@@ -53,7 +54,7 @@ static void look_now(struct berth_api_guard *g);
 
 static void on_looked(struct berth_post *post)
 {
-    struct look *look = (struct look *)((char *)post - offsetof(struct look, post));
+    struct look *look = berth_container_of(post, struct look, post);
     struct berth_api_guard *g = look->guard;
     g->looking = false;
     for (struct berth_api_guarded *s = g->first, *next; s && look->dead; s = next) {
@@ -118,13 +119,12 @@ static void look_now(struct berth_api_guard *g)
 
 static void on_timer(struct berth_timer *timer)
 {
-    look_now((struct berth_api_guard *)((char *)timer - offsetof(struct berth_api_guard, timer)));
+    look_now(berth_container_of(timer, struct berth_api_guard, timer));
 }
 
 static void on_asked(struct berth_post *post)
 {
-    struct berth_api_guard *g =
-        (struct berth_api_guard *)((char *)post - offsetof(struct berth_api_guard, post));
+    struct berth_api_guard *g = berth_container_of(post, struct berth_api_guard, post);
     atomic_store(&g->asked, false);
     look_now(g);
 }

@@ -8,6 +8,7 @@
 
 #include "api/call.h"
 #include "api/command.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "base/limits.h"
 
@@ -77,7 +78,7 @@ static void feed(struct berth_api_input *in)
 
 static void on_room(struct berth_api_waiter *w)
 {
-    feed((struct berth_api_input *)((char *)w - offsetof(struct berth_api_input, waiter)));
+    feed(berth_container_of(w, struct berth_api_input, waiter));
 }
 
 static void hear_bytes(struct berth_api_input *in, const char *bytes, size_t len)

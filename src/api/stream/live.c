@@ -8,6 +8,7 @@
 
 #include <berth/run.h>
 
+#include "base/container.h"
 #include "base/limits.h"
 #include "base/time.h"
 
@@ -130,8 +131,7 @@ void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream
 
 static void on_over(struct berth_post *post)
 {
-    struct berth_api_live *live =
-        (struct berth_api_live *)((char *)post - offsetof(struct berth_api_live, post));
+    struct berth_api_live *live = berth_container_of(post, struct berth_api_live, post);
     struct berth_api *api = live->api;
     wake(live);
     if (live->watches)

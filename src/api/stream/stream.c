@@ -8,13 +8,14 @@
 
 #include "api/call.h"
 #include "api/state.h"
+#include "base/container.h"
 
 #define BEAT_MS 10000
 #define BEAT ":\n\n" /* a comment: readers pass over it */
 
 static struct berth_api_stream *of_beat(struct berth_timer *timer)
 {
-    return (struct berth_api_stream *)((char *)timer - offsetof(struct berth_api_stream, beat));
+    return berth_container_of(timer, struct berth_api_stream, beat);
 }
 
 /* False: the one over there does not answer. */
@@ -77,8 +78,7 @@ static void on_drain(void *ctx)
 
 static void on_token_dead(struct berth_api_guarded *guarded)
 {
-    struct berth_api_stream *s =
-        (struct berth_api_stream *)((char *)guarded - offsetof(struct berth_api_stream, guarded));
+    struct berth_api_stream *s = berth_container_of(guarded, struct berth_api_stream, guarded);
     s->code = BERTH_HTTP_CLOSE_POLICY;
     berth_api_stream_end(s);
     s->on_gone(s);

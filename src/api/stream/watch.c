@@ -11,6 +11,7 @@
 #include "api/stream/stream.h"
 #include "base/auto.h"
 #include "base/base64.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/time.h"
@@ -60,12 +61,12 @@ struct berth_api_watch {
 
 static struct berth_api_watch *of_post(struct berth_post *post)
 {
-    return (struct berth_api_watch *)((char *)post - offsetof(struct berth_api_watch, post));
+    return berth_container_of(post, struct berth_api_watch, post);
 }
 
 static struct berth_api_watch *of_look(struct berth_timer *timer)
 {
-    return (struct berth_api_watch *)((char *)timer - offsetof(struct berth_api_watch, look));
+    return berth_container_of(timer, struct berth_api_watch, look);
 }
 
 static struct berth_api_watch *of_stream(struct berth_api_stream *s)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/lock.h"
@@ -334,8 +335,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end);
 
 static void run_end(struct berth_post *post)
 {
-    struct berth_exec *x =
-        (struct berth_exec *)((char *)post - offsetof(struct berth_exec, end_post));
+    struct berth_exec *x = berth_container_of(post, struct berth_exec, end_post);
     on_end(x, &x->end_said);
 }
 
@@ -548,8 +548,7 @@ static int start(struct berth_exec *x, const struct berth_exec_request *r, struc
 /* With the roster's lock: it is not freed meanwhile. */
 static void end_unwanted(struct berth_lease_exec *entry)
 {
-    struct berth_exec *x =
-        (struct berth_exec *)((char *)entry - offsetof(struct berth_exec, entry));
+    struct berth_exec *x = berth_container_of(entry, struct berth_exec, entry);
     berth_lock_take(&x->lock);
     bool now = x->running && !x->unwanted;
     x->unwanted = true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/http/server.h - an HTTP/1.1 server on the engine's loop: it reads requests and sends answers,
+ * src/http/http.h - an HTTP/1.1 server on the engine's loop: it reads requests and sends answers,
  * in order on each connection. Handlers run on the loop thread and must not block. The answer may
  * come from any thread, and much later. */
-#ifndef BERTH_HTTP_SERVER_H
-#define BERTH_HTTP_SERVER_H
+#ifndef BERTH_HTTP_HTTP_H
+#define BERTH_HTTP_HTTP_H
 
 #include "http/reader.h"
 #include "os/socket.h"
