@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/exec.c - commands in a leased place: what they see, what is kept of them, and
- * that nothing of them stays. */
+ * that nothing of them stays. Linked with --wrap=berth_framelog_write. */
 #include "fixture.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "core/lease/node.h"
 #include "core/paths.h"
@@ -31,7 +33,9 @@
 #include "scripted.h"
 
 #define OUTPUT_BYTES_MAX (64 * 1024 * 1024)
-#define DAY_MS INT64_C(86400000)
+#define MINUTE_MS INT64_C(60000)
+#define HOUR_MS (60 * MINUTE_MS)
+#define DAY_MS (24 * HOUR_MS)
 
 static struct berth_lease *lease_here(struct fixture *f)
 {
@@ -693,6 +697,124 @@ static void a_log_that_cannot_be_made_is_said_to_be_missing(void **state)
     live_clear(&live);
 }
 
+/* --- a log that lags --- */
+
+#define LONG_BYTES ((size_t)8 * BERTH_PIPE_QUEUE_BYTES_MAX)
+#define CHUNK_BYTES ((size_t)64 * 1024) /* what is read from a command at once */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stalled;
+    size_t written; /* to logs of any command */
+} disk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+int __real_berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
+                                const char *bytes, size_t len, int64_t at_ms,
+                                struct berth_error *err);
+int __wrap_berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
+                                const char *bytes, size_t len, int64_t at_ms,
+                                struct berth_error *err);
+
+int __wrap_berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
+                                const char *bytes, size_t len, int64_t at_ms,
+                                struct berth_error *err)
+{
+    pthread_mutex_lock(&disk.lock);
+    while (disk.stalled)
+        pthread_cond_wait(&disk.changed, &disk.lock);
+    pthread_mutex_unlock(&disk.lock);
+    int rc = __real_berth_framelog_write(log, stream, bytes, len, at_ms, err);
+    pthread_mutex_lock(&disk.lock);
+    disk.written += len;
+    pthread_cond_broadcast(&disk.changed);
+    pthread_mutex_unlock(&disk.lock);
+    return rc;
+}
+
+static void stall_disk(bool stalled)
+{
+    pthread_mutex_lock(&disk.lock);
+    disk.stalled = stalled;
+    disk.written = 0;
+    pthread_cond_broadcast(&disk.changed);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static void await_written(size_t bytes)
+{
+    pthread_mutex_lock(&disk.lock);
+    while (disk.written < bytes)
+        pthread_cond_wait(&disk.changed, &disk.lock);
+    pthread_mutex_unlock(&disk.lock);
+}
+
+static void await_seen(struct live *live, size_t bytes)
+{
+    while (atomic_load(&live->seen) < bytes)
+        pause_ms(1);
+}
+
+/* The loop thread reads from every command that is not paused while `echo`, a cat, answers. */
+static void turn_the_loop(struct fixture *f, struct berth_exec *echo, struct live *live)
+{
+    for (int i = 0; i < 100; i++) {
+        size_t seen = atomic_load(&live->seen);
+        assert_ok(f, berth_exec_write(echo, "x", 1, &f->err));
+        await_seen(live, seen + 1);
+    }
+}
+
+/* A command whose log cannot be written is not read from beyond the queue's limit, whatever the
+ * caller does with its own pause. Nothing is lost by it. What is seen is compared when all have
+ * ended, so that a failure does not leave the disk stalled. */
+static void command_waits_for_a_log_that_lags(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request loud = request_of(l, SH("read line; head -c 8388608 /dev/zero"));
+    struct berth_exec_request quiet = request_of(l, (const char *const[]){"cat", NULL});
+    struct live heard, echoed;
+    struct berth_exec_end end;
+    loud.with_stdin = quiet.with_stdin = true;
+    loud.timeout_ms = 2 * MINUTE_MS; /* for a command that is never read from again */
+    stall_disk(true);
+    struct berth_exec *x = live_start(f, &loud, &heard), *echo = live_start(f, &quiet, &echoed);
+    assert_ok(f, berth_exec_write(x, "\n", 1, &f->err)); /* it can be paused from its first byte */
+    await_seen(&heard, BERTH_PIPE_QUEUE_BYTES_MAX);
+    turn_the_loop(f, echo, &echoed);
+    berth_exec_pause(x, true);
+    berth_exec_pause(x, false);
+    turn_the_loop(f, echo, &echoed);
+    size_t unwritten = atomic_load(&heard.seen);
+
+    berth_exec_pause(x, true); /* now the caller does not want more */
+    stall_disk(false);
+    await_written(unwritten + atomic_load(&echoed.seen));
+    turn_the_loop(f, echo, &echoed);
+    size_t held = atomic_load(&heard.seen);
+    berth_exec_pause(x, false);
+    berth_exec_wait(x, &end);
+    size_t all = atomic_load(&heard.seen);
+    bool truncated = berth_exec_truncated(x);
+    auto_buf kept = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
+    const char *result;
+    read_log(f, berth_exec_log(x), BERTH_FRAME_STDOUT, &kept, &result);
+    berth_exec_close_stdin(echo);
+    berth_exec_free(echo);
+    berth_exec_free(x);
+    live_clear(&heard);
+    live_clear(&echoed);
+    assert_in_range(unwritten, BERTH_PIPE_QUEUE_BYTES_MAX,
+                    BERTH_PIPE_QUEUE_BYTES_MAX + CHUNK_BYTES);
+    assert_int_equal(held, unwritten);
+    assert_int_equal(end.cause, BERTH_END_EXITED);
+    assert_int_equal(end.bytes[0], LONG_BYTES);
+    assert_int_equal(all, LONG_BYTES);
+    assert_int_equal(kept.len, LONG_BYTES);
+    assert_false(truncated);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -717,6 +839,7 @@ int main(void)
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
         TEST_ON_SQLITE(silence_needs_no_log),
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
+        TEST_ON_SQLITE(command_waits_for_a_log_that_lags),
     };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
 }
