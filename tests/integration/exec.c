@@ -7,12 +7,15 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/failpoint.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
@@ -815,6 +818,127 @@ static void command_waits_for_a_log_that_lags(void **state)
     assert_false(truncated);
 }
 
+/* --- processes that stay behind --- */
+
+/* A process as a command of that exec would have started it. */
+static pid_t spawn_labelled(const char *label)
+{
+    const char *argv[] = {"sleep", "300", NULL}, *env[] = {label, NULL};
+    pid_t pid;
+    assert_int_equal(
+        posix_spawnp(&pid, "sleep", NULL, NULL, (char **)(void *)argv, (char **)(void *)env), 0);
+    return pid;
+}
+
+static void bury(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
+/* A row of a command that runs, by its owner's word. */
+static void record_running(struct fixture *f, const struct berth_lease *l, const char *id,
+                           const char *owner)
+{
+    struct berth_exec_record record = {.id = id,
+                                       .company_id = l->company_id,
+                                       .environment_id = l->environment_id,
+                                       .lease_id = l->id,
+                                       .command = "sleep 300",
+                                       .owner = owner,
+                                       .end = {.started_at_ms = 1000}};
+    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
+    berth_exec_rows_started(f->b, id);
+    berth_exec_rows_flush(f->b);
+}
+
+/* The sweep ends what a killed process left running, and nothing of a process that lives. */
+static void commands_of_a_dead_process_are_killed(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth *own = f->b, *other;
+    struct berth_id ids[2] = {berth_id_new(), berth_id_new()}, dead = berth_id_new();
+    char labels[2][128];
+    pid_t pids[2];
+    struct berth_exec_record *row;
+    fixture_open(f);
+    other = f->b;
+    f->b = own;
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(labels[i], sizeof labels[i], "BERTH_EXEC_ID=%s", ids[i].text);
+        pids[i] = spawn_labelled(labels[i]);
+    }
+    record_running(f, l, ids[0].text, dead.text);
+    record_running(f, l, ids[1].text, berth_node_id(other->node));
+    (void)sweep(f);
+    int left = berth_strays_end((const char *const[]){labels[0], NULL});
+    int living = berth_strays_end((const char *const[]){labels[1], NULL});
+    bury(pids[0]);
+    bury(pids[1]);
+    berth_close(other);
+    assert_int_equal(left, 0);
+    assert_int_equal(living, 1);
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, ids[0].text, &row, &f->err));
+    assert_true(row->ended);
+    assert_int_equal(row->end.cause, BERTH_END_LOST);
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, ids[1].text, &row, &f->err));
+    assert_false(row->ended);
+}
+
+static struct {
+    char label[64];
+    bool reached;
+    int strays;
+} giving_back;
+
+static void count_strays(enum berth_failpoint point)
+{
+    if (point != BERTH_FP_perform_before_release)
+        return;
+    giving_back.reached = true;
+    giving_back.strays = berth_strays_end((const char *const[]){giving_back.label, NULL});
+}
+
+/* The timer that ends strays, too, is an hour away from now on. */
+static void stop_the_clock(void *ctx, const struct berth_exec_end *end)
+{
+    (void)ctx, (void)end;
+    berth_time_shift(0, -HOUR_MS);
+}
+
+static void strays_are_ended_before_the_place_is_given_back(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_id id = berth_id_new();
+    struct berth_run_request r = BERTH_RUN_REQUEST_INIT;
+    struct berth_run_result result;
+    char fifo[sizeof f->directory + 8];
+    (void)snprintf(fifo, sizeof fifo, "%s/fifo", f->directory);
+    (void)snprintf(giving_back.label, sizeof giving_back.label, "BERTH_RUN_ID=%s", id.text);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    r.run_id = id.text;
+    r.command.argv = (const char *const[]){
+        "sh",
+        "-c",
+        "setsid sh -c 'echo up >\"$1\"; exec sleep 300' sh \"$1\" >/dev/null 2>&1 </dev/null &"
+        " read line <\"$1\"",
+        "sh",
+        fifo,
+        NULL};
+    r.handlers.on_end = stop_the_clock;
+    berth_failpoint_watch(count_strays);
+    int rc = berth_run_perform(f->b, &f->arena, &r, &result, &f->err);
+    berth_failpoint_arm(BERTH_FP_COUNT, 0);
+    berth_time_shift(0, HOUR_MS);
+    assert_ok(f, rc);
+    assert_int_equal(result.end.exit_code, 0);
+    assert_true(giving_back.reached);
+    assert_int_equal(giving_back.strays, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -840,6 +964,8 @@ int main(void)
         TEST_ON_SQLITE(silence_needs_no_log),
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
         TEST_ON_SQLITE(command_waits_for_a_log_that_lags),
+        TEST_ON_BOTH(commands_of_a_dead_process_are_killed),
+        TEST_ON_SQLITE(strays_are_ended_before_the_place_is_given_back),
     };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
 }
