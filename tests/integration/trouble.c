@@ -1011,6 +1011,107 @@ static void held_up_sweep_respects_what_was_decided_meanwhile(void **state)
     assert_int_equal(scripted_count(f->world), 1);
 }
 
+/* What happens between the verdict of the first sweep and its claim, once. */
+static struct {
+    struct fixture *f;
+    struct berth *other; /* sweeps; NULL: the lease is acquired */
+    struct berth_lease_request request;
+    struct berth_lease *lease;
+    struct berth_sweep_report report;
+    bool reached;
+    int rc;
+} claim;
+
+static void come_before_claim(enum berth_failpoint point)
+{
+    if (point != BERTH_FP_sweep_before_claim || claim.reached)
+        return;
+    struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
+    claim.reached = true;
+    claim.rc = claim.other ? berth_sweep(claim.other, &options, &claim.report, &claim.f->err)
+                           : berth_lease_acquire(claim.f->b, &claim.f->arena, &claim.request,
+                                                 &claim.lease, &claim.f->err);
+}
+
+static struct berth_sweep_report sweep_too_late(struct fixture *f)
+{
+    claim.f = f;
+    claim.reached = false;
+    berth_failpoint_watch(come_before_claim);
+    struct berth_sweep_report report = sweep(f);
+    berth_failpoint_arm(BERTH_FP_COUNT, 0);
+    assert_true(claim.reached);
+    assert_ok(f, claim.rc);
+    return report;
+}
+
+static void sweep_leaves_a_place_that_was_claimed_after_it_was_judged(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED_REUSED);
+    struct berth_lease *parked = take_lease(f, e, make_run(f));
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    (void)give_lease(f, parked, BERTH_LEASE_RELEASED);
+    assert_row(f, parked, BERTH_LEASE_RELEASED, BERTH_PLACE_PARKED, BERTH_CLEANUP_SUCCESS);
+    request.environment_id = e->id;
+    request.run_id = make_run(f)->id;
+    move_clock(f->b->settings.idle_ttl_ms);
+    claim.request = request;
+    claim.other = NULL;
+    struct berth_sweep_report report = sweep_too_late(f);
+    assert_string_equal(claim.lease->provider_lease_id, parked->provider_lease_id);
+    assert_true(scripted_has(f->world, parked->provider_lease_id));
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_DESTROY), 0);
+    assert_int_equal(report.unparked + report.cleaned + report.failed + report.owed, 0);
+    assert_row(f, claim.lease, BERTH_LEASE_ACTIVE, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
+    check_world(f);
+}
+
+static void sweep_leaves_a_row_that_was_cleaned_after_it_was_judged(void **state)
+{
+    struct fixture *f = *state;
+    struct berth *own = f->b;
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    struct berth_lease *lease = take_lease(f, e, make_run(f));
+    fails(f, SCRIPTED_RELEASE, BERTH_E_UNAVAILABLE, "no route to the box");
+    (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+    scripted_go_on(f->world);
+    move_clock(f->b->settings.cleanup_retry_ms);
+    fixture_open(f);
+    claim.other = f->b;
+    f->b = own;
+    struct berth_sweep_report report = sweep_too_late(f);
+    berth_close(claim.other);
+    assert_int_equal(claim.report.cleaned, 1);
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_RELEASE), 2);
+    assert_int_equal(report.cleaned + report.failed + report.owed, 0);
+    assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+}
+
+/* A retry is never set further ahead than the longest wait: one that is was set by a clock that
+ * has gone back since. */
+static void owed_retry_does_not_wait_for_a_clock_that_went_back(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    struct berth_lease *lease = take_lease(f, e, make_run(f));
+    int64_t retry_ms = f->b->settings.cleanup_retry_ms;
+    int64_t back_ms = f->b->settings.cleanup_retry_max_ms - retry_ms - MINUTE_MS;
+    fails(f, SCRIPTED_RELEASE, BERTH_E_UNAVAILABLE, "no route to the box");
+    (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+    move_clock(-back_ms); /* a minute less than the longest wait is left */
+    assert_int_equal(sweep(f).failed, 0);
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_RELEASE), 1);
+    move_clock(-10 * MINUTE_MS);
+    assert_int_equal(sweep(f).failed, 1);
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_RELEASE), 2);
+    scripted_go_on(f->world);
+    move_clock(2 * retry_ms); /* the next one goes by the clock as it is */
+    assert_int_equal(sweep(f).cleaned, 1);
+    assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    move_clock(back_ms + 10 * MINUTE_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1046,6 +1147,9 @@ int main(void)
         TEST_ON_BOTH(only_unknown_places_are_acknowledged),
         TEST_ON_BOTH(unknown_place_is_found_by_a_better_driver),
         TEST_ON_BOTH(missing_driver_leaves_the_cleanup_owed),
+        TEST_ON_BOTH(sweep_leaves_a_place_that_was_claimed_after_it_was_judged),
+        TEST_ON_BOTH(sweep_leaves_a_row_that_was_cleaned_after_it_was_judged),
+        TEST_ON_BOTH(owed_retry_does_not_wait_for_a_clock_that_went_back),
     };
     return cmocka_run_group_tests_name("trouble", tests, NULL, NULL);
 }
