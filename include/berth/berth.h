@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * include/berth/berth.h - everything an embedding program needs: places to work, leased from a
- * ledger that never forgets one. No daemon is needed; processes may share a store. */
+ * include/berth/berth.h - the whole interface of libberth: opens a store and includes all other
+ * headers.
+ *
+ * A place is where commands run: this machine, a remote machine, a sandbox. A lease is the right to
+ * use one. The store is a ledger of all leases: a place stays in it until it is confirmed gone.
+ * No daemon is needed. Several processes may use one store at the same time. */
 #ifndef BERTH_BERTH_H
 #define BERTH_BERTH_H
 
@@ -18,18 +22,33 @@
 #include <berth/sweep.h>
 #include <berth/token.h>
 
-/* What is not said otherwise, in milliseconds. */
+/* Defaults for leases, calls and clean-up. */
 struct berth_settings {
-    int64_t lease_ttl_ms;     /* of a lease without a run */
-    int64_t run_lease_ttl_ms; /* of a lease with one: its run's end comes first */
-    int64_t idle_ttl_ms;      /* of a parked place; the config's idleTtlMs wins */
-    int64_t retain_ttl_ms;    /* of a place kept after a failure */
-    int64_t call_timeout_ms;  /* of one call to a driver, when the config sets none */
-    int64_t node_lapse_ms;    /* without a heartbeat for so long, a node counts as dead */
-    int64_t self_sweep_ms;    /* after a store error in the middle of something; 0: never */
-    int64_t cleanup_retry_ms; /* before the first retry of a failed clean-up; doubles */
+    /* The lifetime of a lease without a run, when its request sets none. */
+    int64_t lease_ttl_ms;
+    /* The lifetime of a lease of a run, when its request sets none. It is longer, because the end
+     * of the run releases the lease. */
+    int64_t run_lease_ttl_ms;
+    /* The time after which a parked place is destroyed. `idleTtlMs` in the environment's config
+     * overrides it. */
+    int64_t idle_ttl_ms;
+    /* The time for which the place of a failed lease is retained for inspection. */
+    int64_t retain_ttl_ms;
+    /* The time limit of one driver call. It does not apply to drivers whose config has time
+     * limits of its own. */
+    int64_t call_timeout_ms;
+    /* The time without a heartbeat after which a process counts as dead. Used with PostgreSQL; with
+     * SQLite a file lock shows whether a process is alive. */
+    int64_t node_lapse_ms;
+    /* The delay before this process sweeps its own leases after an operation on one failed
+     * half-way. 0: it never does. */
+    int64_t self_sweep_ms;
+    /* The delay before the first retry of a failed clean-up. It doubles with each retry. */
+    int64_t cleanup_retry_ms;
+    /* The longest delay between two retries of a clean-up. */
     int64_t cleanup_retry_max_ms;
-    uint64_t log_bytes_max; /* of each stream of a command, kept in its log */
+    /* The number of bytes of each output stream that the log of a command keeps. */
+    uint64_t log_bytes_max;
 };
 #define BERTH_SETTINGS_INIT                                                                        \
     {                                                                                              \
@@ -47,30 +66,39 @@ enum berth_log_level {
     BERTH_LOG_ERROR,
 };
 
-/* `line` is one JSON object without a newline, borrowed for the call. Any thread may call. */
+/* The destination of the library's log. */
 struct berth_log {
+    /* Receives one log line: a JSON object without a newline, valid during the call. Any thread may
+     * call it, also several at once. NULL: nothing is logged. */
     void (*write)(void *ctx, enum berth_log_level level, const char *line);
-    void *ctx;
-    enum berth_log_level min_level;
+    void *ctx;                      /* passed to `write` */
+    enum berth_log_level min_level; /* lines below this level are dropped */
 };
 
+/* The arguments of berth_open. Initialise with BERTH_OPTIONS_INIT. */
 struct berth_options {
-    const char *store;               /* sqlite:PATH or postgres://user@host/db; required */
-    const char *key_file;            /* of the secrets; NULL: beside the store */
-    struct berth_registry *registry; /* taken over in any case; NULL: the built-in drivers */
+    const char *store; /* required: sqlite:PATH or postgres://user@host/db */
+    /* The file with the key that encrypts secrets. NULL: a file in the directory of a SQLite
+     * store, or in the user's data directory for PostgreSQL. */
+    const char *key_file;
+    /* The drivers. berth_open takes ownership, also when it fails. NULL: the built-in drivers. */
+    struct berth_registry *registry;
     struct berth_settings settings;
-    struct berth_log log; /* without `write` nothing is logged */
+    struct berth_log log;
 };
 #define BERTH_OPTIONS_INIT                                                                         \
     {                                                                                              \
         .settings = BERTH_SETTINGS_INIT                                                            \
     }
 
-/* The first open of a store makes its tables and the company `default`. */
+/* Opens a store. The first open creates its tables and the company `default`. The caller owns *out
+ * and closes it with berth_close. */
 BERTH_API int berth_open(const struct berth_options *options, struct berth **out,
                          struct berth_error *err);
-/* Ends the runs that berth_run_start began, and waits for calls under way; no other call on it may
- * be running or follow, and every exec has been freed. NULL is fine. */
+/* Cancels the runs that berth_run_start began, waits until they have released their places, stops
+ * plugin workers, and closes the store. Before this call, all other calls with `b` have returned
+ * and every exec has been freed. NULL is allowed. */
 BERTH_API void berth_close(struct berth *b);
-BERTH_API const char *berth_version(void); /* of the library that runs */
+/* Returns the version of the loaded library, such as "0.1.0". */
+BERTH_API const char *berth_version(void);
 #endif

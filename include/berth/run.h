@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * include/berth/run.h - what leases belong to: when a run ends, its places are given back. */
+ * include/berth/run.h - runs: units of work that hold leases. The end of a run releases its leases.
+ * A program may create and finish a run itself, or let the library perform a whole run. */
 #ifndef BERTH_RUN_H
 #define BERTH_RUN_H
 
 #include <berth/exec.h>
 
 enum berth_run_status {
-    BERTH_RUN_QUEUED,
+    BERTH_RUN_QUEUED, /* never set by this library */
     BERTH_RUN_RUNNING,
-    BERTH_RUN_SCHEDULED_RETRY,
+    BERTH_RUN_SCHEDULED_RETRY, /* never set by this library */
     BERTH_RUN_SUCCEEDED,
     BERTH_RUN_FAILED,
     BERTH_RUN_CANCELLED,
@@ -16,44 +17,52 @@ enum berth_run_status {
 };
 
 struct berth_run;
+/* The getters return text that lives as long as the run. */
 BERTH_API const char *berth_run_id(const struct berth_run *run);
 BERTH_API const char *berth_run_company_id(const struct berth_run *run);
 BERTH_API enum berth_run_status berth_run_status(const struct berth_run *run);
+/* Returns the run as a JSON object with the field names of the HTTP API. NULL: out of memory. */
 BERTH_API const char *berth_run_to_json(struct berth_arena *arena, const struct berth_run *run);
 
-/* company_id NULL: the company `default`. The run is `running`. */
+/* Creates a run with the status `running`. The caller ends it with berth_run_finish; the sweep does
+ * not, even if this process dies. company_id NULL: the company `default`. NOT_FOUND: the company
+ * does not exist. */
 BERTH_API int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
                                struct berth_run **out, struct berth_error *err);
+/* Loads a run. NOT_FOUND: no run has this id. */
 BERTH_API int berth_run_get(struct berth *b, struct berth_arena *arena, const char *id,
                             struct berth_run **out, struct berth_error *err);
 
+/* The runs to list. Initialise with BERTH_RUN_FILTER_INIT. */
 struct berth_run_filter {
     const char *company_id; /* NULL: the company `default` */
-    int status;             /* -1: any */
-    const char *before;     /* the id of a run, the cursor of a page; NULL: from the newest */
-    int limit;
+    int status;             /* enum berth_run_status; -1: any */
+    const char *before;     /* the last run of the previous page; NULL: start with the newest */
+    int limit;              /* the largest number of runs to list */
 };
 #define BERTH_RUN_FILTER_INIT                                                                      \
     {                                                                                              \
         .status = -1, .limit = 100                                                                 \
     }
-/* A list of struct berth_run, newest first. */
+/* Lists runs as struct berth_run, newest first. */
 BERTH_API int berth_run_list(struct berth *b, struct berth_arena *arena,
                              const struct berth_run_filter *filter, struct berth_list *out,
                              struct berth_error *err);
 
+/* How a run ended. */
 struct berth_run_end {
-    enum berth_run_status status; /* succeeded, failed, cancelled or timed_out */
-    const char *error, *error_code;
+    enum berth_run_status status;   /* succeeded, failed, cancelled or timed_out */
+    const char *error, *error_code; /* or NULL */
     const struct berth_actor *actor;
 };
-/* Ends the run, then gives back its leases. A run that has ended keeps its end; its leases are
- * given back all the same. *released lists struct berth_lease. */
+/* Ends a run and releases its leases. If the run has already ended, its end stays as it is and its
+ * leases are still released. *released lists the released leases as struct berth_lease, also when a
+ * release failed; the error is the first failure. Other errors may leave *released unchanged. */
 BERTH_API int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
                                const struct berth_run_end *end, struct berth_list *released,
                                struct berth_error *err);
 
-/* --- the whole of it: a lease, the command, the place given back --- */
+/* --- performing a whole run: acquire a lease, run a command, release the lease --- */
 
 enum berth_run_phase {
     BERTH_PHASE_ACQUIRING,
@@ -63,33 +72,40 @@ enum berth_run_phase {
     BERTH_PHASE_RELEASING,
 };
 
-/* A variable of the command whose value is a secret's: read for this run, on record, and masked in
- * all that is kept or shown of its output. */
+/* A variable of the command whose value is a secret. The secret is read for this run, the access is
+ * recorded, and the value is masked in the output. */
 struct berth_run_secret {
     const char *variable, *secret_id;
 };
 
+/* A run to perform. Initialise with BERTH_RUN_REQUEST_INIT. The callbacks get handlers.ctx, and
+ * each may be NULL. */
 struct berth_run_request {
-    const char *run_id;            /* that it shall have; NULL: a new one */
-    const char *company_id;        /* NULL: the company `default` */
-    const char *environment_id;    /* NULL: the company's local one */
-    const char *workspace;         /* a directory here, made ready there; NULL: ours */
-    int64_t ttl_ms;                /* of the lease; 0: by the settings */
-    const char *provision_command; /* run by bash in the place first, unless it is local */
+    const char *run_id;         /* a new UUID chosen by the caller; NULL: the library chooses */
+    const char *company_id;     /* NULL: the company `default` */
+    const char *environment_id; /* NULL: the local environment of the company */
+    const char *workspace;      /* a local directory; NULL: the current directory */
+    int64_t ttl_ms;             /* the lifetime of the lease; 0: as in the settings */
+    /* A script for bash that runs in the workspace before the command, for up to 5 minutes. Skipped
+     * in a local environment. NULL: none. */
+    const char *provision_command;
     const struct berth_run_secret *secrets;
     int secret_count;
-    struct berth_exec_request command; /* lease_id is not read; cwd NULL: the workspace */
-    int cancel_fd;                     /* becomes readable when it is to end; -1: never */
+    /* The command. lease_id is ignored. If `secrets` above is not empty, it replaces those of the
+     * command. cwd NULL: the directory of the workspace. */
+    struct berth_exec_request command;
+    int cancel_fd; /* the run is cancelled when it becomes readable; -1: never */
     const struct berth_actor *actor;
-    /* Called once, when the run has a row and nothing forbids it to begin; a run that is refused
-     * before that is reported by its end alone. Or NULL. */
+    /* Called once, when the run is stored and its environment and secrets are accepted. It is not
+     * called for a run that is refused earlier. */
     void (*on_created)(void *ctx, const struct berth_run *run);
-    void (*on_phase)(void *ctx, enum berth_run_phase phase); /* or NULL */
-    /* The command runs: from here to on_stopped it may be written to. Or NULL. */
+    void (*on_phase)(void *ctx, enum berth_run_phase phase); /* called when a phase begins */
+    /* Called when the command runs. The caller may use `exec` until on_stopped returns, but does
+     * not free it. */
     void (*on_started)(void *ctx, struct berth_exec *exec);
-    /* It has ended, and nobody may use the exec when this returns. Or NULL. */
+    /* Called when the command has ended. `exec` must not be used after it returns. */
     void (*on_stopped)(void *ctx);
-    struct berth_exec_handlers handlers; /* its ctx is that of all */
+    struct berth_exec_handlers handlers; /* quick_end is ignored */
 };
 #define BERTH_RUN_REQUEST_INIT                                                                     \
     {                                                                                              \
@@ -97,41 +113,47 @@ struct berth_run_request {
     }
 
 struct berth_run_result {
-    struct berth_run *run; /* with its error and errorCode, or NULL: there is none */
-    bool started;          /* the command was, and `end` is its */
-    struct berth_exec_end end;
-    char exec_id[40]; /* of the command */
-    bool truncated;   /* not all of its output was kept */
-    char log[512];    /* the file that has it */
-    bool owed;        /* the place is not confirmed to be gone: the sweep goes on */
+    struct berth_run *run;     /* with its error and errorCode; NULL: the run was not created */
+    bool started;              /* the command was started */
+    struct berth_exec_end end; /* how the command ended, if it was started */
+    char exec_id[40];          /* the id of the command, or "" */
+    bool truncated;            /* the log does not hold all output */
+    char log[512];             /* the path of the log, or ""; the file exists if there was output */
+    bool owed;                 /* the place is not confirmed gone; the sweep tries again */
 };
 
-/* Which environment a run is to have, by those who may say so: the first that does counts. NULL:
- * the company's local one. What an issue or a project says counts only where workspaces are
- * isolated. */
+/* The environments that different parts of a configuration name for a run. */
 struct berth_environment_wishes {
-    bool workspace_says; /* a workspace that is used again, also when it says NULL */
-    const char *workspace;
-    bool isolated_workspaces;
+    bool workspace_says;      /* a reused workspace decides, also when `workspace` is NULL */
+    const char *workspace;    /* the environment that the workspace used before */
+    bool isolated_workspaces; /* `issue` and `project` count only if this is set */
     const char *issue, *project, *agent; /* or NULL */
 };
+/* Returns the environment to use, by precedence: workspace, issue, project, agent. NULL: the local
+ * environment of the company. The text is borrowed from `wishes`. */
 BERTH_API const char *berth_run_choose_environment(const struct berth_environment_wishes *wishes);
 
-/* Blocks until the place is given back, whatever happened before; what failed is in the run. < 0:
- * the command did not run; the run, when there is one, has the same text. */
+/* Performs a run and waits until its place is released. Returns BERTH_OK when the command was
+ * started, however it ended: see out->end and out->run. Returns an error when it was not started;
+ * out->run, if not NULL, records the same text. *out is filled in both cases. */
 BERTH_API int berth_run_perform(struct berth *b, struct berth_arena *arena,
                                 const struct berth_run_request *request,
                                 struct berth_run_result *out, struct berth_error *err);
 
-/* The same, but returns at once: no thread waits while the command runs. The request, and all in
- * it, is borrowed until on_done, which is the last call and must not block for long; what it is
- * told lives for the call, `err` is NULL when the command ran. request->cancel_fd is not read. */
+/* A run that berth_run_start began. It is valid until on_done returns. */
 struct berth_run_job;
+/* Receives the result of a run; `result` is valid during the call. `err` is NULL when the command
+ * was started. */
 typedef void berth_run_done_fn(void *ctx, const struct berth_run_result *result,
                                const struct berth_error *err);
+/* Performs a run in the background: no thread waits while the command runs. The request and all
+ * that it points to stay valid until on_done returns. on_done is the last callback. It runs on a
+ * worker thread of the library, may run before this function returns, and must not block for long.
+ * request->cancel_fd is ignored: use berth_run_cancel. CANCELLED: berth_close has begun. */
 BERTH_API int berth_run_start(struct berth *b, const struct berth_run_request *request,
                               berth_run_done_fn *on_done, void *ctx, struct berth_run_job **out,
                               struct berth_error *err);
-/* At any moment before on_done; twice is fine. */
+/* Cancels a run and does not wait. Must not be called after on_done has returned. Calling it again
+ * is allowed. */
 BERTH_API void berth_run_cancel(struct berth_run_job *p);
 #endif

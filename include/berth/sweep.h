@@ -1,38 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
- * include/berth/sweep.h - takes back what nobody gave back. Safe in several processes at once. */
+ * include/berth/sweep.h - the sweep: releases leases that have expired or whose owner died, and
+ * retries clean-up that failed. Several processes may sweep one store at the same time. */
 #ifndef BERTH_SWEEP_H
 #define BERTH_SWEEP_H
 
 #include <berth/common.h>
 
 struct berth_sweep_options {
-    bool call_providers; /* false: only what the ledger can settle by itself */
-    bool audit;          /* ask the providers that can tell for places nobody answers for */
-    bool own_only;       /* only rows that this process began and could not end */
-    int64_t wait_ms;     /* how long to wait for slow providers; they go on afterwards */
+    /* Call the providers of places. false: only do what needs no provider. */
+    bool call_providers;
+    /* Ask the providers that can list their places for those that no lease holds, and record
+     * them for clean-up. Ignored without call_providers. */
+    bool audit;
+    /* Only handle leases on which an operation of this process failed half-way. */
+    bool own_only;
+    /* How long to wait for slow providers. Their calls continue after berth_sweep has returned. */
+    int64_t wait_ms;
 };
 #define BERTH_SWEEP_OPTIONS_INIT                                                                   \
     {                                                                                              \
         .call_providers = true, .audit = true, .wait_ms = 330000                                   \
     }
 
+/* What one sweep did. Each field is a count. */
 struct berth_sweep_report {
-    int lost;        /* runs whose process is gone: ended, with what they left behind */
-    int released;    /* their run has ended or is gone */
-    int expired;     /* their time was up */
-    int adopted;     /* their owner died between intent and outcome */
-    int unparked;    /* parked too long, or for a config that is no more */
-    int cleaned;     /* owed clean-up that is confirmed now */
-    int found;       /* places at a provider that no row answered for */
-    int foreign;     /* places with a label the ledger does not know: not touched */
-    int deleted;     /* environments whose last place is gone */
-    int quarantined; /* rows that cannot be read */
-    int failed;      /* tries that failed now; they are owed */
-    int waiting;     /* due, but left alone because a provider would have to be called */
-    int owed;        /* places still to be cleaned up after this pass */
-    int unfinished;  /* environments whose providers had not answered in time */
+    int lost;        /* runs that were ended because their process died */
+    int released;    /* leases released because their run has ended or no longer exists */
+    int expired;     /* leases released because they had expired */
+    int adopted;     /* leases whose owner died while it acquired or released them */
+    int unparked;    /* parked places destroyed: idle too long, or their config has changed */
+    int cleaned;     /* failed clean-ups that succeeded now */
+    int found;       /* places of this store at a provider that no lease held */
+    int foreign;     /* places with a label of another store: left alone */
+    int deleted;     /* environments deleted after their last place was gone */
+    int quarantined; /* rows that cannot be read: reported and left alone */
+    int failed;      /* clean-ups that failed now; a later sweep retries them */
+    int waiting;     /* leases left alone because call_providers is false */
+    int owed;        /* places that still need clean-up after this sweep */
+    int unfinished;  /* environments that were not finished within wait_ms */
 };
 
+/* Sweeps the store once. Returns BERTH_OK also when single clean-ups failed: the report counts
+ * them. */
 BERTH_API int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
                           struct berth_sweep_report *report, struct berth_error *err);
 #endif

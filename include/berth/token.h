@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * include/berth/token.h - what callers of the daemon show to be let in: kept as a hash, shown once,
- * of no use from the moment it is revoked. */
+ * include/berth/token.h - bearer tokens, which callers of the daemon's HTTP API authenticate with.
+ * The store keeps only a hash of each token. */
 #ifndef BERTH_TOKEN_H
 #define BERTH_TOKEN_H
 
@@ -8,59 +8,69 @@
 #include <berth/secret.h>
 
 enum berth_token_kind {
-    BERTH_TOKEN_OPERATOR, /* of a company, or of the whole instance */
-    BERTH_TOKEN_AGENT,    /* of a company; never sees secrets */
-    BERTH_TOKEN_RUN,      /* sees one run and one lease, while the run lasts */
+    BERTH_TOKEN_OPERATOR, /* for a person or program; of one company or of the whole instance */
+    BERTH_TOKEN_AGENT,    /* for an agent of one company; cannot read or manage secrets */
+    BERTH_TOKEN_RUN, /* for a run's command; reads that run and its lease, until the run ends */
 };
 
-/* What a token may do besides looking. */
+/* Permissions of a token, as bits. Without any, a token may only read. */
 enum berth_permission {
-    BERTH_MAY_ENVIRONMENTS = 1 << 0, /* environments:manage: also leases, commands and runs */
-    BERTH_MAY_SECRETS = 1 << 1,      /* secrets:manage */
-    BERTH_MAY_INSTANCE = 1 << 2,     /* instance:manage: companies, plugins, tokens */
+    /* environments:manage: change environments, leases, commands and runs */
+    BERTH_MAY_ENVIRONMENTS = 1 << 0,
+    /* secrets:manage */
+    BERTH_MAY_SECRETS = 1 << 1,
+    /* instance:manage: companies, plugins and tokens; not for tokens of a company */
+    BERTH_MAY_INSTANCE = 1 << 2,
     BERTH_MAY_ALL = BERTH_MAY_ENVIRONMENTS | BERTH_MAY_SECRETS | BERTH_MAY_INSTANCE,
 };
 
 struct berth_token;
+/* Returns the id. It lives as long as the token. */
 BERTH_API const char *berth_token_id(const struct berth_token *token);
-/* Everything but the token itself, with the field names of the API. */
+/* Returns everything but the token's text as a JSON object with the field names of the HTTP API.
+ * NULL: out of memory. */
 BERTH_API const char *berth_token_to_json(struct berth_arena *arena,
                                           const struct berth_token *token);
 
 struct berth_token_request {
     enum berth_token_kind kind;
-    const char *name;              /* for people */
-    const char *company_id;        /* NULL: of the instance, or for a run whose it is */
-    unsigned permissions;          /* of enum berth_permission */
-    const char *agent_id;          /* whom an agent's token is for: it is written down; or NULL */
-    const char *run_id, *lease_id; /* a run's: both */
-    int64_t ttl_ms;                /* 0: until it is revoked; a run's: 48 hours */
+    const char *name; /* required; shown to people */
+    /* NULL: the whole instance, or the company of the run for kind RUN. Required for kind AGENT. */
+    const char *company_id;
+    unsigned permissions; /* bits of enum berth_permission; 0: read only */
+    const char *agent_id; /* the agent, recorded with its calls; or NULL. Only for kind AGENT. */
+    const char *run_id, *lease_id; /* required for kind RUN; otherwise NULL */
+    int64_t ttl_ms;                /* 0: never expires; for kind RUN 48 hours */
     const struct berth_actor *actor;
 };
 #define BERTH_TOKEN_REQUEST_INIT                                                                   \
     {                                                                                              \
         .kind = BERTH_TOKEN_OPERATOR                                                               \
     }
-/* `text` is what callers show; it is nowhere afterwards, and the caller clears it. */
+/* Creates a token. *text receives the token itself, which cannot be read again later; the caller
+ * clears it with berth_locked_clear. */
 BERTH_API int berth_token_create(struct berth *b, struct berth_arena *arena,
                                  const struct berth_token_request *request,
                                  struct berth_token **out, struct berth_locked *text,
                                  struct berth_error *err);
+
+/* The tokens to list. */
 struct berth_token_filter {
-    const char *company_id; /* NULL: any, and those of the instance */
-    bool all;               /* also those that are revoked or have expired */
-    const char *before;     /* the id of a token, the cursor of a page; NULL: from the first */
-    int limit;
+    const char *company_id; /* NULL: all tokens, also those of the instance */
+    bool all;               /* also list tokens that are revoked or expired, or whose run ended */
+    const char *before;     /* the last token of the previous page; NULL: start with the newest */
+    int limit;              /* the largest number of tokens to list */
 };
 #define BERTH_TOKEN_FILTER_INIT                                                                    \
     {                                                                                              \
         .limit = 100                                                                               \
     }
-/* A list of struct berth_token, newest first. */
+/* Lists tokens as struct berth_token, newest first. */
 BERTH_API int berth_token_list(struct berth *b, struct berth_arena *arena,
                                const struct berth_token_filter *filter, struct berth_list *out,
                                struct berth_error *err);
-/* Of no use any more when this returns; twice is fine. */
+/* Revokes a token: calls with it are refused from now on. Revoking it again is not an error.
+ * NOT_FOUND: no token has this id. */
 BERTH_API int berth_token_revoke(struct berth *b, struct berth_arena *arena, const char *id,
                                  const struct berth_actor *actor, struct berth_token **out,
                                  struct berth_error *err);
