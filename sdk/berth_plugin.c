@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sdk/berth_plugin.c - see berth_plugin.h. One thread reads, one per request answers, and a lock
- * keeps lines whole. */
+ * sdk/berth_plugin.c - implements berth_plugin.h. The main thread reads requests, and each request
+ * is answered by its own thread. */
 #include "berth_plugin.h"
 
 #include <ctype.h>
@@ -20,14 +20,15 @@
 #include "net/message.h"
 
 #define READ_BYTES (64 * 1024)
-#define CHUNK_BYTES_MAX 200000 /* of streamed output, in one message */
+#define CHUNK_BYTES_MAX 200000 /* streamed output in one message */
 
 static const struct berth_plugin *plugin;
 static bool initialized;
-static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER; /* keeps lines on stdout whole */
 
-/* --- out --- */
+/* --- messages to the host --- */
 
+/* Writes the line to stdout and clears the buffer. A buffer that has failed is not written. */
 static void send_line(struct berth_buf *line)
 {
     pthread_mutex_lock(&out_lock);
@@ -36,12 +37,13 @@ static void send_line(struct berth_buf *line)
         if (wrote > 0)
             at += (size_t)wrote;
         else if (errno != EINTR)
-            break; /* nobody reads: stdin says so, too */
+            break; /* the host is gone; stdin ends as well */
     }
     pthread_mutex_unlock(&out_lock);
     berth_buf_clear(line);
 }
 
+/* Sends a notification. `params` is JSON; `invocation` may be NULL. */
 static void notify(const char *method, const char *params, const char *invocation)
 {
     struct berth_buf line = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
@@ -77,7 +79,7 @@ size_t berth_plugin_output(const struct berth_plugin_call *call, const char *str
     len = berth_utf8_whole(bytes, len);
     for (size_t at = 0; id && at < len;) {
         size_t part = len - at;
-        if (part > CHUNK_BYTES_MAX) /* whole characters */
+        if (part > CHUNK_BYTES_MAX) /* do not split a character */
             part = berth_utf8_whole(bytes + at, CHUNK_BYTES_MAX);
         struct berth_buf text = BERTH_BUF_INIT(CHUNK_BYTES_MAX + 1);
         berth_buf_append(&text, bytes + at, part);
@@ -146,10 +148,10 @@ bool berth_plugin_bool(const struct berth_json *object, const char *key, bool ab
 
 /* --- requests --- */
 
-/* The methods by their names. */
+/* The methods of the protocol that have a handler. */
 static const struct {
     const char *name;
-    size_t handler; /* in struct berth_plugin */
+    size_t handler; /* offset of the handler in struct berth_plugin */
     enum { OBJECT, VOID, LIST } answer;
 } methods[] = {
     {"configChanged", offsetof(struct berth_plugin, config_changed), VOID},
@@ -166,6 +168,7 @@ static const struct {
 };
 #define METHODS (sizeof methods / sizeof methods[0])
 
+/* Returns the handler of methods[method], or NULL. */
 static berth_plugin_fn *handler_of(size_t method)
 {
     berth_plugin_fn *fn;
@@ -173,12 +176,14 @@ static berth_plugin_fn *handler_of(size_t method)
     return fn;
 }
 
+/* Returns a text member, or "" if it is absent or not a text. */
 static const char *text_at(const struct berth_json *object, const char *key)
 {
     const char *text = berth_json_str(berth_json_get(object, key));
     return text ? text : "";
 }
 
+/* Returns the request for a handler. It borrows from `m`, and from `nothing`, an empty object. */
 static struct berth_plugin_call read_call(const struct berth_message *m,
                                           const struct berth_json *nothing)
 {
@@ -200,6 +205,7 @@ static struct berth_plugin_call read_call(const struct berth_message *m,
         .invocation = berth_json_get(m->whole, "paperclipInvocation")};
 }
 
+/* Answers the request with an error. */
 static void refuse(const struct berth_message *m, int code, const char *text)
 {
     struct berth_buf line = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
@@ -207,6 +213,7 @@ static void refuse(const struct berth_message *m, int code, const char *text)
     send_line(&line);
 }
 
+/* Calls the handler and sends its answer. */
 static void run_handler(const struct berth_message *m, size_t method)
 {
     auto_json *nothing = berth_json_new_object();
@@ -235,6 +242,7 @@ static void run_handler(const struct berth_message *m, size_t method)
     send_line(&line);
 }
 
+/* A request on its way to its thread, which frees it. */
 struct task {
     struct berth_message message;
     size_t method;
@@ -249,7 +257,8 @@ static void *task_main(void *ctx)
     return NULL;
 }
 
-/* On a thread of its own; without one, here. Takes the message over. */
+/* Runs the handler on a new thread, or on this one if no thread can be created. Takes ownership of
+ * the content of *m. */
 static void start_task(struct berth_message *m, size_t method)
 {
     struct task *task = malloc(sizeof *task);
@@ -269,6 +278,7 @@ static void start_task(struct berth_message *m, size_t method)
     (void)pthread_attr_destroy(&detached);
 }
 
+/* Answers `initialize` with the list of methods that have a handler. */
 static void initialize(const struct berth_message *m)
 {
     struct berth_error err = {0};
@@ -297,6 +307,7 @@ static void initialize(const struct berth_message *m)
     send_line(&line);
 }
 
+/* Sends a result; result_json NULL: null. */
 static void answer_plain(const struct berth_message *m, const char *result_json)
 {
     struct berth_buf line = BERTH_BUF_INIT(BERTH_MESSAGE_BYTES_MAX);
@@ -304,7 +315,7 @@ static void answer_plain(const struct berth_message *m, const char *result_json)
     send_line(&line);
 }
 
-/* False: that was the last one. */
+/* Handles one request. Returns false after `shutdown`. */
 static bool take_request(struct berth_message *m)
 {
     if (strcmp(m->method, "initialize") == 0) {
@@ -338,6 +349,7 @@ static bool take_request(struct berth_message *m)
     return true;
 }
 
+/* Handles one line from the host. Returns false after `shutdown`. */
 static bool take_line(const char *line, size_t len)
 {
     struct berth_message m;
@@ -371,7 +383,7 @@ int berth_plugin_main(const struct berth_plugin *what)
         ssize_t got = read(STDIN_FILENO, chunk, sizeof chunk);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0) { /* our host is gone */
+        if (got <= 0) { /* the host is gone */
             if (plugin->shutdown)
                 plugin->shutdown();
             break;
@@ -382,7 +394,7 @@ int berth_plugin_main(const struct berth_plugin *what)
         while (more && berth_lines_next(&lines, &line, &len, &dropped))
             more = take_line(line, len);
     }
-    /* Requests may still be at it: nothing of theirs is torn down, the process simply ends. */
+    /* Handlers may still run on other threads, so exit without freeing what they use. */
     (void)fflush(stderr);
     _exit(0);
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sdk/berth_plugin.h - for those who write a provider in C: fill in a struct of handlers and call
- * berth_plugin_main from main. It speaks the worker protocol (docs/plugin-protocol.md) on stdin and
- * stdout; whatever else you print belongs on stderr. */
+ * sdk/berth_plugin.h - libberth-plugin, for plugin workers that are written in C. Fill a struct
+ * berth_plugin with handlers and pass it to berth_plugin_main.
+ *
+ * The library reads requests of the worker protocol from stdin and writes answers to stdout. A
+ * worker prints other output to stderr only. Do not include <berth/plugin.h> in the same file: it
+ * defines another struct berth_plugin. */
 #ifndef BERTH_PLUGIN_SDK_H
 #define BERTH_PLUGIN_SDK_H
 
@@ -9,63 +12,77 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From libberth; they are part of libberth-plugin, too. */
+/* These headers are installed with the library, and libberth-plugin contains their functions. */
 #include <berth/error.h>
 
 #include "base/buf.h"
 #include "base/json.h"
 
-/* One request. Everything lives until the handler returns. */
+/* One request. All of it is valid until the handler returns. */
 struct berth_plugin_call {
     const char *method;
-    const struct berth_json *params; /* an object, as it came */
-    const struct berth_json *config; /* params.config; never NULL */
-    /* "" where the request has none. */
+    const struct berth_json *params; /* the parameters: an object, empty if none were sent */
+    const struct berth_json *config; /* params.config, or an empty object; never NULL */
+    /* Members of `params`; "" if absent. */
     const char *driver_key, *company_id, *environment_id, *run_id, *lease_id;
-    const char *provider_lease_id;       /* params.providerLeaseId, or params.lease's */
-    const struct berth_json *metadata;   /* params.leaseMetadata, or params.lease.metadata */
-    const struct berth_json *invocation; /* whom streamed output belongs to, or NULL */
+    const char *provider_lease_id;     /* params.lease.providerLeaseId or params.providerLeaseId */
+    const struct berth_json *metadata; /* params.lease.metadata or params.leaseMetadata, or NULL */
+    const struct berth_json *invocation; /* identifies streamed output; NULL: not wanted */
 };
 
-/* Writes the members of the answer, which is an object, or fails: the text goes to the user.
- * Handlers run at the same time, each on a thread of its own. */
+/* Handles one request. Writes the members of the result object to `answer` and returns BERTH_OK, or
+ * fills *err and returns its code; the user sees err->message. Each request has its own thread, so
+ * handlers run concurrently. */
 typedef int berth_plugin_fn(const struct berth_plugin_call *call, struct berth_json_writer *answer,
                             struct berth_error *err);
 
-/* What is NULL is not offered. */
+/* The handlers of a worker. A method whose handler is NULL is not offered. The struct stays valid
+ * while berth_plugin_main runs. */
 struct berth_plugin {
-    const char *name;                                                       /* for the log */
-    int (*setup)(const struct berth_json *config, struct berth_error *err); /* the first of all */
-    void (*shutdown)(void); /* the last; also when our host is gone */
-    berth_plugin_fn *config_changed, *health;
+    const char *name; /* for the log */
+    /* Runs before all handlers, with the config of the plugin. */
+    int (*setup)(const struct berth_json *config, struct berth_error *err);
+    /* Runs before the process exits, while handlers may still run. */
+    void (*shutdown)(void);
+    berth_plugin_fn *config_changed, *health; /* NULL: the request succeeds */
     berth_plugin_fn *validate_config, *probe;
-    /* Labels what it makes with call->lease_id; the same lease_id again gives the same place. */
+    /* Makes a place and labels it with call->lease_id. A second call with the same lease_id returns
+     * the same place. */
     berth_plugin_fn *acquire;
-    /* A place that is gone is an answer: providerLeaseId null. */
+    /* resume answers `providerLeaseId: null` for a place that no longer exists. */
     berth_plugin_fn *resume, *realize;
-    berth_plugin_fn *release, *destroy; /* an unknown place is success */
+    berth_plugin_fn *release, *destroy; /* both succeed for an unknown place and answer nothing */
     berth_plugin_fn *execute;
-    /* berth_plugin_put_found for each place that carries a label of ours. */
+    /* Calls berth_plugin_put_found for each labelled place of the environment. */
     berth_plugin_fn *find;
 };
 
-/* Until stdin ends or the host says so; what main returns. */
+/* Serves requests until stdin ends or the host sends `shutdown`. Does not return: the process then
+ * exits with status 0, even if handlers still run. */
 int berth_plugin_main(const struct berth_plugin *plugin);
 
-/* To the host's log; level is info, warn, error or debug. Any thread. */
+/* Writes a line to the log of the plugin. `level` is debug, info, warn or error. Any thread may
+ * call it. */
 void berth_plugin_log(const char *level, const char *fmt, ...) BERTH_PRINTF(2, 3);
-/* Output of an execute that is still running, if the host wants it; else nothing happens. The
- * answer has it all the same. Answers how many bytes are done with: a character that has only begun
- * at the end is not, and is handed in again with what follows. */
+/* Streams output of a running `execute` to the host; does nothing if call->invocation is NULL. The
+ * answer of `execute` still contains all output. `stream` is stdout or stderr. Returns the number
+ * of bytes that were used: an incomplete UTF-8 character at the end is not. Pass the unused bytes
+ * again in front of the next output. */
 size_t berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
                            const char *bytes, size_t len);
+/* Adds a place to the answer of `find`: its label and its id at the provider. */
 void berth_plugin_put_found(struct berth_json_writer *answer, const char *lease_id,
                             const char *provider_lease_id);
 
-/* Config as the providers of Paperclip read it: texts are trimmed and blank means absent, numbers
- * may be written as texts, and what is not of the type is absent. Texts go to `out`. */
+/* These read a member of a config in the same way as Paperclip's providers. Each returns `absent`
+ * for a missing member and for one of another type. */
+
+/* Returns the text without white space at both ends, copied to `out` and cut to `size`. A blank
+ * text counts as missing. */
 const char *berth_plugin_text(const struct berth_json *object, const char *key, const char *absent,
                               char *out, size_t size);
+/* Returns a number, or a text that is a number, without its fraction. */
 int64_t berth_plugin_int(const struct berth_json *object, const char *key, int64_t absent);
+/* Returns true or false. */
 bool berth_plugin_bool(const struct berth_json *object, const char *key, bool absent);
 #endif
