@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * examples/embed.c - berth inside a program of yours: no daemon, one store, a lease for one run.
+ * examples/embed.c - a program that uses libberth without a daemon: it takes a lease for one run.
  *
  *   cc embed.c $(pkg-config --cflags --libs berth) -o embed && ./embed sqlite:/tmp/demo/berth.db */
 #include <berth/berth.h>
@@ -11,7 +11,7 @@ static void log_line(void *ctx, enum berth_log_level level, const char *line)
     fprintf(ctx, "%s\n", line);
 }
 
-/* Takes a place, uses it, and gives it back whatever happens. */
+/* Acquires a lease, uses its place, and releases it whether that succeeded or not. */
 static int work(struct berth *b, struct berth_arena *arena, struct berth_error *err)
 {
     struct berth_environment *environment;
@@ -37,14 +37,14 @@ static int work(struct berth *b, struct berth_arena *arena, struct berth_error *
     struct berth_realized where;
     rc = berth_lease_realize(b, arena, berth_lease_id(lease), &workspace, &where, err);
     if (rc == BERTH_OK)
-        printf("work goes on in %s\n", where.cwd);
+        printf("the workspace is %s\n", where.cwd);
 
-    /* The end of the run gives back all of its leases; a crash before this is swept later. */
+    /* Ends the run and releases its lease. After a crash, the sweep does so when it expires. */
     struct berth_run_end end = {.status = rc < 0 ? BERTH_RUN_FAILED : BERTH_RUN_SUCCEEDED};
     struct berth_list released;
     struct berth_error trouble;
     if (berth_run_finish(b, arena, berth_run_id(run), &end, &released, &trouble) < 0) {
-        fprintf(stderr, "not given back yet: %s\n", trouble.message);
+        fprintf(stderr, "embed: the lease is not released yet: %s\n", trouble.message);
     } else if (released.count == 1) {
         lease = released.items[0];
         printf("lease %s is %s\n", berth_lease_id(lease),
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         fprintf(stderr, "embed: %s (%s)\n", err.message, berth_code_wire(err.code));
 
-    /* What others left behind: expired leases, dead owners, owed clean-up. */
+    /* Cleans up after others: expired leases, dead processes, failed clean-up. */
     struct berth_sweep_options sweep = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
     if (rc == BERTH_OK && berth_sweep(b, &sweep, &report, &err) == BERTH_OK)
