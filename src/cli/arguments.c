@@ -14,8 +14,8 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/commands.h"
-#include "cli/lookup.h"
 #include "cli/print.h"
+#include "cli/similar.h"
 #include "crypto/locked.h"
 
 #define OPTIONS_MAX 32

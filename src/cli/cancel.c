@@ -2,8 +2,10 @@
  * src/cli/cancel.c - berth cancel: ends a run and releases its leases. */
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/lookup.h"
 #include "cli/print.h"
+#include "cli/table.h"
 
 static int cancel_main(struct cli *cli, int argc, char **argv)
 {

@@ -6,27 +6,9 @@
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "cli/arguments.h"
+#include "cli/cli.h"
 #include "crypto/locked.h"
 #include "net/http_client.h"
-
-/* --- connecting --- */
-
-/* Finds the address of the store and sets cli->store. */
-int cli_find_store(struct cli *cli);
-/* Opens the runtime, or finds the daemon, and finds the company. The error is in cli->err. */
-int cli_try_connect(struct cli *cli);
-/* As cli_try_connect, but always opens the runtime in this process. */
-int cli_try_connect_here(struct cli *cli);
-/* As cli_try_connect, and prints the error. Returns CLI_OK or CLI_FAILED. */
-int cli_connect(struct cli *cli);
-/* As cli_connect. A runtime in this process also sweeps without calling providers, and says what is
- * still to be cleaned up. */
-int cli_open(struct cli *cli);
-/* cli_parse and then cli_open, for commands that check nothing in between. */
-int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *options, int min,
-              int max);
-void cli_disconnect(struct cli *cli);
 
 /* --- calls --- */
 
@@ -66,10 +48,6 @@ struct cli_daemon {
     struct berth_locked token; /* empty: none */
 };
 
-/* Returns the URL that --url or BERTH_URL gives, or NULL. */
-const char *cli_named_daemon(const struct cli *cli);
-/* Sets cli->daemon to the daemon that is named or that serves the store; NULL: none does. */
-int cli_find_daemon(struct cli *cli);
 /* Returns a request to the daemon; `url` is the whole URL. */
 struct berth_http_client_request cli_daemon_request(const struct cli *cli, const char *method,
                                                     const char *url, const struct berth_buf *body);

@@ -2,6 +2,7 @@
  * src/cli/company.c - berth company: creates, lists and shows companies. */
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/lookup.h"
 #include "cli/print.h"
 #include "cli/table.h"

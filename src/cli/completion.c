@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/print.h"
 
 static const struct {

@@ -20,6 +20,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/print.h"
 #include "core/secret/sealer.h"
 #include "store/migrate.h"

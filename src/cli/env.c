@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/lookup.h"
 #include "cli/print.h"
 #include "cli/prompt.h"

@@ -8,9 +8,9 @@
 
 #include "base/limits.h"
 #include "cli/arguments.h"
-#include "cli/client.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/exit_status.h"
 #include "cli/lookup.h"
 #include "cli/print.h"

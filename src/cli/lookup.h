@@ -12,6 +12,4 @@ int cli_find_id(struct cli *cli, const char *kind, const char *text, const char 
 int cli_find_environment(struct cli *cli, const char *text, const struct berth_json **out);
 int cli_find_secret(struct cli *cli, const char *text, const struct berth_json **out);
 int cli_find_company(struct cli *cli, const char *text, const struct berth_json **out);
-/* Returns the name that is most like the text, or NULL when none is similar. */
-const char *cli_most_like(const char *text, const char *const *names, int count);
 #endif

@@ -8,9 +8,10 @@
 
 #include "base/failpoint.h"
 #include "cli/arguments.h"
-#include "cli/client.h"
 #include "cli/commands.h"
-#include "cli/lookup.h"
+#include "cli/connect.h"
+#include "cli/similar.h"
+#include "crypto/locked.h"
 
 #define WORDS_MAX 64
 

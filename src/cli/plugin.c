@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/table.h"

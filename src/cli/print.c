@@ -12,7 +12,6 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "cli/client.h"
 
 #define WIDTH_UNKNOWN 80 /* of a terminal that does not say */
 #define MINUTE 60        /* in seconds, as the next two */
@@ -169,18 +168,6 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
         return cli_fail(cli);
     }
     return CLI_OK;
-}
-
-int cli_print_text(struct cli *cli, const char *text)
-{
-    auto_buf buf = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
-    if (!text) {
-        (void)cli_not_understood(cli);
-        return cli_fail(cli);
-    }
-    buf.secret = true; /* it may be a token */
-    berth_buf_puts(&buf, text);
-    return cli_print(cli, &buf);
 }
 
 const char *cli_when(struct cli *cli, int64_t wall_ms)

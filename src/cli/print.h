@@ -11,7 +11,6 @@
 
 /* Prints the buffer's text and a newline. Returns CLI_OK or CLI_FAILED. */
 int cli_print(struct cli *cli, struct berth_buf *buf);
-int cli_print_text(struct cli *cli, const char *text);
 /* Prints cli->err and cli->issues on stderr. Returns CLI_FAILED. */
 int cli_fail(struct cli *cli);
 void cli_print_prefix(void); /* "berth: " on stderr */

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/print.h"
 #include "cli/table.h"
 

@@ -18,6 +18,7 @@
 #include "cli/follow.h"
 #include "cli/print.h"
 #include "cli/session.h"
+#include "cli/table.h"
 
 struct remote {
     struct cli *cli;

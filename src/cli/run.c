@@ -13,6 +13,7 @@
 #include "cli/client.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/exit_status.h"
 #include "cli/lookup.h"
 #include "cli/print.h"

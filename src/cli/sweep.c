@@ -9,7 +9,9 @@
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/print.h"
+#include "cli/table.h"
 
 #define INTERVAL_MS 30000  /* between two sweeps of --watch, unless --interval says otherwise */
 #define WATCH_WAIT_MS 2000 /* how long one sweep of --watch waits for a slow provider */

@@ -18,6 +18,18 @@
 
 /* --- lines --- */
 
+int cli_print_text(struct cli *cli, const char *text)
+{
+    auto_buf buf = BERTH_BUF_INIT(2 * BERTH_JSON_BYTES_MAX);
+    if (!text) {
+        (void)cli_not_understood(cli);
+        return cli_fail(cli);
+    }
+    buf.secret = true; /* it may be a token */
+    berth_buf_puts(&buf, text);
+    return cli_print(cli, &buf);
+}
+
 static const char *colour_of(const char *status)
 {
     static const struct {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/cli/table.h - objects of the API as lines or as a table that fits the terminal. */
+ * src/cli/table.h - prints answers of the API: as they are, as lines, or as a table that fits the
+ * terminal. */
 #ifndef BERTH_CLI_TABLE_H
 #define BERTH_CLI_TABLE_H
 
@@ -22,6 +23,9 @@ struct cli_cell {
     const char *(*text)(struct cli *cli, const struct berth_json *object); /* instead of the key */
 };
 
+/* Prints a text of an answer and a newline. NULL, a missing member, is an error. Returns CLI_OK or
+ * CLI_FAILED. */
+int cli_print_text(struct cli *cli, const char *text);
 /* Prints a list: a table; with --quiet its first column alone, with --json the answer itself.
  * `columns` is closed by a NULL label. */
 int cli_print_list(struct cli *cli, const struct cli_answer *list, const struct cli_cell *columns);
