@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/arena.h - memory that lives as long as one request or one answer; common.h has most.
- * A failed allocation answers NULL and is remembered, so a caller may build first and check once,
- * as long as it does not read through what it got in between. */
+ * src/base/arena.h - memory that lives as long as one request or one answer. common.h declares the
+ * rest. A failed allocation returns NULL and sets `failed`, so a caller may allocate several times
+ * and check once, if it does not dereference the results before. */
 #ifndef BERTH_BASE_ARENA_H
 #define BERTH_BASE_ARENA_H
 
@@ -22,12 +22,13 @@ struct berth_arena {
         0                                                                                          \
     }
 
+/* Returns NO_MEMORY when an allocation from the arena has failed. */
 int berth_arena_check(const struct berth_arena *arena, struct berth_error *err);
 
-/* False when memory ran out, which the arena remembers. */
+/* Appends the item. Returns false, and sets arena->failed, when memory runs out. */
 bool berth_list_add(struct berth_list *list, struct berth_arena *arena, void *item);
 
-/* For what held a secret: nothing of it stays in memory. */
+/* Zeroes and frees the memory of an arena that held secrets. */
 void berth_arena_wipe(struct berth_arena *arena);
 #define auto_wiped_arena __attribute__((cleanup(berth_arena_wipe))) struct berth_arena
 #define auto_arena __attribute__((cleanup(berth_arena_clear))) struct berth_arena

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/auto.h - what leaves with its scope. */
+ * src/base/auto.h - variables that are freed or closed when their scope ends. */
 #ifndef BERTH_BASE_AUTO_H
 #define BERTH_BASE_AUTO_H
 
@@ -11,7 +11,7 @@
 #define auto_free auto_clean(berth_auto_free)
 #define auto_close auto_clean(berth_auto_close)
 
-/* Hands the pointer on: the scope no longer owns it. */
+/* Returns the pointer and sets the variable to NULL, so that the scope no longer owns it. */
 #define take_ptr(p)                                                                                \
     (__extension__({                                                                               \
         __typeof__(p) taken_ = (p);                                                                \
@@ -26,7 +26,8 @@ static inline void berth_auto_free(void *pp)
     free(p);
 }
 
-/* Does not retry on EINTR: Linux has already let go of the descriptor. */
+/* Closes the descriptor unless it is negative. Does not retry on EINTR: Linux has released the
+ * descriptor by then. */
 static inline void berth_auto_close(const int *fd)
 {
     if (*fd >= 0)

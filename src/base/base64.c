@@ -58,7 +58,7 @@ bool berth_base64_decode(const char *text, size_t len, void *out)
             group = group << 6 | (uint32_t)value;
         }
         if ((room == 1 && group & 0xffff) || (room == 2 && group & 0xff))
-            return false; /* bits that stand for nothing must be 0 */
+            return false; /* the unused bits of the last group must be 0 */
         for (size_t k = 0; k < room; k++)
             *to++ = (unsigned char)(group >> (16 - 8 * k));
         bytes -= room;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool resize(struct berth_buf *buf, size_t cap)
+static bool buf_resize(struct berth_buf *buf, size_t cap)
 {
     char *data = buf->secret ? malloc(cap) : realloc(buf->data, cap);
     if (!data) {
@@ -26,7 +26,7 @@ static bool resize(struct berth_buf *buf, size_t cap)
     return true;
 }
 
-/* Makes room for `more` bytes and the NUL. */
+/* Makes room for `more` bytes and the NUL. Returns false when the buffer has failed. */
 static bool reserve(struct berth_buf *buf, size_t more)
 {
     if (buf->failed)
@@ -41,13 +41,13 @@ static bool reserve(struct berth_buf *buf, size_t more)
     size_t cap = buf->cap ? buf->cap : 512;
     while (cap < need)
         cap *= 2;
-    return resize(buf, cap);
+    return buf_resize(buf, cap);
 }
 
 void berth_buf_reserve(struct berth_buf *buf, size_t more)
 {
     if (!buf->failed && more <= buf->max - buf->len && buf->len + more + 1 > buf->cap)
-        (void)resize(buf, buf->len + more + 1);
+        (void)buf_resize(buf, buf->len + more + 1);
 }
 
 void berth_buf_append(struct berth_buf *buf, const void *bytes, size_t len)

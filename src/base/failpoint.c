@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/failpoint.c - see failpoint.h. A pass that is not armed costs one load. */
+ * src/base/failpoint.c - see failpoint.h. Passing a point while none is armed costs one atomic
+ * load. */
 #include "base/failpoint.h"
 
 #include <signal.h>
@@ -10,7 +11,7 @@
 static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
 static _Atomic int query_nth;
-static _Atomic bool *traced; /* set before `armed` says so */
+static _Atomic bool *traced; /* set before `armed` is TRACING */
 static void (*watcher)(enum berth_failpoint point);
 
 #define TRACING (BERTH_FP_COUNT + 1)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/failpoint.h - the steps at which a test may kill the process or make a call fail.
- * The crash matrix is generated from this list: a step added here is tested without more ado, and
- * fails the suite when no scenario reaches it. */
+ * src/base/failpoint.h - the points at which a test may kill the process, and queries that fail.
+ * The crash matrix is generated from this list: a new point is tested without further code, and the
+ * suite fails when no scenario reaches it. */
 #ifndef BERTH_BASE_FAILPOINT_H
 #define BERTH_BASE_FAILPOINT_H
 
 #include <stdbool.h>
 
-/* "before" and "after" stand around what others can see: a commit, or a call to a place. */
+/* "before" and "after" refer to an effect outside this process: a commit, or a driver's call. */
 #define BERTH_FAILPOINT_MAP(X)                                                                     \
     X(acquire_before_intent)                                                                       \
     X(acquire_after_intent)                                                                        \
@@ -67,23 +67,23 @@ enum berth_failpoint {
 };
 
 const char *berth_failpoint_name(enum berth_failpoint point);
-/* The point of that name, or BERTH_FP_COUNT. */
+/* Returns the point with this name, or BERTH_FP_COUNT. */
 enum berth_failpoint berth_failpoint_find(const char *name);
 
-/* At the point, after `skip` passes, the process kills itself with SIGKILL. One point at a time;
- * BERTH_FP_COUNT disarms. Meant for tests and for the tour; nothing in the library arms one. */
+/* Makes the process kill itself with SIGKILL at the point, after it has passed it `skip` times.
+ * Only one point is armed at a time; BERTH_FP_COUNT disarms. The library never arms a point. */
 void berth_failpoint_arm(enum berth_failpoint point, int skip);
 void berth_failpoint_pass(enum berth_failpoint point);
-/* From now on, instead, every point that is passed is noted. */
+/* Disarms, and sets seen[point] to true at every point passed from now on. */
 void berth_failpoint_trace(_Atomic bool seen[BERTH_FP_COUNT]);
 
-/* From now on, instead, `fn` is called at every point; from any thread. */
+/* Disarms, and calls `fn` at every point passed from now on, on the thread that passes it. */
 void berth_failpoint_watch(void (*fn)(enum berth_failpoint point));
 
 #define BERTH_FAILPOINT(name) berth_failpoint_pass(BERTH_FP_##name)
 
-/* Makes the n-th query from now fail, once; 0 disarms. */
+/* Makes the n-th query from now on fail, once; 0 disarms. */
 void berth_failpoint_arm_query(int nth);
-bool berth_failpoint_query_fails(void); /* asked by the store before each query */
-bool berth_failpoint_query_armed(void); /* still waiting to happen */
+bool berth_failpoint_query_fails(void); /* called before each query */
+bool berth_failpoint_query_armed(void); /* the failure is still to come */
 #endif

@@ -15,7 +15,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The next (time, counter) pair: time moves on when the counter is used up. */
+/* Sets the next (time, counter) pair, larger than all before it. When the counter is used up, the
+ * time moves on by 1 ms. */
 static void next_stamp(uint64_t *ms, unsigned *counter)
 {
     static uint64_t last_ms;
@@ -41,7 +42,7 @@ struct berth_id berth_id_new(void)
 {
     unsigned char b[16];
     if (getrandom(b + 8, 8, 0) != 8)
-        abort(); /* only before the kernel's pool is ready; an id that repeats is worse */
+        abort(); /* cannot happen once the kernel's pool is ready; a repeated id would be worse */
     uint64_t ms;
     unsigned counter;
     next_stamp(&ms, &counter);

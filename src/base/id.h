@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/id.h - UUIDs: ours are version 7, so that rows made later sort later. */
+ * src/base/id.h - UUIDs. New ones are version 7, so that later rows sort after earlier ones. */
 #ifndef BERTH_BASE_ID_H
 #define BERTH_BASE_ID_H
 
@@ -13,19 +13,19 @@ struct berth_id {
     char text[BERTH_ID_SIZE];
 };
 
-/* Never goes backwards within a process, also when the clock does. */
+/* Returns an id that sorts after all earlier ids of this process, even when the clock goes back. */
 struct berth_id berth_id_new(void);
 
-/* Any UUID in its canonical spelling, either case. Foreign ids are checked before they reach a
- * query. */
+/* Says whether the text is a UUID of any version with dashes, in upper or lower case. Ids from
+ * outside are checked before they reach a query. */
 bool berth_id_valid(const char *text);
-/* May the id of a filter name something? NULL filters nothing; what is no UUID names nothing. */
+/* Says whether a filter by this id can match: NULL matches everything, an invalid UUID nothing. */
 static inline bool berth_id_names(const char *text_or_null)
 {
     return !text_or_null || berth_id_valid(text_or_null);
 }
-/* The lower-case copy, or NOT_FOUND with `what` ("Environment") in the text: an id that cannot be
- * one names nothing. */
+/* Writes the id in lower case to *out. Returns NOT_FOUND, with `what` ("Environment") in the
+ * message, when the text is not a UUID. */
 int berth_id_parse(const char *text, const char *what, struct berth_id *out,
                    struct berth_error *err);
 #endif

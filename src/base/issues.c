@@ -16,7 +16,7 @@ void berth_issues_add(struct berth_issues *issues, const char *path, const char 
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (!issue)
-        return; /* the arena remembers */
+        return; /* arena->failed is set */
     issue->path = berth_arena_strdup(issues->arena, path);
     issue->message = berth_arena_strdup(issues->arena, text);
     (void)berth_list_add(&issues->list, issues->arena, issue);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/issues.h - several faults at once, in the order they were found. */
+ * src/base/issues.h - lists everything that is wrong with an input, in the order it was found. */
 #ifndef BERTH_BASE_ISSUES_H
 #define BERTH_BASE_ISSUES_H
 
 #include <berth/common.h>
 
-/* UNPROCESSABLE with the first message when there is any. */
+/* Returns UNPROCESSABLE with the first message when the list is not empty. */
 int berth_issues_check(const struct berth_issues *issues, struct berth_error *err);
 #endif

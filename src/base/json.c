@@ -16,18 +16,18 @@
 #include "base/time.h"
 #include "base/utf8.h"
 
-static json_t *raw(const struct berth_json *value)
+static json_t *value_raw(const struct berth_json *value)
 {
     return (json_t *)(uintptr_t)value;
 }
 
-static struct berth_json *ours(json_t *value)
+static struct berth_json *value_ours(json_t *value)
 {
     return (struct berth_json *)value;
 }
 
-/* Containers nested deeper than the limit are refused before the parser recurses into them, and
- * more values than anybody has a use for, each of which takes far more memory than its text. */
+/* Says whether the text exceeds the limits of depth and of values. The depth is checked before the
+ * parser recurses; a value takes far more memory than its text. */
 static bool too_deep(const char *text, size_t len)
 {
     int depth = 0;
@@ -55,7 +55,7 @@ static bool too_deep(const char *text, size_t len)
     return false;
 }
 
-/* The code unit of the escape \uXXXX at `p`, or -1. */
+/* Returns the code unit of the escape \uXXXX at `p`, or -1. */
 static int escape_at(const char *p, const char *end)
 {
     if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
@@ -81,7 +81,7 @@ static bool is_low(int unit)
     return unit >= 0xdc00 && unit <= 0xdfff;
 }
 
-/* Most texts have none, and need no copy. */
+/* Says whether the text has an escaped surrogate. Most texts have none, and are not copied. */
 static bool has_surrogates(const char *text, size_t len)
 {
     for (const char *at = text, *end = text + len; (at = memchr(at, '\\', (size_t)(end - at)));
@@ -95,7 +95,7 @@ static bool has_surrogates(const char *text, size_t len)
     return false;
 }
 
-/* Every surrogate escape without its other half reads \ufffd afterwards. */
+/* Replaces every surrogate escape without its other half by \ufffd. */
 static void mend_surrogates(char *copy, size_t len)
 {
     char *end = copy + len;
@@ -104,7 +104,7 @@ static void mend_surrogates(char *copy, size_t len)
             continue;
         int unit = escape_at(p, end);
         if (unit < 0) {
-            p++; /* another escape: its second character is no backslash of ours */
+            p++; /* another escape: skip its second character, which may be a backslash */
         } else if (is_high(unit) && is_low(escape_at(p + 6, end))) {
             p += 11;
         } else {
@@ -115,10 +115,10 @@ static void mend_surrogates(char *copy, size_t len)
     }
 }
 
-/* A copy in which each byte that belongs to no sequence is U+FFFD. */
+/* Appends the text, with U+FFFD for each byte that is not UTF-8. */
 static void mend_utf8(struct berth_buf *out, const char *text, size_t len)
 {
-    /* berth_utf8_step reads up to the NUL behind it. */
+    /* berth_utf8_step may read up to the NUL that follows the text. */
     for (const char *p = text, *end = text + len; p < end;) {
         size_t plain = 0, step = 1;
         while (p + plain < end && step) {
@@ -175,17 +175,17 @@ int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
     if (!value && json_error_code(&at) == json_error_out_of_memory)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: JSON.");
     if (!value) {
-        char *quoted = strstr(at.text, " near "); /* what stands there may be a secret */
+        char *quoted = strstr(at.text, " near "); /* the quoted part may be a secret */
         if (quoted)
             *quoted = '\0';
         return berth_fail(err, BERTH_E_INVALID, "Invalid JSON at line %d, column %d: %s.", at.line,
                           at.column, at.text);
     }
-    *out = ours(value);
+    *out = value_ours(value);
     return BERTH_OK;
 }
 
-/* Texts that go with this value are zeroed: one may have been a secret. */
+/* Zeroes the strings that are freed with this value, since one may be a secret. */
 static void wipe(json_t *value)
 {
     const char *key;
@@ -201,8 +201,8 @@ static void wipe(json_t *value)
 
 void berth_json_free(struct berth_json *value)
 {
-    wipe(raw(value));
-    json_decref(raw(value));
+    wipe(value_raw(value));
+    json_decref(value_raw(value));
 }
 
 void berth_json_freep(struct berth_json **value)
@@ -214,7 +214,7 @@ enum berth_json_type berth_json_type(const struct berth_json *value)
 {
     if (!value)
         return BERTH_JSON_NULL;
-    switch (json_typeof(raw(value))) {
+    switch (json_typeof(value_raw(value))) {
     case JSON_OBJECT:
         return BERTH_JSON_OBJECT;
     case JSON_ARRAY:
@@ -241,64 +241,64 @@ bool berth_json_is(const struct berth_json *value, enum berth_json_type type)
 
 const struct berth_json *berth_json_get(const struct berth_json *object, const char *key)
 {
-    return ours(json_object_get(raw(object), key));
+    return value_ours(json_object_get(value_raw(object), key));
 }
 
 struct berth_json *berth_json_get_mutable(struct berth_json *object, const char *key)
 {
-    return ours(json_object_get(raw(object), key));
+    return value_ours(json_object_get(value_raw(object), key));
 }
 
 const char *berth_json_str(const struct berth_json *value)
 {
-    return json_string_value(raw(value));
+    return json_string_value(value_raw(value));
 }
 
 size_t berth_json_str_len(const struct berth_json *value)
 {
-    return json_string_length(raw(value));
+    return json_string_length(value_raw(value));
 }
 
 int64_t berth_json_int(const struct berth_json *value)
 {
-    return json_integer_value(raw(value));
+    return json_integer_value(value_raw(value));
 }
 
 double berth_json_number(const struct berth_json *value)
 {
-    return json_number_value(raw(value));
+    return json_number_value(value_raw(value));
 }
 
 bool berth_json_true(const struct berth_json *value)
 {
-    return json_is_true(raw(value));
+    return json_is_true(value_raw(value));
 }
 
 size_t berth_json_count(const struct berth_json *container)
 {
     if (berth_json_is(container, BERTH_JSON_OBJECT))
-        return json_object_size(raw(container));
-    return json_array_size(raw(container));
+        return json_object_size(value_raw(container));
+    return json_array_size(value_raw(container));
 }
 
 const struct berth_json *berth_json_at(const struct berth_json *array, size_t index)
 {
-    return ours(json_array_get(raw(array), index));
+    return value_ours(json_array_get(value_raw(array), index));
 }
 
 bool berth_json_equal(const struct berth_json *a, const struct berth_json *b)
 {
-    return json_equal(raw(a), raw(b));
+    return json_equal(value_raw(a), value_raw(b));
 }
 
 void *berth_json_iter(const struct berth_json *object)
 {
-    return json_object_iter(raw(object));
+    return json_object_iter(value_raw(object));
 }
 
 void *berth_json_iter_next(const struct berth_json *object, void *iter)
 {
-    return json_object_iter_next(raw(object), iter);
+    return json_object_iter_next(value_raw(object), iter);
 }
 
 const char *berth_json_iter_key(void *iter)
@@ -308,7 +308,7 @@ const char *berth_json_iter_key(void *iter)
 
 const struct berth_json *berth_json_iter_value(void *iter)
 {
-    return ours(json_object_iter_value(iter));
+    return value_ours(json_object_iter_value(iter));
 }
 
 static void zero_and_free(void *p)
@@ -325,52 +325,52 @@ void berth_json_tune_process(void)
 
 struct berth_json *berth_json_new_object(void)
 {
-    return ours(json_object());
+    return value_ours(json_object());
 }
 
 struct berth_json *berth_json_new_array(void)
 {
-    return ours(json_array());
+    return value_ours(json_array());
 }
 
 struct berth_json *berth_json_new_str(const char *text)
 {
-    return ours(text ? json_string(text) : json_null());
+    return value_ours(text ? json_string(text) : json_null());
 }
 
 struct berth_json *berth_json_new_int(int64_t number)
 {
-    return ours(json_integer(number));
+    return value_ours(json_integer(number));
 }
 
 struct berth_json *berth_json_new_bool(bool flag)
 {
-    return ours(json_boolean(flag));
+    return value_ours(json_boolean(flag));
 }
 
 struct berth_json *berth_json_new_null(void)
 {
-    return ours(json_null());
+    return value_ours(json_null());
 }
 
 struct berth_json *berth_json_copy(const struct berth_json *value)
 {
-    return ours(json_deep_copy(raw(value)));
+    return value_ours(json_deep_copy(value_raw(value)));
 }
 
 bool berth_json_set(struct berth_json *object, const char *key, struct berth_json *value)
 {
-    return json_object_set_new(raw(object), key, raw(value)) == 0;
+    return json_object_set_new(value_raw(object), key, value_raw(value)) == 0;
 }
 
 bool berth_json_add(struct berth_json *array, struct berth_json *value)
 {
-    return json_array_append_new(raw(array), raw(value)) == 0;
+    return json_array_append_new(value_raw(array), value_raw(value)) == 0;
 }
 
 void berth_json_remove(struct berth_json *object, const char *key)
 {
-    (void)json_object_del(raw(object), key);
+    (void)json_object_del(value_raw(object), key);
 }
 
 static int dump(const char *bytes, size_t len, void *ctx)
@@ -380,11 +380,12 @@ static int dump(const char *bytes, size_t len, void *ctx)
     return buf->failed ? -1 : 0;
 }
 
-/* Not by json_dumps: out of memory in the middle of a key, it answers text that is cut. */
+/* Does not use json_dumps, which returns cut text when memory runs out in the middle of a key. */
 static char *to_text(const struct berth_json *value, size_t flags)
 {
     struct berth_buf buf = {.max = SIZE_MAX / 4, .secret = true};
-    if (json_dump_callback(raw(value), dump, &buf, JSON_COMPACT | JSON_ENCODE_ANY | flags) < 0)
+    flags |= JSON_COMPACT | JSON_ENCODE_ANY;
+    if (json_dump_callback(value_raw(value), dump, &buf, flags) < 0)
         buf.failed = true;
     return berth_buf_take(&buf);
 }
@@ -412,7 +413,7 @@ char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *val
     return in_arena(arena, to_text(value, 0));
 }
 
-/* The byte after the last is a NUL. */
+/* Writes a JSON string. A NUL must follow the last byte of the text. */
 static void put_quoted(struct berth_buf *buf, const char *text, size_t len)
 {
     berth_buf_append(buf, "\"", 1);
@@ -440,7 +441,7 @@ static void put_quoted(struct berth_buf *buf, const char *text, size_t len)
     berth_buf_puts(buf, "\"");
 }
 
-static void begin(struct berth_json_writer *w, const char *key)
+static void writer_begin(struct berth_json_writer *w, const char *key)
 {
     if (w->comma)
         berth_buf_puts(w->buf, ",");
@@ -458,7 +459,7 @@ void berth_json_open(struct berth_json_writer *w, char bracket)
 
 void berth_json_open_in(struct berth_json_writer *w, const char *key, char bracket)
 {
-    begin(w, key);
+    writer_begin(w, key);
     berth_buf_append(w->buf, &bracket, 1);
     w->comma = false;
 }
@@ -471,7 +472,7 @@ void berth_json_close(struct berth_json_writer *w, char bracket)
 
 void berth_json_put_str(struct berth_json_writer *w, const char *key, const char *text)
 {
-    begin(w, key);
+    writer_begin(w, key);
     if (text)
         put_quoted(w->buf, text, strlen(text));
     else
@@ -481,7 +482,7 @@ void berth_json_put_str(struct berth_json_writer *w, const char *key, const char
 void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
                           size_t len)
 {
-    begin(w, key);
+    writer_begin(w, key);
     if (bytes)
         put_quoted(w->buf, bytes, len);
     else
@@ -490,13 +491,13 @@ void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const ch
 
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number)
 {
-    begin(w, key);
+    writer_begin(w, key);
     berth_buf_printf(w->buf, "%lld", (long long)number);
 }
 
 void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag)
 {
-    begin(w, key);
+    writer_begin(w, key);
     berth_buf_puts(w->buf, flag ? "true" : "false");
 }
 
@@ -510,6 +511,6 @@ void berth_json_put_time(struct berth_json_writer *w, const char *key, int64_t w
 
 void berth_json_put_raw(struct berth_json_writer *w, const char *key, const char *json)
 {
-    begin(w, key);
+    writer_begin(w, key);
     berth_buf_puts(w->buf, json ? json : "null");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/json.h - the only door to the JSON library.
- * Reading is strict: whole documents, no duplicate keys, bounded size and depth. */
+ * src/base/json.h - wraps the JSON library, which is included in base/ only.
+ * Parsing is strict: whole documents, no duplicate keys, bounded size and depth. */
 #ifndef BERTH_BASE_JSON_H
 #define BERTH_BASE_JSON_H
 
@@ -12,7 +12,7 @@
 
 struct berth_buf;
 struct berth_arena;
-struct berth_json; /* a value; an object or array owns what it holds */
+struct berth_json; /* a value; an object or array owns its members */
 
 enum berth_json_type {
     BERTH_JSON_NULL,
@@ -26,37 +26,39 @@ enum berth_json_type {
 
 enum berth_json_mode {
     BERTH_JSON_OURS,    /* \u0000 and lone surrogates are refused */
-    BERTH_JSON_FOREIGN, /* from Node: NUL in texts is kept, a lone surrogate is U+FFFD */
-    BERTH_JSON_FRAME,   /* the same, as long as a frame may be, and bytes that are no UTF-8 are
-                           U+FFFD, too */
+    BERTH_JSON_FOREIGN, /* from Node: a NUL in a string is kept, a lone surrogate becomes U+FFFD */
+    BERTH_JSON_FRAME,   /* as FOREIGN, up to BERTH_MESSAGE_BYTES_MAX; invalid UTF-8 becomes U+FFFD,
+                           and all integers become reals when one overflows */
 };
 
-/* For programs, before their first document: what a value held is zeroed when it goes, since it may
- * have been a secret. It holds for everybody in the process who uses the JSON library. */
+/* Makes the JSON library zero all memory that it frees, since it may have held a secret. A program
+ * calls it before its first document; it applies to every user of the library in the process. */
 void berth_json_tune_process(void);
 
-/* INVALID says what is wrong and at which line and column; TOO_LARGE beyond the limits. */
+/* Parses a document. INVALID: the message has the line, the column and the reason. TOO_LARGE: the
+ * document exceeds a limit. The caller frees *out. */
 int berth_json_parse(const char *text, size_t len, enum berth_json_mode mode,
                      struct berth_json **out, struct berth_error *err);
 void berth_json_free(struct berth_json *value);
 void berth_json_freep(struct berth_json **value);
 #define auto_json __attribute__((cleanup(berth_json_freep))) struct berth_json
 
-/* Each lends; a NULL value or another type answers NULL, 0 or false. */
+/* Accessors. What they return belongs to the value. A NULL value or a value of another type gives
+ * NULL, 0 or false. */
 enum berth_json_type berth_json_type(const struct berth_json *value); /* NULL counts as null */
 bool berth_json_is(const struct berth_json *value, enum berth_json_type type);
 const struct berth_json *berth_json_get(const struct berth_json *object, const char *key);
 struct berth_json *berth_json_get_mutable(struct berth_json *object, const char *key);
 const char *berth_json_str(const struct berth_json *value);
-size_t berth_json_str_len(const struct berth_json *value); /* NULs inside count */
+size_t berth_json_str_len(const struct berth_json *value); /* counts NULs inside */
 int64_t berth_json_int(const struct berth_json *value);
-double berth_json_number(const struct berth_json *value); /* of an int or a real */
+double berth_json_number(const struct berth_json *value); /* an int or a real */
 bool berth_json_true(const struct berth_json *value);     /* exactly `true` */
 size_t berth_json_count(const struct berth_json *container);
 const struct berth_json *berth_json_at(const struct berth_json *array, size_t index);
 bool berth_json_equal(const struct berth_json *a, const struct berth_json *b);
 
-/* Iteration over an object, in the order of insertion. */
+/* Iterate over the members of an object, in the order of insertion. */
 void *berth_json_iter(const struct berth_json *object);
 void *berth_json_iter_next(const struct berth_json *object, void *iter);
 const char *berth_json_iter_key(void *iter);
@@ -64,7 +66,7 @@ const struct berth_json *berth_json_iter_value(void *iter);
 #define berth_json_each(object, iter)                                                              \
     for (void *iter = berth_json_iter(object); iter; (iter) = berth_json_iter_next(object, iter))
 
-/* New values are the caller's; NULL when out of memory or when the text is not UTF-8. */
+/* Create a value that the caller frees. NULL: memory ran out, or the text is not UTF-8. */
 struct berth_json *berth_json_new_object(void);
 struct berth_json *berth_json_new_array(void);
 struct berth_json *berth_json_new_str(const char *text); /* NULL gives null */
@@ -73,19 +75,20 @@ struct berth_json *berth_json_new_bool(bool flag);
 struct berth_json *berth_json_new_null(void);
 struct berth_json *berth_json_copy(const struct berth_json *value); /* deep */
 
-/* `value` is taken over in any case; false when it was NULL or memory ran out. */
+/* Add `value` and own it, also on failure. Return false when it is NULL or memory runs out. */
 bool berth_json_set(struct berth_json *object, const char *key, struct berth_json *value);
 bool berth_json_add(struct berth_json *array, struct berth_json *value);
 void berth_json_remove(struct berth_json *object, const char *key);
 
-/* Compact text with sorted keys, so that equal values give equal bytes. NULL: out of memory. */
+/* Returns compact text with sorted keys, so that equal values give equal bytes. NULL: no memory.
+ * The caller frees the text, or the arena owns it. */
 char *berth_json_canonical(const struct berth_json *value);
 char *berth_json_canonical_in(struct berth_arena *arena, const struct berth_json *value);
-/* The same with the keys in their own order. */
+/* Returns compact text with the keys in the order of insertion. */
 char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *value);
 
-/* Writing: commas and escapes are the writer's business, errors stick in the buffer. A member has
- * a key, an array's item has NULL. */
+/* Writes JSON into a buffer, with commas and escapes; the buffer keeps the error. `key` is NULL for
+ * an item of an array. */
 struct berth_json_writer {
     struct berth_buf *buf;
     bool comma;
@@ -95,7 +98,7 @@ void berth_json_open_in(struct berth_json_writer *w, const char *key, char brack
 void berth_json_close(struct berth_json_writer *w, char bracket); /* } or ] */
 void berth_json_put_str(struct berth_json_writer *w, const char *key,
                         const char *text); /* NULL: null */
-/* Any bytes, of which the one after the last is a NUL; what is no UTF-8 becomes U+FFFD. */
+/* Writes bytes as a string; invalid UTF-8 becomes U+FFFD. A NUL must follow the last byte. */
 void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
                           size_t len);
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number);

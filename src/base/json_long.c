@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/json_long.c - see json_long.h. Long texts are cut out and read here; a short word that
- * nobody can guess stands in their place while the library reads the rest. */
+ * src/base/json_long.c - see json_long.h. Long strings are cut out and decoded here. The library
+ * parses the rest, with a short random word in the place of each long string. */
 #include "base/json_long.h"
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include "base/utf8.h"
 
 #define LONG_BYTES (32 * 1024)
-#define LONG_MAX 64 /* texts; more of them are read by the library */
+#define LONG_MAX 64 /* strings; the library parses any further ones */
 #define WORD_LEN 34 /* sixteen random bytes as hex, and two digits */
 
 struct longs {
@@ -23,12 +23,12 @@ struct longs {
     int count;
 };
 
-/* The quote that ends the literal which begins at `p`, or NULL. */
+/* Returns the quote that ends the string whose content begins at `p`, or NULL. */
 static const char *end_of(const char *p, const char *end)
 {
     const char *quote = NULL;
     while (p < end) {
-        if (!quote || quote < p) /* each is looked for once, however many escapes are before it */
+        if (!quote || quote < p) /* a quote behind several escapes is searched for once */
             quote = memchr(p, '"', (size_t)(end - p));
         if (!quote)
             return NULL;
@@ -40,13 +40,13 @@ static const char *end_of(const char *p, const char *end)
     return NULL;
 }
 
-/* How many bytes from `p` on can be taken as they are. */
+/* Returns the number of bytes at `p` that need no decoding. */
 static size_t plain_bytes(const char *p, const char *end)
 {
     const char *at = p;
     while (at < end) {
         uint64_t eight;
-        if (end - at >= 8) { /* eight at a time, as long as all are above the controls and ASCII */
+        if (end - at >= 8) { /* eight at a time: ASCII without controls and backslashes */
             memcpy(&eight, at, 8);
             uint64_t high = eight & UINT64_C(0x8080808080808080);
             uint64_t low =
@@ -95,7 +95,7 @@ static void put_point(struct berth_buf *out, int point)
     berth_buf_append(out, bytes, len);
 }
 
-/* One escape; how long it was, or 0 when the library had better look at it. */
+/* Decodes one escape. Returns its length, or 0 when it is not a valid escape. */
 static size_t take_escape(struct berth_buf *out, const char *p, const char *end)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -120,7 +120,8 @@ static size_t take_escape(struct berth_buf *out, const char *p, const char *end)
     return 12;
 }
 
-/* False: it is left to the library, which says what is wrong with it. */
+/* Decodes the content of a string. Returns false when it is invalid or memory runs out; the library
+ * then parses it and reports the error. */
 static bool decode(struct berth_buf *out, const char *p, const char *end)
 {
     *out = (struct berth_buf){.max = (size_t)(end - p) + 1, .secret = true};
@@ -139,7 +140,7 @@ static bool decode(struct berth_buf *out, const char *p, const char *end)
     return false;
 }
 
-/* The document with words for its long texts. */
+/* Copies the document to `out`, with a word in the place of each long string. */
 static void cut_out(struct longs *l, const char *text, size_t len, struct berth_buf *out)
 {
     const char *end = text + len, *from = text;
@@ -165,14 +166,14 @@ static bool is_word(const struct longs *l, const json_t *value)
            strncmp(json_string_value(value), l->nonce, strlen(l->nonce)) == 0;
 }
 
-/* The long text that a word stands for, or NULL. */
+/* Returns the long string that a word stands for, or NULL when memory runs out. */
 static json_t *long_text(const struct longs *l, const json_t *word)
 {
     const struct berth_buf *text = &l->texts[atoi(json_string_value(word) + strlen(l->nonce))];
     return json_stringn_nocheck(text->data ? text->data : "", text->len);
 }
 
-/* Puts the texts back. False: no memory. */
+/* Replaces the words in `value` by their long strings. Returns false when memory runs out. */
 static bool put_back(const struct longs *l, json_t *value)
 {
     const char *key;
@@ -209,7 +210,7 @@ json_t *berth_json_load_long(const char *text, size_t len, size_t flags, json_er
         json_decref(value);
         value = NULL;
     }
-    if (value && is_word(&l, value)) { /* the whole document is one text */
+    if (value && is_word(&l, value)) { /* the whole document is one string */
         json_t *whole = long_text(&l, value);
         json_decref(value);
         value = whole;

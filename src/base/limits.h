@@ -1,33 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/limits.h - every size that comes from outside has its ceiling here. */
+ * src/base/limits.h - the maximum of every size that comes from outside. */
 #ifndef BERTH_BASE_LIMITS_H
 #define BERTH_BASE_LIMITS_H
 
-#define BERTH_TOKEN_BYTES_MAX 4096                  /* shown to a daemon, whoever made it */
+#define BERTH_TOKEN_BYTES_MAX 4096                  /* a token that a client sends */
 #define BERTH_JSON_BYTES_MAX (16 * 1024 * 1024)     /* one document */
-#define BERTH_MESSAGE_BYTES_MAX (128 * 1024 * 1024) /* one message of a worker */
-#define BERTH_MESSAGE_BYTES_SMALL (64 * 1024)       /* a longer one is not read on the loop */
-#define BERTH_ANSWERS_QUEUED_MAX                                                                   \
-    (16 * 1024 * 1024)              /* the same, of answers to its own questions                   \
-                                     */
-#define BERTH_MESSAGE_OVERHEAD 1024 /* what one takes besides its bytes */
-#define BERTH_MESSAGES_QUEUED_MAX                                                                  \
-    (256 * 1024 * 1024)              /* bytes that wait for a worker to read them                  \
-                                      */
+#define BERTH_MESSAGE_BYTES_MAX (128 * 1024 * 1024) /* one message of a plugin worker */
+#define BERTH_MESSAGE_BYTES_SMALL (64 * 1024) /* a longer message is parsed on a pool thread */
+#define BERTH_MESSAGE_OVERHEAD 1024 /* counted for each queued message besides its bytes */
+/* Bytes queued for a worker that does not read. Above the smaller limit, answers to the worker's
+ * own requests are dropped. */
+#define BERTH_MESSAGES_QUEUED_MAX (256 * 1024 * 1024)
+#define BERTH_ANSWERS_QUEUED_MAX (16 * 1024 * 1024)
 #define BERTH_JSON_VALUES_MAX 500000 /* in one document */
 #define BERTH_JSON_DEPTH_MAX 64      /* nested containers */
 
 #define BERTH_NAME_BYTES_MAX 200              /* an environment's or company's name */
-#define BERTH_DESCRIPTION_BYTES_MAX 4096      /* free text beside it */
+#define BERTH_DESCRIPTION_BYTES_MAX 4096      /* free text about it */
 #define BERTH_CONFIG_BYTES_MAX (256 * 1024)   /* an environment's config, as JSON */
-#define BERTH_METADATA_BYTES_MAX (256 * 1024) /* metadata of ours or of a provider, as JSON */
+#define BERTH_METADATA_BYTES_MAX (256 * 1024) /* metadata of berth or of a provider, as JSON */
 #define BERTH_PLACE_ID_BYTES_MAX 1024         /* a providerLeaseId */
 #define BERTH_REASON_BYTES_MAX 1000           /* failureReason, clean-up errors */
 
 #define BERTH_SECRET_BYTES_MAX (1024 * 1024) /* one value */
 #define BERTH_SECRET_KEY_BYTES_MAX 120       /* the name that programs use */
 
-#define BERTH_REDACTED "***REDACTED***" /* stands where a secret stood */
+#define BERTH_REDACTED "***REDACTED***" /* replaces a secret in text */
 
 #define BERTH_LIST_ROWS_MAX 1000 /* one page of leases or activity */
 #define BERTH_LIST_ROWS_DEFAULT 100
@@ -36,44 +34,43 @@
 #define BERTH_TTL_MS_MAX (INT64_C(366) * 24 * 60 * 60 * 1000)
 
 #define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
-#define BERTH_STORE_POOL_DEFAULT 16   /* connections: PostgreSQL's, or SQLite's readers */
-#define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that met 40001 or 40P01 */
+#define BERTH_STORE_POOL_DEFAULT 16   /* connections of PostgreSQL, or readers of SQLite */
+#define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that fails with 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
 
-#define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024)   /* waiting for a child to read them */
-#define BERTH_STDIN_STEP_BYTES ((size_t)64 * 1024) /* written to one at a time */
+#define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024)   /* bytes queued for a pipe */
+#define BERTH_STDIN_STEP_BYTES ((size_t)64 * 1024) /* written to a standard input at a time */
 
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100
 #define BERTH_HTTP_BODY_BYTES_MAX (2 * 1024 * 1024)
-#define BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX 4096   /* of who shows nothing that could be a token */
-#define BERTH_HTTP_WAITING_BYTES_MAX (64 * 1024) /* behind the request that is being answered */
+#define BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX 4096   /* from a remote client without a token */
+#define BERTH_HTTP_WAITING_BYTES_MAX (64 * 1024) /* read ahead while a request is answered */
 #define BERTH_IDEMPOTENCY_KEY_BYTES_MAX 255
 #define BERTH_WEBSOCKET_MESSAGE_BYTES_MAX ((size_t)1024 * 1024) /* joined from its fragments */
-#define BERTH_WEBSOCKET_WISH_BYTES_MAX ((size_t)4096)           /* what is no input, but about it */
-#define BERTH_EVENT_BYTES_MAX                                                                      \
-    (4 * BERTH_JSON_BYTES_MAX) /* one of a daemon's, as the CLI reads it */
+#define BERTH_WEBSOCKET_WISH_BYTES_MAX ((size_t)4096)    /* a text message, which is not input */
+#define BERTH_EVENT_BYTES_MAX (4 * BERTH_JSON_BYTES_MAX) /* one event that the CLI reads */
 
 #define BERTH_TLS_FILE_BYTES_MAX (256 * 1024)      /* a chain of certificates, or a key */
-#define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* from one client */
+#define BERTH_TLS_HANDSHAKE_BYTES_MAX (256 * 1024) /* received from one client */
 
 #define BERTH_OPTIONS_BYTES_MAX (1024 * 1024) /* berthd.yaml */
 #define BERTH_OPTION_BYTES_MAX 4096           /* one text in it */
-#define BERTH_LISTEN_MAX 16                   /* addresses of TCP */
+#define BERTH_LISTEN_MAX 16                   /* TCP addresses */
 #define BERTH_ALLOWED_HOSTS_MAX 64
 #define BERTH_ALLOWED_ORIGINS_MAX 64
 #define BERTH_HOST_BYTES_MAX 253 /* a name in the DNS */
 #define BERTH_HOST_LABEL_BYTES_MAX 63
 #define BERTH_CONNECTIONS_MIN 16
 #define BERTH_CONNECTIONS_MAX 1000000
-#define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* of each stream of a command */
+#define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* the log of one stream of a command */
 
-#define BERTH_WORKER_READY_MS 5000  /* a call waits so long for a worker that is starting */
-#define BERTH_WORKER_POLL_MS 100    /* and looks so often */
-#define BERTH_WORKER_START_MS 20000 /* who wants to see it start waits so long */
+#define BERTH_WORKER_READY_MS 5000  /* how long a call waits for a worker that is starting */
+#define BERTH_WORKER_POLL_MS 100    /* how often the call checks whether it is ready */
+#define BERTH_WORKER_START_MS 20000 /* how long "restart" waits for a worker to start */
 
 #define BERTH_POOL_THREADS_MAX 16
 #define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */
-#define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider that are swept at once */
+#define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider swept at once */
 #endif

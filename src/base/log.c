@@ -35,7 +35,7 @@ void berth_log_line(const struct berth_log *log, enum berth_log_level level, con
     }
     va_end(args);
     berth_json_close(&w, '}');
-    if (buf.too_long) { /* what happened must be known, if not every detail */
+    if (buf.too_long) { /* log the event without its pairs */
         berth_buf_clear(&buf);
         w = (struct berth_json_writer){.buf = &buf};
         berth_json_open(&w, '{');

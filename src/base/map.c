@@ -12,7 +12,7 @@ struct berth_map_entry {
     uint64_t hash;
 };
 
-/* FNV-1a over words of eight bytes: keys may be as long as a statement of SQL. */
+/* Computes FNV-1a over words of eight bytes, since keys may be whole SQL statements. */
 static uint64_t hash_of(const char *key)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -21,14 +21,14 @@ static uint64_t hash_of(const char *key)
         size_t bytes = len < sizeof word ? len : sizeof word;
         memcpy(&word, key, bytes);
         hash = (hash ^ word) * UINT64_C(1099511628211);
-        hash ^= hash >> 32; /* the high bytes count, too */
+        hash ^= hash >> 32; /* mix the high bytes into the low ones, which choose the slot */
         key += bytes;
         len -= bytes;
     }
     return hash;
 }
 
-/* The entry of `key`, or the free one where it would go. */
+/* Returns the entry of `key`, or the free entry where it belongs. */
 static struct berth_map_entry *slot(const struct berth_map *map, const char *key, uint64_t hash)
 {
     size_t i = hash & (map->cap - 1);
@@ -96,7 +96,7 @@ void *berth_map_remove(struct berth_map *map, const char *key)
     for (size_t i = (hole + 1) & mask; map->entries[i].key; i = (i + 1) & mask) {
         size_t home = map->entries[i].hash & mask;
         if (((i - home) & mask) < ((i - hole) & mask))
-            continue; /* its home lies behind the hole: still reachable */
+            continue; /* its home is after the hole: it is still reachable */
         map->entries[hole] = map->entries[i];
         map->entries[i] = (struct berth_map_entry){0};
         hole = i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/map.h - text keys to pointers; open addressing, keys are copied. Not thread-safe. */
+ * src/base/map.h - maps text keys, which it copies, to pointers. Not thread-safe. */
 #ifndef BERTH_BASE_MAP_H
 #define BERTH_BASE_MAP_H
 
@@ -18,10 +18,11 @@ struct berth_map {
         0                                                                                          \
     }
 
-void *berth_map_get(const struct berth_map *map, const char *key);       /* NULL: not there */
+void *berth_map_get(const struct berth_map *map, const char *key);       /* NULL: no such key */
 bool berth_map_put(struct berth_map *map, const char *key, void *value); /* false: no memory */
-void *berth_map_remove(struct berth_map *map, const char *key); /* what was there, or NULL */
-/* Walks the entries in no order: start with *at = 0, ends with NULL. No changes meanwhile. */
+void *berth_map_remove(struct berth_map *map, const char *key); /* returns the value, or NULL */
+/* Returns the next value, in no particular order, or NULL at the end. Start with *at = 0, and do
+ * not change the map meanwhile. */
 void *berth_map_next(const struct berth_map *map, size_t *at, const char **key);
-void berth_map_clear(struct berth_map *map); /* the values are the caller's */
+void berth_map_clear(struct berth_map *map); /* does not free the values */
 #endif

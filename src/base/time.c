@@ -93,13 +93,13 @@ void berth_time_iso(int64_t wall_ms, char out[BERTH_TIME_ISO_SIZE])
         out[0] = '\0';
         return;
     }
-    char date[64]; /* the compiler does not know the ranges */
+    char date[64]; /* larger than needed: the compiler does not know the ranges */
     (void)snprintf(date, sizeof date, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
                    tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)rest);
     (void)memcpy(out, date, strlen(date) + 1);
 }
 
-/* Does `text` begin like the pattern, in which 0 stands for any digit? */
+/* Says whether `text` begins like the pattern, in which 0 stands for any digit. */
 static bool looks_like(const char *text, const char *pattern)
 {
     for (; *pattern; text++, pattern++)
@@ -142,7 +142,7 @@ bool berth_time_parse_iso(const char *text, int64_t *wall_ms)
     int day = tm.tm_mday;
     int64_t seconds = timegm(&tm);
     if (tm.tm_mday != day)
-        return false; /* timegm has moved 30 February into March */
+        return false; /* for example 30 February, which timegm moves into March */
     *wall_ms = (seconds - offset_s) * 1000 + ms;
     return true;
 }

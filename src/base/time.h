@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/time.h - the two clocks, which a test can move, and one heap of deadlines over them. */
+ * src/base/time.h - the two clocks, which a test can move, and a heap of deadlines. */
 #ifndef BERTH_BASE_TIME_H
 #define BERTH_BASE_TIME_H
 
@@ -11,18 +11,19 @@
 
 #include <berth/error.h>
 
-int64_t berth_time_wall_ms(void); /* since 1970; for what is stored and shown */
-int64_t
-berth_time_mono_ms(void); /* CLOCK_BOOTTIME, so that a suspended machine ages; for deadlines */
+int64_t berth_time_wall_ms(void); /* since 1970; for times that are stored or shown */
+int64_t berth_time_mono_ms(void); /* CLOCK_BOOTTIME, which counts suspension; for deadlines */
 
-/* So many milliseconds from now, by CLOCK_MONOTONIC as it is: for waiting on a condition. */
+/* Returns the time `wait_ms` from now by CLOCK_MONOTONIC, which tests do not move: for
+ * pthread_cond_timedwait. */
 struct timespec berth_time_until(int64_t wait_ms);
-void berth_time_cond_init(pthread_cond_t *cond); /* such a condition */
+void berth_time_cond_init(pthread_cond_t *cond); /* uses CLOCK_MONOTONIC */
 
-/* For tests: moves each clock by so much, for the whole process, and wakes who waits for one. */
+/* For tests: moves the clocks of the whole process by these amounts and calls the watches. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);
 
-/* Who waits for a deadline is told when the clock was moved. on_shift must not block for long. */
+/* Code that waits for a deadline adds a watch, whose on_shift is called when a test moves a clock.
+ * on_shift runs under a lock and must not block for long. */
 struct berth_time_watch {
     void (*on_shift)(void *ctx);
     void *ctx;
@@ -33,14 +34,14 @@ void berth_time_watch_remove(struct berth_time_watch *watch);
 
 #define BERTH_TIME_ISO_SIZE 28
 void berth_time_iso(int64_t wall_ms, char out[BERTH_TIME_ISO_SIZE]); /* 2026-11-15T08:05:00.123Z */
-bool berth_time_parse_iso(const char *text, int64_t *wall_ms);       /* the same, or an offset */
-/* "250ms", "90s", "15m", "1h", "2d"; longer than nothing, and at most BERTH_TTL_MS_MAX. */
+bool berth_time_parse_iso(const char *text, int64_t *wall_ms);       /* Z or an offset */
+/* Parses "250ms", "90s", "15m", "1h" or "2d". Returns false for 0 and above BERTH_TTL_MS_MAX. */
 bool berth_time_parse_duration(const char *text, int64_t *ms);
 
-/* A deadline belongs to whoever embeds it; the heap only points at it. */
+/* A deadline. Its owner embeds it; the heap holds a pointer to it. */
 struct berth_deadline {
     int64_t at_ms; /* monotonic */
-    size_t index;  /* in the heap, from 1; 0: in none */
+    size_t index;  /* position in the heap plus 1; 0: not in a heap */
 };
 
 struct berth_deadlines {
@@ -50,10 +51,11 @@ struct berth_deadlines {
 
 int berth_deadlines_add(struct berth_deadlines *all, struct berth_deadline *d,
                         struct berth_error *err);
-void berth_deadlines_remove(struct berth_deadlines *all,
-                            struct berth_deadline *d);                           /* twice: fine */
-struct berth_deadline *berth_deadlines_first(const struct berth_deadlines *all); /* or NULL */
-/* Takes out the first one that is due, or NULL. */
+/* Removes the deadline if it is in the heap. */
+void berth_deadlines_remove(struct berth_deadlines *all, struct berth_deadline *d);
+/* Returns the earliest deadline, or NULL. */
+struct berth_deadline *berth_deadlines_first(const struct berth_deadlines *all);
+/* Removes and returns the earliest deadline if it is due, else returns NULL. */
 struct berth_deadline *berth_deadlines_pop_due(struct berth_deadlines *all, int64_t now_ms);
 void berth_deadlines_clear(struct berth_deadlines *all);
 #endif
