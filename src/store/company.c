@@ -30,8 +30,8 @@ int berth_company_insert(struct berth_db *db, const struct berth_company *compan
                          berth_int(company->created_at_ms), berth_int(company->updated_at_ms));
 }
 
-static int find(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *key,
-                struct berth_company **out, struct berth_error *err)
+static int company_find(struct berth_db *db, struct berth_arena *arena, const char *sql,
+                        const char *key, struct berth_company **out, struct berth_error *err)
 {
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
@@ -52,13 +52,15 @@ int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct 
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,
                           struct berth_company **out, struct berth_error *err)
 {
-    return find(db, arena, "SELECT id, name, created_at, updated_at FROM companies WHERE name = $1",
-                name, out, err);
+    return company_find(db, arena,
+                        "SELECT id, name, created_at, updated_at FROM companies WHERE name = $1",
+                        name, out, err);
 }
 
 int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,
                         struct berth_company **out, struct berth_error *err)
 {
-    return find(db, arena, "SELECT id, name, created_at, updated_at FROM companies WHERE id = $1",
-                id, out, err);
+    return company_find(db, arena,
+                        "SELECT id, name, created_at, updated_at FROM companies WHERE id = $1", id,
+                        out, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/company.h - the tenant: every other row belongs to one. */
+ * src/store/company.h - rows of companies, the tenants. */
 #ifndef BERTH_STORE_COMPANY_H
 #define BERTH_STORE_COMPANY_H
 
@@ -12,15 +12,15 @@ struct berth_company {
     int64_t created_at_ms, updated_at_ms;
 };
 
-/* An existing one of that name is left as it is. */
+/* Does nothing when a company with this name or id exists. */
 int berth_company_insert(struct berth_db *db, const struct berth_company *company,
                          struct berth_error *err);
-/* *out is NULL when there is none. */
+/* Load one company. *out is NULL when there is no such row. */
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,
                           struct berth_company **out, struct berth_error *err);
-/* A list of struct berth_company by name. */
-int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
-                         struct berth_error *err);
 int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,
                         struct berth_company **out, struct berth_error *err);
+/* Lists struct berth_company, sorted by name. */
+int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+                         struct berth_error *err);
 #endif

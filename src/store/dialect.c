@@ -20,7 +20,7 @@ static const struct {
 #undef X
 };
 
-/* SQLite numbers $n by first appearance, but ?n by n. */
+/* Writes ?n for SQLite, which numbers $n by first appearance. */
 static void append_sql(enum berth_dialect dialect, const char *sql, struct berth_buf *out)
 {
     for (; *sql; sql++)

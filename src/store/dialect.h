@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/dialect.h - the named list of what the two databases spell differently. A statement
- * says {word}; each database puts its own text there when it prepares the statement. */
+ * src/store/dialect.h - lists SQL that the two databases spell differently. A statement contains
+ * {word}; each database replaces it by its own text when it prepares the statement. */
 #ifndef BERTH_STORE_DIALECT_H
 #define BERTH_STORE_DIALECT_H
 
@@ -8,25 +8,25 @@
 
 /* X(word, SQLite, PostgreSQL) */
 #define BERTH_DIALECT_MAP(X)                                                                       \
-    /* A whole transaction has the write lock in SQLite; rows are locked in PostgreSQL. */         \
+    /* SQLite locks the file for the whole transaction; PostgreSQL locks rows. */                  \
     X("{for_update}", "", "FOR UPDATE")                                                            \
     X("{for_share}", "", "FOR SHARE")                                                              \
     X("{skip_locked}", "", "FOR UPDATE SKIP LOCKED")                                               \
-    /* Of the thing $1 names, for those who would otherwise raise a lock that others share. */     \
+    /* Locks the id $1. Prevents deadlocks of transactions that would upgrade a shared lock. */    \
     X("{turn_lock}", "$1", "pg_advisory_xact_lock(hashtextextended($1, 0))")                       \
-    /* Those who write activity share it until their commit; who wants to know that all of them    \
-     * are done takes it alone, for a moment. */                                                   \
+    /* Writers of activity share this lock until they commit. Taking it alone waits for all of     \
+     * them. */                                                                                    \
     X("{activity_share}", "SELECT 1", "SELECT pg_advisory_xact_lock_shared(7220262111505002)")     \
     X("{activity_alone}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505002)")            \
     X("{activity_wait}", "SELECT 1", "SET LOCAL lock_timeout = '100ms'")                           \
     X("{migration_lock}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505001)")            \
     X("{serial_key}", "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")    \
-    /* SQLite compares bytes; a PostgreSQL database sorts as its locale does. */                   \
+    /* SQLite compares bytes; PostgreSQL sorts by the locale of the database. */                   \
     X("{byte_order}", "", "COLLATE \"C\"")                                                         \
     X("{bigint}", "INTEGER", "BIGINT")                                                             \
     X("{table_end}", ") STRICT, WITHOUT ROWID", ")")                                               \
     X("{serial_table_end}", ") STRICT", ")")                                                       \
-    /* Milliseconds by the clock of the database: the only one that all nodes share. */            \
+    /* Milliseconds by the clock of the database, which all nodes share. */                        \
     X("{db_now_ms}", "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",                 \
       "(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 
@@ -35,7 +35,7 @@ enum berth_dialect {
     BERTH_DIALECT_POSTGRES,
 };
 
-/* The statement as the database wants it; the caller frees. NULL: no memory. A word that is not in
- * the list is our mistake. */
+/* Returns the statement for this database; the caller frees it. NULL: no memory. Asserts that every
+ * {word} is in the list. */
 char *berth_dialect_expand(enum berth_dialect dialect, const char *sql);
 #endif

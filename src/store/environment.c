@@ -111,7 +111,7 @@ int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
                              const struct berth_environment_filter *filter, struct berth_list *out,
                              struct berth_error *err)
 {
-    /* What the index leads by is compared plainly; the rest is filtered. */
+    /* The columns that an index starts with are compared without OR, so that it is used. */
 #define REST                                                                                       \
     " AND (CAST($3 AS TEXT) IS NULL OR e.driver = $3)"                                             \
     " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"                                             \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/environment.h - rows of environments: pure access, no policy. */
+ * src/store/environment.h - rows of environments. */
 #ifndef BERTH_STORE_ENVIRONMENT_H
 #define BERTH_STORE_ENVIRONMENT_H
 
@@ -36,32 +36,33 @@ struct berth_environment {
     const char *id, *company_id, *name, *description;
     enum berth_environment_driver driver;
     enum berth_environment_status status;
-    const char *config_json;   /* normalised, canonical; secret ids, never values */
+    const char *config_json;   /* normalised and canonical; holds ids of secrets, not values */
     const char *metadata_json; /* or NULL */
     const char *fingerprint;   /* of driver and config: parked places must match it */
-    bool deleting;             /* goes as soon as no lease stands any more */
-    int64_t created_at_ms; /* 0: nobody created it, it is only tried: no list of a company has it */
+    bool deleting;             /* is deleted when its last lease is closed */
+    int64_t created_at_ms;     /* 0: a draft that is probed; not in the lists of a company */
     int64_t updated_at_ms;
-    const char *trouble; /* in lists: what makes the row unreadable, or NULL */
+    const char *trouble; /* in lists: why the row cannot be read, or NULL */
 };
 
 int berth_environment_insert(struct berth_db *db, const struct berth_environment *environment,
                              struct berth_error *err);
-/* *out is NULL when there is none; an unreadable row is INTERNAL. */
+/* *out is NULL when there is no such row. INTERNAL: the row cannot be read. */
 int berth_environment_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                            enum berth_row_lock lock, struct berth_environment **out,
                            struct berth_error *err);
-/* Until the commit, transactions that ask for this of one environment take turns. */
+/* Waits for other transactions that called this for the environment, and makes later ones wait
+ * until the commit. */
 int berth_environment_take_turns(struct berth_db *db, const char *id, struct berth_error *err);
-/* Lists of struct berth_environment; newest change first. One unreadable row does not hide the
- * others: it carries its trouble along, and ids and name only. */
+/* Lists struct berth_environment, last changed first. A row that cannot be read is in the list,
+ * with `trouble` set. */
 int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
                              const struct berth_environment_filter *filter, struct berth_list *out,
                              struct berth_error *err);
-/* Those marked `deleting` of which no lease stands. */
+/* Lists the environments that are marked `deleting` and have no standing lease. */
 int berth_environment_select_drained(struct berth_db *db, struct berth_arena *arena,
                                      struct berth_list *out, struct berth_error *err);
-/* Writes every column but id and company. */
+/* Updates every column except id, company and creation time. */
 int berth_environment_save(struct berth_db *db, const struct berth_environment *environment,
                            struct berth_error *err);
 int berth_environment_remove(struct berth_db *db, const char *id, struct berth_error *err);

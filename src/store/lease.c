@@ -24,7 +24,7 @@ const struct berth_enum berth_lease_duties = {"environment lease duty", duty_nam
     " place, driver, config, fingerprint, provider_metadata, owner, duty, final_status,"           \
     " cleanup_attempts, cleanup_error, acknowledged_at, due_at"
 
-/* The two enums with a first member that is SQL's null. */
+/* Makes a value of an enum whose first member is stored as SQL's null. */
 static struct berth_value nullable(const char *const *names, int value)
 {
     return berth_text(value ? names[value] : NULL);
@@ -48,7 +48,7 @@ static int read_enums(struct berth_lease *l, const struct berth_value *row, stru
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         const struct berth_value *value = &row[columns[i].column];
         if (value->type == BERTH_VALUE_NULL && columns[i].column != 6)
-            continue; /* the first member, or unused */
+            continue; /* null is the first member, or the column is not used */
         int rc = berth_enum_read(columns[i].type, value, &values[i], err);
         if (rc < 0)
             return rc;
@@ -124,8 +124,8 @@ int berth_lease_insert(struct berth_db *db, const struct berth_lease *l, struct 
         berth_int_or_null(l->acknowledged_at_ms), berth_int_or_null(l->due_at_ms));
 }
 
-static int load(struct berth_db *db, struct berth_arena *arena, const char *sql, const char *id,
-                struct berth_lease **out, struct berth_error *err)
+static int lease_load(struct berth_db *db, struct berth_arena *arena, const char *sql,
+                      const char *id, struct berth_lease **out, struct berth_error *err)
 {
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
@@ -139,14 +139,14 @@ static int load(struct berth_db *db, struct berth_arena *arena, const char *sql,
 int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_lease **out, struct berth_error *err)
 {
-    return load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1", id, out, err);
+    return lease_load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1", id, out, err);
 }
 
 int berth_lease_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
                             struct berth_lease **out, struct berth_error *err)
 {
-    return load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1 {for_update}", id, out,
-                err);
+    return lease_load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1 {for_update}", id,
+                      out, err);
 }
 
 int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, struct berth_error *err)
@@ -185,26 +185,26 @@ int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struc
                          NULL, NULL, err, berth_text(id), berth_int(now_ms));
 }
 
-/* A row of such a status stands: the table checks it. */
+/* Says whether rows with this status always stand, as the CHECK of the table requires. */
 static bool is_open(int status)
 {
     return status == BERTH_LEASE_ACQUIRING || status == BERTH_LEASE_ACTIVE ||
            status == BERTH_LEASE_RELEASING || status == BERTH_LEASE_RETAINED;
 }
 
-/* The order of leases_by_use, for standing rows only: by an expression, or SQLite walks that index
- * with all rows there ever were, to save the sorting of the few that leases_standing finds. */
+/* The order of leases_by_use, for standing rows. "+ 0" keeps SQLite from walking that index, which
+ * has all rows ever written, instead of sorting the few rows that leases_standing finds. */
 #define LAST_USED_FIRST " ORDER BY last_used_at + 0 DESC, created_at DESC, id DESC"
 
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err)
 {
-    /* Behind the cursor, in the order of the list. */
+    /* Rows after the cursor, in the order of the list. */
 #define BEFORE                                                                                     \
     "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
     " (SELECT last_used_at, created_at, id FROM leases WHERE id = $6))"
-    /* Each is the start of an index; what is narrower is filtered. */
+    /* Each statement compares the first columns of an index; the other conditions filter. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
@@ -231,7 +231,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
         " AND (CAST($6 AS TEXT) IS NULL OR id < $6) ORDER BY id DESC LIMIT $5";
-    /* In the same order, but by an expression: else SQLite walks all rows there ever were. */
+    /* The same order. "|| ''" keeps SQLite from walking all rows ever written. */
     static const char *const newest_open =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND status = $2 AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
@@ -348,7 +348,7 @@ int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
     return rc;
 }
 
-/* A row nobody can read must not stop the sweep of the others: it carries its trouble along. */
+/* Sets `trouble` for a row that cannot be read, so that the sweep can go on with the others. */
 static int on_standing(void *ctx, const struct berth_value *row, struct berth_error *err)
 {
     struct reader *reader = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/lease.h - rows of the ledger: pure access, no policy. */
+ * src/store/lease.h - rows of leases. A row "stands" while due_at is set: a sweep looks at it. */
 #ifndef BERTH_STORE_LEASE_H
 #define BERTH_STORE_LEASE_H
 
@@ -15,25 +15,25 @@ enum berth_lease_policy {
 };
 
 enum berth_lease_place {
-    BERTH_PLACE_NONE, /* nothing was made, or another row answers for it now */
+    BERTH_PLACE_NONE, /* nothing was created, or another row is responsible for it */
     BERTH_PLACE_LIVE,
-    BERTH_PLACE_PARKED, /* stopped, to be claimed by a later lease */
+    BERTH_PLACE_PARKED, /* stopped; a later lease may claim it */
     BERTH_PLACE_GONE,
-    BERTH_PLACE_UNKNOWN, /* something may have been made, under an id nobody told us */
+    BERTH_PLACE_UNKNOWN, /* it may have been created; its id is not known */
 };
 
 enum berth_lease_cleanup {
-    BERTH_CLEANUP_NULL, /* no clean-up was ever due */
+    BERTH_CLEANUP_NULL, /* clean-up was never needed */
     BERTH_CLEANUP_PENDING,
     BERTH_CLEANUP_SUCCESS,
-    BERTH_CLEANUP_FAILED, /* tried without success; still owed while the row stands */
+    BERTH_CLEANUP_FAILED, /* failed; still to be done while the row stands */
 };
 
-/* What the provider is still to be told. */
+/* What is still to be done with the place. */
 enum berth_lease_duty {
     BERTH_DUTY_NULL,
     BERTH_DUTY_PARK,    /* stop it and keep it */
-    BERTH_DUTY_RELEASE, /* the provider's own way of letting go */
+    BERTH_DUTY_RELEASE, /* release it as the provider's driver does */
     BERTH_DUTY_DESTROY,
 };
 
@@ -42,91 +42,93 @@ extern const struct berth_enum berth_lease_statuses, berth_lease_policies, berth
 
 struct berth_lease {
     const char *id, *company_id, *environment_id;
-    const char *execution_workspace_id, *issue_id, *heartbeat_run_id; /* or NULL, all three */
+    const char *execution_workspace_id, *issue_id, *heartbeat_run_id; /* each may be NULL */
     enum berth_lease_status status;
     enum berth_lease_policy policy;
     const char *provider, *provider_lease_id;
     int64_t acquired_at_ms, last_used_at_ms, expires_at_ms, released_at_ms;
     const char *failure_reason;
     enum berth_lease_cleanup cleanup;
-    const char *metadata_json; /* the reference's merged view; ours and the provider's */
+    const char *metadata_json; /* keys of berth and of the provider, merged as in Paperclip */
     int64_t created_at_ms, updated_at_ms;
 
-    int64_t version; /* one more with every change: what a save compares */
+    int64_t version; /* incremented by every berth_lease_save, which compares it */
     enum berth_lease_place place;
-    const char *driver;                 /* of the environment when it was leased */
-    const char *config_json;            /* captured as stored; NULL in rows of others */
-    const char *fingerprint;            /* of driver and config; NULL in rows of others */
-    const char *provider_metadata_json; /* the provider's own words */
-    const char *owner;                  /* node that is at work on it, or NULL */
+    const char *driver;      /* of the environment at acquire */
+    const char *config_json; /* of the environment at acquire; NULL: a row of Paperclip */
+    const char *fingerprint; /* of driver and config; NULL: a row of Paperclip */
+    const char *provider_metadata_json; /* as the provider returned it */
+    const char *owner;                  /* the node that works on the lease, or NULL */
     enum berth_lease_duty duty;
-    enum berth_lease_status final_status; /* what `releasing` ends in */
+    enum berth_lease_status final_status; /* the status after `releasing` */
     int64_t cleanup_attempts;
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
-    int64_t due_at_ms;   /* when the sweep looks; 0: never again */
-    const char *trouble; /* in lists: what makes the row unreadable, or NULL */
+    int64_t due_at_ms;   /* when the sweep must look at it; 0: the row is closed */
+    const char *trouble; /* in lists: why the row cannot be read, or NULL */
 };
 
 int berth_lease_insert(struct berth_db *db, const struct berth_lease *lease,
                        struct berth_error *err);
-/* *out is NULL when there is none; an unreadable row is INTERNAL. */
+/* *out is NULL when there is no such row. INTERNAL: the row cannot be read. */
 int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_lease **out, struct berth_error *err);
-/* The same, and nobody else changes the row until the commit. */
+/* Does the same and locks the row until the commit. */
 int berth_lease_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
                             struct berth_lease **out, struct berth_error *err);
-/* Writes what changes in a lease's life, if nobody else did since it was loaded; *won says whether,
- * and then lease->version is the new one. */
+/* Updates the row if its version is still lease->version. *won says whether it was updated; then
+ * lease->version is the new version. */
 int berth_lease_save(struct berth_db *db, struct berth_lease *lease, bool *won,
                      struct berth_error *err);
-/* It is in use; no change of state, so the version stays. */
+/* Sets last_used_at of an active lease. Does not change the version. */
 int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struct berth_error *err);
-/* Lists of struct berth_lease; last used first. One unreadable row does not hide the others: it
- * carries its trouble along. */
+/* Lists struct berth_lease: last used first with an environment, a run or standing_only in the
+ * filter, else newest first. A row that cannot be read is in the list, with `trouble` set. */
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err);
-/* Parked places of an environment that nobody is at work on, last used first: the first of that
- * fingerprint, and all that have none. They are locked until the commit; those that another
- * transaction has locked are left out. */
+/* Lists parked places of an environment that no node works on: the last used one with that
+ * fingerprint, or else all without a fingerprint, last used first. Locks the rows until the commit,
+ * and leaves out rows that another transaction has locked. */
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
                               const char *environment_id, const char *fingerprint,
                               struct berth_list *out, struct berth_error *err);
-/* How many rows of the environment stand. */
+/* Counts the standing rows of the environment. */
 int berth_lease_count_standing(struct berth_db *db, const char *environment_id, int64_t *out,
                                struct berth_error *err);
-/* How many stand that a provider made places for, in all environments. */
+/* Counts the standing rows of a provider, in all environments. */
 int berth_lease_count_of_provider(struct berth_db *db, const char *driver, const char *provider,
                                   int64_t *out, struct berth_error *err);
-/* Standing rows by status, driver, provider and place: a list of struct berth_lease_tally. */
+/* The number of standing rows with the same status, driver, provider and place. */
 struct berth_lease_tally {
-    const char *status, *driver, *provider, *place; /* provider: or NULL */
-    int64_t count, owed;                            /* of these, so many owe clean-up */
+    const char *status, *driver, *provider, *place; /* provider may be NULL */
+    int64_t count, owed;                            /* owed: rows that still need clean-up */
 };
+/* Lists struct berth_lease_tally. */
 int berth_lease_tally(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
                       struct berth_error *err);
-/* Rows whose place is to be cleaned up, of all environments. */
+/* Counts the standing rows that still need clean-up, in all environments. */
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err);
-/* Does a standing row other than `but` answer for the place? */
+/* Sets *held when a standing row other than `but` has this place. */
 int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
                              const char *provider_lease_id, const char *but, bool *held,
                              struct berth_error *err);
 
-/* run_status of a lease without a run, and of one whose run has no row any more. */
+/* run_status of a lease without a run, and of a lease whose run has no row. */
 #define BERTH_RUN_STATUS_NONE (-1)
 #define BERTH_RUN_STATUS_GONE (-2)
 
-/* A standing row as the sweep sees it, with the state of its run and environment. */
+/* A standing row for the sweep, with the state of its run and environment. */
 struct berth_standing {
     const char *id, *environment_id, *owner, *driver, *provider;
     enum berth_lease_status status;
     enum berth_lease_place place;
     int64_t due_at_ms, version;
     int run_status;      /* enum berth_run_status, or one of the two above */
-    bool outdated;       /* its environment is gone, archived or configured otherwise */
-    const char *trouble; /* what makes the row unreadable, or NULL */
+    bool outdated;       /* its environment is deleted, archived or has another config */
+    const char *trouble; /* why the row cannot be read, or NULL */
 };
+/* Lists struct berth_standing, the earliest due_at first. */
 int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,
                                 struct berth_list *out, struct berth_error *err);
 #endif

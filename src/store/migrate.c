@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/migrate.c - the tables, one migration after the other. Never edit one that has been
- * released: append. */
+ * src/store/migrate.c - the tables, as a list of migrations. Never edit a released migration:
+ * append a new one. */
 #include "store/migrate.h"
 
 #include <stddef.h>
@@ -20,7 +20,7 @@ static const char *const migration_1[] = {
     " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL {table_end}",
     /* At most one local environment per company. */
     "CREATE UNIQUE INDEX environments_local ON environments (company_id) WHERE driver = 'local'",
-    /* Lists of a company, and environments by name. */
+    /* For lists of a company, and for lookup by name. */
     "CREATE INDEX environments_by_name ON environments (company_id, name)",
 
     "CREATE TABLE runs ("
@@ -29,9 +29,9 @@ static const char *const migration_1[] = {
     " started_at {bigint}, finished_at {bigint},"
     " created_at {bigint} NOT NULL, updated_at {bigint} NOT NULL {table_end}",
 
-    /* due_at is the moment at which a sweep must look at the row; a row that has one "stands". The
-     * last check is the invariant of the ledger: a place that may live is in a row that a sweep
-     * selects. Rows outlive their environment, so nothing refers to it. */
+    /* due_at is when a sweep must look at the row; a row "stands" while it is set. The CHECK is the
+     * invariant of the ledger: a place that may exist belongs to a row that a sweep selects. Rows
+     * outlive their environment, so there is no foreign key. */
     "CREATE TABLE leases ("
     " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL, environment_id TEXT NOT NULL,"
     " execution_workspace_id TEXT, issue_id TEXT, heartbeat_run_id TEXT,"
@@ -57,7 +57,7 @@ static const char *const migration_1[] = {
     " agent_id TEXT, run_id TEXT, details TEXT, created_at {bigint} NOT NULL {serial_table_end}",
     "CREATE INDEX activity_by_entity ON activity (entity_id, id)",
 
-    /* Who is alive, in a store that machines share; one machine uses locked files instead. */
+    /* Heartbeats of nodes in a store that machines share; on one machine, nodes lock files. */
     "CREATE TABLE nodes ("
     " id TEXT NOT NULL PRIMARY KEY, host TEXT, pid {bigint}, started_at {bigint} NOT NULL,"
     " beat_at {bigint} NOT NULL {table_end}",
@@ -79,11 +79,11 @@ static const char *const migration_2[] = {
     " status TEXT NOT NULL, key_id TEXT NOT NULL, sealed TEXT NOT NULL,"
     " created_at {bigint} NOT NULL, PRIMARY KEY (secret_id, version) {table_end}",
 
-    /* The key that new versions are sealed with; one row at most. */
+    /* The key that new versions are sealed with; at most one row. */
     "CREATE TABLE secret_key ("
     " one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1), key_id TEXT NOT NULL,"
     " updated_at {bigint} NOT NULL {table_end}",
-    /* The name that the store goes by in a key file that others may share. */
+    /* The id of this store in the key file, which several stores may share. */
     "CREATE TABLE store_identity ("
     " one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL {table_end}",
 
@@ -94,7 +94,7 @@ static const char *const migration_2[] = {
     " PRIMARY KEY (company_id, target_type, target_id, config_path) {table_end}",
     "CREATE INDEX secret_bindings_by_secret ON secret_bindings (secret_id)",
 
-    /* Who resolved what. Outlives the secret, so nothing refers to it. */
+    /* Resolutions of secrets. Rows outlive their secret, so there is no foreign key. */
     "CREATE TABLE secret_events ("
     " id {serial_key}, company_id TEXT NOT NULL, secret_id TEXT NOT NULL, version {bigint},"
     " actor_type TEXT NOT NULL, actor_id TEXT, consumer_type TEXT NOT NULL,"
@@ -105,21 +105,21 @@ static const char *const migration_2[] = {
 };
 
 static const char *const migration_3[] = {
-    /* The node that performs it; NULL: somebody outside does. */
+    /* The node that performs the run; NULL: a program outside berth does. */
     "ALTER TABLE runs ADD COLUMN owner TEXT",
     "CREATE INDEX runs_performed ON runs (owner) WHERE owner IS NOT NULL AND status = 'running'",
     NULL,
 };
 
 static const char *const migration_4[] = {
-    /* What ran; cause is null while it does. Written late, and so refers to nothing. */
+    /* Commands; cause is null until the end. Rows are written late: there is no foreign key. */
     "CREATE TABLE execs ("
     " id TEXT NOT NULL PRIMARY KEY, company_id TEXT NOT NULL, environment_id TEXT NOT NULL,"
     " lease_id TEXT NOT NULL, run_id TEXT, command TEXT NOT NULL, cwd TEXT, cause TEXT,"
     " exit_code {bigint} NOT NULL, signal {bigint} NOT NULL, stdout_bytes {bigint} NOT NULL,"
     " stderr_bytes {bigint} NOT NULL, truncated {bigint} NOT NULL, started_at {bigint} NOT NULL,"
     " finished_at {bigint}, owner TEXT {table_end}",
-    /* Those that run, or whose process was killed. */
+    /* Execs that run, or whose node was killed. */
     "CREATE INDEX execs_open ON execs (id) WHERE cause IS NULL",
     "CREATE INDEX execs_by_run ON execs (run_id, id) WHERE run_id IS NOT NULL",
     NULL,
@@ -136,7 +136,7 @@ static const char *const migration_5[] = {
 };
 
 static const char *const migration_6[] = {
-    /* company_id is null for those of the instance; hash is of what only their holders have. */
+    /* company_id is null for tokens of all companies; hash is of the random part. */
     "CREATE TABLE tokens ("
     " id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, kind TEXT NOT NULL,"
     " company_id TEXT REFERENCES companies (id), permissions {bigint} NOT NULL, agent_id TEXT,"
@@ -146,7 +146,7 @@ static const char *const migration_6[] = {
 };
 
 static const char *const migration_7[] = {
-    /* What a caller named, so that it is not done twice. */
+    /* Requests with an idempotency key, which must not be performed twice. */
     "CREATE TABLE requests ("
     " id TEXT NOT NULL PRIMARY KEY, caller TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL,"
     " owner TEXT NOT NULL, status {bigint} NOT NULL, answer TEXT, created_at {bigint} NOT NULL,"
@@ -156,7 +156,7 @@ static const char *const migration_7[] = {
 };
 
 static const char *const migration_8[] = {
-    /* In the order that an environment's leases are listed in. */
+    /* The order in which the leases of an environment are listed. */
     "DROP INDEX leases_by_environment",
     "CREATE INDEX leases_by_use ON leases (environment_id, last_used_at, created_at, id)",
     NULL,
@@ -183,8 +183,8 @@ static int current_version(struct berth_db *db, int64_t *version, struct berth_e
     return rc;
 }
 
-/* Applies the migration after the one that is there; *more tells whether another may follow. */
-static int step(struct berth_db *db, bool *more, struct berth_error *err)
+/* Applies the next migration. *more says whether there was one to apply. */
+static int migrate_step(struct berth_db *db, bool *more, struct berth_error *err)
 {
     int64_t version;
     int rc = current_version(db, &version, err);
@@ -214,7 +214,7 @@ int berth_store_migrate(struct berth_db *db, struct berth_error *err)
         int rc = db->ops->begin(db, BERTH_WRITE, err);
         if (rc < 0)
             return rc;
-        rc = step(db, &more, err);
+        rc = migrate_step(db, &more, err);
         if (rc == BERTH_OK)
             rc = db->ops->commit(db, err);
         if (rc < 0) {

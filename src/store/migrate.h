@@ -7,8 +7,8 @@
 
 struct berth_db;
 
-/* Numbered, forward only, each in a transaction of its own; processes that start together take
- * turns. */
+/* Applies the missing migrations, each in its own transaction. Processes that start together wait
+ * for each other. UNSUPPORTED: the store is newer than this program. */
 int berth_store_migrate(struct berth_db *db, struct berth_error *err);
 int berth_store_version(void); /* the newest migration */
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/postgres.c - one PostgreSQL connection behind db.h, by libpq.
- * READ COMMITTED: what a transaction decides on is locked by it ({for_update}, {for_share}) or
- * compared when it is set. */
+ * src/store/postgres.c - implements db.h with a connection of libpq.
+ * Transactions that write are READ COMMITTED: they lock the rows that they depend on ({for_update},
+ * {for_share}), or compare the version when they update. */
 #include "store/postgres.h"
 
 #include <errno.h>
@@ -23,12 +23,14 @@
 struct postgres_db {
     struct berth_db base;
     PGconn *conn;
-    struct berth_map statements; /* our SQL text -> name of the prepared statement, ours */
-    int prepared;                /* names given so far */
+    struct berth_map
+        statements; /* SQL before expansion -> name of the prepared statement, on the heap */
+    int prepared;   /* statements prepared so far, for their names */
     int64_t written;
 };
 
-/* libpq's texts end in a newline, and some have several lines: the first says it. */
+/* Returns the length of the first line. Messages of libpq end with a newline; some have several
+ * lines. */
 static int line_length(const char *text)
 {
     return (int)strcspn(text, "\n");
@@ -64,7 +66,7 @@ static int fail_result(struct postgres_db *db, const PGresult *result, struct be
     return berth_fail(err, code, "PostgreSQL failed: %s (%s).", text, state);
 }
 
-static int finish(struct postgres_db *db, PGresult *result, struct berth_error *err)
+static int result_finish(struct postgres_db *db, PGresult *result, struct berth_error *err)
 {
     ExecStatusType status = PQresultStatus(result);
     int rc = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK ? BERTH_OK
@@ -75,12 +77,12 @@ static int finish(struct postgres_db *db, PGresult *result, struct berth_error *
 
 static int simple(struct postgres_db *db, const char *sql, struct berth_error *err)
 {
-    return finish(db, PQexec(db->conn, sql), err);
+    return result_finish(db, PQexec(db->conn, sql), err);
 }
 
-/* Prepared statements are named once and kept for the life of the connection. */
-static int prepare(struct postgres_db *db, const char *sql, const char **name,
-                   struct berth_error *err)
+/* Sets *name to the prepared statement, which is kept until the connection is closed. */
+static int postgres_statement(struct postgres_db *db, const char *sql, const char **name,
+                              struct berth_error *err)
 {
     *name = berth_map_get(&db->statements, sql);
     if (*name)
@@ -89,7 +91,7 @@ static int prepare(struct postgres_db *db, const char *sql, const char **name,
     auto_free char *fresh = NULL;
     if (!text || asprintf(&fresh, "berth_%d", db->prepared) < 0)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: statement.");
-    int rc = finish(db, PQprepare(db->conn, fresh, text, 0, NULL), err);
+    int rc = result_finish(db, PQprepare(db->conn, fresh, text, 0, NULL), err);
     if (rc < 0)
         return rc;
     db->prepared++;
@@ -119,7 +121,7 @@ static int postgres_run(struct berth_db *base, const char *sql, const struct ber
 {
     struct postgres_db *db = (struct postgres_db *)base;
     const char *name;
-    int rc = prepare(db, sql, &name, err);
+    int rc = postgres_statement(db, sql, &name, err);
     if (rc < 0)
         return rc;
     const char *values[BERTH_DB_ARGS_MAX];
@@ -134,7 +136,7 @@ static int postgres_run(struct berth_db *base, const char *sql, const struct ber
     PGresult *result = PQexecPrepared(db->conn, name, nargs, values, NULL, NULL, 0);
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-        return finish(db, result, err);
+        return result_finish(db, result, err);
     db->written += strtoll(PQcmdTuples(result), NULL, 10);
     for (int i = 0; on_row && rc == BERTH_OK && i < PQntuples(result); i++) {
         struct berth_value row[COLUMNS_MAX];
@@ -159,12 +161,12 @@ static int postgres_commit(struct berth_db *base, struct berth_error *err)
 {
     struct postgres_db *db = (struct postgres_db *)base;
     PGresult *result = PQexec(db->conn, "COMMIT");
-    /* COMMIT of a transaction that an ignored error has aborted answers ROLLBACK. */
+    /* The tag is ROLLBACK when an earlier error has aborted the transaction. */
     if (PQresultStatus(result) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(result), "COMMIT") != 0) {
         PQclear(result);
         return berth_fail(err, BERTH_E_INTERNAL, "PostgreSQL rolled the transaction back.");
     }
-    return finish(db, result, err);
+    return result_finish(db, result, err);
 }
 
 static void postgres_rollback(struct berth_db *base)
@@ -205,7 +207,7 @@ static const struct berth_db_ops postgres_ops = {
     .free = postgres_free,
 };
 
-/* A library has no business on stderr; what matters comes as the result of a statement. */
+/* Drops notices, which libpq would print on stderr. Errors arrive as results of statements. */
 static void ignore_notice(void *ctx, const char *text)
 {
     (void)ctx, (void)text;
@@ -222,7 +224,7 @@ static int postgres_open(const char *where, enum berth_access access, struct ber
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     }
     db->base.ops = &postgres_ops;
-    /* A host that vanished is noticed in seconds, not in the kernel's quarter of an hour. */
+    /* Detects a lost host within 30 s; the kernel's default is about 15 minutes. */
     const char *const names[] = {"dbname",           "application_name", "connect_timeout",
                                  "client_encoding",  "keepalives_idle",  "keepalives_interval",
                                  "keepalives_count", "tcp_user_timeout", NULL};
@@ -244,7 +246,7 @@ static int postgres_open(const char *where, enum berth_access access, struct ber
     return BERTH_OK;
 }
 
-/* A password in the address would stand in argv, in shell histories and in process lists. */
+/* Refuses a password in the address, which argv, shell histories and process lists would show. */
 static int check_address(const char *where, struct berth_error *err)
 {
     auto_free char *url = NULL;
@@ -261,7 +263,8 @@ static int check_address(const char *where, struct berth_error *err)
     }
     int rc = BERTH_OK;
     for (const PQconninfoOption *o = options; o->keyword; o++)
-        if (o->dispchar[0] == '*' && o->val && o->val[0]) /* a password of one kind or another */
+        if (o->dispchar[0] == '*' && o->val &&
+            o->val[0]) /* an option that libpq marks as a password */
             rc = berth_fail(err, BERTH_E_INVALID,
                             "The store's address must not hold a password: put it into the file "
                             "that PGPASSFILE names (~/.pgpass).");

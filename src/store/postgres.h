@@ -5,8 +5,8 @@
 
 struct berth_database;
 
-/* "postgres://user@host/db" and "postgresql://..."; the password comes from PGPASSFILE or the
- * environment, as libpq reads them. */
+/* "postgres://user@host/db" and "postgresql://...". libpq reads the password from PGPASSFILE or the
+ * environment. */
 extern const struct berth_database berth_database_postgres;
 extern const struct berth_database berth_database_postgresql;
 #endif

@@ -19,7 +19,7 @@ int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum ber
                         const char *company_id, const char *prefix, struct berth_list *out,
                         struct berth_error *err)
 {
-    /* "g" sorts behind every hex digit and the dash. */
+    /* "g" sorts after every hex digit and the dash. */
 #define BY_PREFIX(table, company)                                                                  \
     "SELECT id FROM " table " WHERE id {byte_order} >= $1"                                         \
     " AND id {byte_order} < CAST($1 AS TEXT) || 'g'"                                               \

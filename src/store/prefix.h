@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/prefix.h - what is behind an id of any kind: ids by how they begin, for people who do
- * not like to type them, and whose a thing is. */
+ * src/store/prefix.h - finds ids of any kind by their first characters, and the company and lease
+ * that an id belongs to. */
 #ifndef BERTH_STORE_PREFIX_H
 #define BERTH_STORE_PREFIX_H
 
@@ -16,13 +16,13 @@ enum berth_kind {
     BERTH_KIND_TOKEN,
 };
 
-/* A list of ids, a few at most, of what belongs to the company (NULL: any); `prefix` holds hex
- * digits and dashes, in lower case. */
+/* Lists at most 5 ids that start with `prefix` and belong to the company; NULL: any company.
+ * `prefix` holds hex digits and dashes, in lower case. */
 int berth_prefix_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
                         const char *company_id, const char *prefix, struct berth_list *out,
                         struct berth_error *err);
-/* Whose it is: the company, and of an exec the lease. NULL: there is no such thing, or it belongs
- * to none. */
+/* Sets the company that the object belongs to, and the lease of a lease or an exec. NULL: the
+ * object does not exist, or has none. */
 int berth_owner_select(struct berth_db *db, struct berth_arena *arena, enum berth_kind kind,
                        const char *id, const char **company_id, const char **lease_id,
                        struct berth_error *err);

@@ -156,7 +156,7 @@ int berth_secret_remove(struct berth_db *db, const char *id, struct berth_error 
 int berth_secret_count_captures(struct berth_db *db, const char *company_id, const char *secret_id,
                                 int64_t *out, struct berth_error *err)
 {
-    *out = 0; /* an id occurs nowhere by chance */
+    *out = 0; /* LIKE suffices: a UUID does not occur by chance */
     return berth_db_exec(db,
                          "SELECT count(*) FROM leases WHERE due_at IS NOT NULL AND company_id = $1"
                          " AND config LIKE '%' || CAST($2 AS TEXT) || '%'",
@@ -253,7 +253,7 @@ static int on_id(void *ctx, const struct berth_value *row, struct berth_error *e
     return berth_arena_check(reader->arena, err);
 }
 
-/* The one id that a statement without arguments answers, or NULL. */
+/* Runs a statement that selects one id. *out is NULL when it selects no row. */
 static int load_id(struct berth_db *db, struct berth_arena *arena, const char *sql,
                    const char **out, struct berth_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/sqlite.c - one SQLite connection behind db.h: WAL, synchronous=FULL. */
+ * src/store/sqlite.c - implements db.h with a SQLite connection: WAL, synchronous=FULL. */
 #include "store/sqlite.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@
 struct sqlite_db {
     struct berth_db base;
     sqlite3 *handle;
-    struct berth_map statements; /* our SQL text -> sqlite3_stmt */
-    int64_t busy_us;             /* waited so far for the lock, in this statement */
+    struct berth_map statements; /* SQL before expansion -> sqlite3_stmt */
+    int64_t busy_us;             /* how long this statement has waited for the lock */
 };
 
 static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
@@ -50,7 +50,7 @@ static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "The disk that holds the store is full: make room and try again.");
     case SQLITE_IOERR:
-        /* The shared memory of a WAL is a file, too, but says less when it cannot grow. */
+        /* IOERR_SHMSIZE: the -shm file cannot grow; SQLite does not set ENOSPC then. */
         if (sqlite3_system_errno(db->handle) == ENOSPC || extended == SQLITE_IOERR_SHMSIZE ||
             sqlite3_system_errno(db->handle) == EDQUOT)
             goto disk_full;
@@ -74,8 +74,8 @@ static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
     }
 }
 
-/* Short waits with some jitter: a commit takes a fraction of a millisecond, and the library's own
- * steps of up to 100 ms would let eight processes crawl. */
+/* Waits for the lock, in short steps with jitter: a commit takes less than a millisecond. The steps
+ * of SQLite's own handler grow to 100 ms, which is too slow for several processes. */
 static int on_busy(void *ctx, int count)
 {
     struct sqlite_db *db = ctx;
@@ -93,8 +93,8 @@ static int on_busy(void *ctx, int count)
     return 1;
 }
 
-static int prepare(struct sqlite_db *db, const char *sql, sqlite3_stmt **out,
-                   struct berth_error *err)
+static int sqlite_statement(struct sqlite_db *db, const char *sql, sqlite3_stmt **out,
+                            struct berth_error *err)
 {
     *out = berth_map_get(&db->statements, sql);
     if (*out)
@@ -146,7 +146,7 @@ static int sqlite_run(struct berth_db *base, const char *sql, const struct berth
 {
     struct sqlite_db *db = (struct sqlite_db *)base;
     sqlite3_stmt *stmt;
-    int rc = prepare(db, sql, &stmt, err);
+    int rc = sqlite_statement(db, sql, &stmt, err);
     if (rc < 0)
         return rc;
     for (int i = 0; i < nargs; i++)
@@ -184,7 +184,7 @@ static void sqlite_rollback(struct berth_db *base)
 {
     struct sqlite_db *db = (struct sqlite_db *)base;
     if (sqlite3_get_autocommit(db->handle))
-        return; /* a full disk and the like have rolled back already */
+        return; /* SQLite has rolled back by itself, for example on a full disk */
     struct berth_error ignored;
     if (sqlite_run(base, "ROLLBACK", NULL, 0, NULL, NULL, &ignored) < 0)
         base->broken = true;
@@ -217,13 +217,13 @@ static const struct berth_db_ops sqlite_ops = {
     .free = sqlite_free,
 };
 
-static int configure(struct sqlite_db *db, struct berth_error *err)
+static int sqlite_configure(struct sqlite_db *db, struct berth_error *err)
 {
-    /* Two processes that switch a new file to WAL meet without the busy handler being asked. */
+    /* SQLite does not call the busy handler when two processes switch a new file to WAL. */
     int rc = SQLITE_BUSY;
     for (int tries = 0; rc == SQLITE_BUSY && on_busy(db, tries); tries++)
         rc = sqlite3_exec(db->handle,
-                          "PRAGMA page_size = 2048;" /* of a new file: a commit changes few rows */
+                          "PRAGMA page_size = 2048;" /* for a new file: commits are small */
                           "PRAGMA journal_mode = WAL",
                           NULL, NULL, NULL);
     if (rc == SQLITE_OK)
@@ -247,10 +247,10 @@ static int64_t ask_number(struct sqlite_db *db, const char *sql)
     return number;
 }
 
-/* A database of another program is not ours to put tables into. */
+/* Sets the application id of a new file. Refuses the database of another program. */
 static int claim_file(struct sqlite_db *db, struct berth_error *err)
 {
-    /* In this order: another process may just be making its tables, after it set the id. */
+    /* Tables first: another process sets the id and then creates its tables. */
     int64_t tables = ask_number(db, "SELECT count(*) FROM sqlite_master");
     int64_t id = ask_number(db, "PRAGMA application_id");
     if (id < 0 || tables < 0)
@@ -273,8 +273,8 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     if (!db)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     db->base.ops = &sqlite_ops;
-    /* A reader must be able to make the -shm file, so it opens for writing too. The VFS is named:
-     * a program that embeds us may have another default. */
+    /* A reader opens for writing, too, since it may have to create the -shm file. The VFS is named,
+     * since a program that embeds the library may change the default. */
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     int rc = BERTH_OK;
     if (sqlite3_open_v2(where, &db->handle, flags, "unix") != SQLITE_OK) {
@@ -282,7 +282,7 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
                         : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     } else {
         (void)sqlite3_busy_handler(db->handle, on_busy, db);
-        rc = configure(db, err);
+        rc = sqlite_configure(db, err);
         if (rc == BERTH_OK && access == BERTH_WRITE)
             rc = claim_file(db, err);
         if (rc == BERTH_OK && access == BERTH_READ &&
@@ -297,8 +297,8 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     return BERTH_OK;
 }
 
-/* Makes the file 0600 and its directory 0700 when they are not there; SQLite gives its companions
- * the mode of the file. */
+/* Creates the file with mode 0600 and its directory with 0700 if they do not exist. SQLite gives
+ * -wal and -shm the mode of the file. */
 static int sqlite_prepare(const char *where, char **canonical, struct berth_error *err)
 {
     auto_free char *copy = strdup(where);
@@ -313,12 +313,12 @@ static int sqlite_prepare(const char *where, char **canonical, struct berth_erro
                           "The store %s is not a file: name the database file itself, for example "
                           "sqlite:%s/berth.db",
                           where, where);
-    /* Only a file that is new: closing a descriptor of a database that this process has open would
-     * drop the locks SQLite holds on it. */
+    /* Opens only a new file: closing a descriptor of a database that this process has open would
+     * drop the locks of SQLite on it. */
     auto_close int fd = open(where, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && (errno != EEXIST || access(where, R_OK | W_OK) < 0))
         return berth_fail_errno(err, "Cannot open the store %s", where);
-    /* One name for one store, whatever way leads to it and wherever the process goes. */
+    /* An absolute path without symbolic links: one name per store, in any working directory. */
     *canonical = realpath(where, NULL);
     return *canonical ? BERTH_OK : berth_fail_errno(err, "Cannot open the store %s", where);
 }

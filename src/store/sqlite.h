@@ -7,7 +7,7 @@ struct berth_database;
 
 extern const struct berth_database berth_database_sqlite; /* "sqlite:PATH" */
 
-/* For programs, before their first store: SQLite's statistics of its memory cost a global lock at
- * every allocation. It holds for the whole process, so a library leaves it to its host. */
+/* Turns off SQLite's memory statistics, which take a global lock at every allocation. A program
+ * calls it before its first store. It applies to the whole process, so the library does not. */
 void berth_sqlite_tune_process(void);
 #endif

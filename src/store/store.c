@@ -17,7 +17,7 @@
 #include "store/db.h"
 #include "store/migrate.h"
 
-/* One call of berth_store_tx that waits for the writer; lives on its caller's stack. */
+/* A call of berth_store_tx that waits for the writer; on the stack of the caller. */
 struct request {
     berth_tx_fn *fn;
     void *ctx;
@@ -27,11 +27,11 @@ struct request {
     struct request *next;
 };
 
-/* One caller that waits for a connection; lives on its stack. First come, first served: without
- * an order, whoever has just given one back takes it again. */
+/* A caller that waits for a connection; on its stack. Callers are served in order: else a thread
+ * that has just returned a connection would take it again. */
 struct waiter {
     pthread_cond_t wake;
-    struct berth_db *db; /* handed over, or NULL: open one */
+    struct berth_db *db; /* the connection; NULL: open one */
     bool served;
     struct waiter *next;
 };
@@ -41,17 +41,17 @@ struct berth_store {
     char *where;
 
     pthread_mutex_t lock;
-    /* Idle connections: all of a pooled store, the readers of one with a writer thread. */
+    /* Idle connections: of the pool, or the readers of a store with a writer thread. */
     struct berth_db *idle[BERTH_STORE_POOL_DEFAULT];
     int idle_count, open_count;
     struct waiter *first_waiter, **last_waiter;
 
-    /* The writer thread and its queue, under a lock of its own. */
+    /* The writer thread and its queue, under queue_lock. */
     pthread_mutex_t queue_lock;
     struct berth_db *writer_db;
     pthread_t writer;
     bool writer_runs, stopping;
-    bool busy; /* somebody uses writer_db: the writer, or a caller that found it idle */
+    bool busy; /* writer_db is in use, by the writer or by a caller that found it idle */
     struct request *head, **tail;
     pthread_cond_t work;
 
@@ -64,7 +64,7 @@ static int open_db(struct berth_store *store, enum berth_access access, struct b
     return store->database->open(store->where, access, out, err);
 }
 
-/* Runs fn in a transaction of its own. *committing tells whether a failure came from the commit. */
+/* Runs fn in its own transaction. *committing says whether a failure came from the commit. */
 static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *fn, void *ctx,
                     bool *committing, struct berth_error *err)
 {
@@ -84,8 +84,8 @@ static int run_once(struct berth_db *db, enum berth_access access, berth_tx_fn *
 
 /* --- one writer thread --- */
 
-/* A rollback that failed leaves its transaction, and with it the lock of the file, to the
- * connection: only its end helps, and now, since others wait for the lock. */
+/* Closes the writer's connection when a rollback has failed. It still has its transaction, and with
+ * it the lock of the file that other processes wait for. */
 static void drop_broken(struct berth_store *store)
 {
     if (store->writer_db && store->writer_db->broken) {
@@ -114,15 +114,16 @@ static void run_alone(struct berth_store *store, struct request *request)
     }
 }
 
-/* All requests in one transaction, without savepoints. A request that fails before it wrote
- * anything simply takes its error home; one that fails later spoils the batch. */
+/* Runs all requests in one transaction, without savepoints. A request that fails before it has
+ * written a row only returns its error. One that fails later rolls the batch back. Returns false
+ * when the requests must run one by one. */
 static bool run_together(struct berth_store *store, struct request *batch)
 {
     struct berth_error err;
     int rc = mend_writer(store, &err);
     struct berth_db *db = store->writer_db;
     if (rc < 0 || db->ops->begin(db, BERTH_WRITE, &err) < 0) {
-        for (struct request *r = batch; r; r = r->next) { /* one by one they would wait as long */
+        for (struct request *r = batch; r; r = r->next) { /* one by one, each would wait again */
             r->rc = err.code;
             *r->err = err;
         }
@@ -159,7 +160,7 @@ static void run_batch(struct berth_store *store, struct request *batch)
         run_alone(store, r);
 }
 
-/* Takes the waiting requests off the queue, a bounded number of them. Lock held. */
+/* Removes at most BERTH_STORE_BATCH_MAX requests from the queue. Lock held. */
 static struct request *take_batch(struct berth_store *store)
 {
     struct request *batch = store->head, *last = batch;
@@ -188,7 +189,7 @@ static void *writer_main(void *ctx)
         store->busy = true;
         pthread_mutex_unlock(&store->queue_lock);
         run_batch(store, batch);
-        (void)sem_post(&batch->done); /* each wakes the next, so that we need not */
+        (void)sem_post(&batch->done); /* each request wakes the next */
         pthread_mutex_lock(&store->queue_lock);
         store->busy = false;
     }
@@ -196,8 +197,8 @@ static void *writer_main(void *ctx)
     return NULL;
 }
 
-/* Nobody is there to share a commit with, so the caller is the writer for once, and no thread has
- * to be woken. Lock held before and after. */
+/* Runs a request on the caller's thread while no other request waits, so that the writer thread
+ * need not wake up. Lock held before and after. */
 static void run_as_writer(struct berth_store *store, struct request *request)
 {
     store->busy = true;
@@ -248,7 +249,8 @@ static int start_writer(struct berth_store *store, struct berth_error *err)
 
 /* --- a pool of connections --- */
 
-/* Gives a connection, or with NULL the right to open one, to whoever waits longest. Lock held. */
+/* Gives a connection to the first waiter, or makes it idle. NULL: gives the right to open one. Lock
+ * held. */
 static void hand_on(struct berth_store *store, struct berth_db *db)
 {
     struct waiter *w = store->first_waiter;
@@ -267,7 +269,7 @@ static void hand_on(struct berth_store *store, struct berth_db *db)
     pthread_cond_signal(&w->wake);
 }
 
-/* An idle connection, a new one, or the next that is given back. */
+/* Takes an idle connection, opens one, or waits for the next that is returned. */
 static int checkout(struct berth_store *store, enum berth_access access, struct berth_db **out,
                     struct berth_error *err)
 {
@@ -308,7 +310,7 @@ static void give_back(struct berth_store *store, struct berth_db *db)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* Connections that were idle when the server went away are all dead: leave none for the retry. */
+/* Closes the idle connections. The retry after a lost connection must not take a dead one. */
 static void drop_idle(struct berth_store *store)
 {
     pthread_mutex_lock(&store->lock);
@@ -346,7 +348,7 @@ static int tx_by_pool(struct berth_store *store, enum berth_access access, berth
             atomic_fetch_add(&store->requests, 1);
         }
         if (lost && !reconnected) {
-            reconnected = true; /* nothing was committed, so a new connection may try */
+            reconnected = true; /* nothing was committed: retry on a new connection */
             drop_idle(store);
         } else if (!conflict || tries >= BERTH_STORE_RETRIES_MAX) {
             return rc;
@@ -419,7 +421,7 @@ int berth_store_check(const struct berth_database *const *databases, const char 
     return rc;
 }
 
-static int start(struct berth_store *store, struct berth_error *err)
+static int store_start(struct berth_store *store, struct berth_error *err)
 {
     char *canonical = NULL;
     int rc = store->database->prepare(store->where, &canonical, err);
@@ -457,7 +459,7 @@ int berth_store_open(const struct berth_database *const *databases, const char *
     pthread_cond_init(&store->work, NULL);
     store->tail = &store->head;
     store->where = strdup(strchr(address, ':') + 1);
-    rc = store->where ? start(store, err)
+    rc = store->where ? store_start(store, err)
                       : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     if (rc < 0) {
         berth_store_close(store);

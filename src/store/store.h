@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/store/store.h - how the domain reads and writes: functions that run inside a transaction. */
+ * src/store/store.h - opens a store and runs functions in transactions. */
 #ifndef BERTH_STORE_STORE_H
 #define BERTH_STORE_STORE_H
 
@@ -12,34 +12,36 @@ struct berth_db;
 struct berth_database;
 struct berth_store; /* safe to share between threads */
 
-/* Reads, decides and writes through `db`. May run more than once, so it starts by resetting what it
- * answers in `ctx`, touches nothing else, and calls no driver. < 0 undoes what it wrote. */
+/* Reads and writes through `db`. It may run more than once, so it first resets its results in
+ * `ctx`, has no other effects, and does not call a driver. A return value < 0 rolls back. */
 typedef int berth_tx_fn(struct berth_db *db, void *ctx, struct berth_error *err);
 
-/* `databases` is closed by NULL. INVALID for an address none of them has the scheme of; a store
- * newer than this program is refused. Missing tables are made. */
+/* Opens the store and creates missing tables. `databases` is closed by NULL. INVALID: no database
+ * has the scheme of the address. UNSUPPORTED: the store is newer than this program. */
 int berth_store_open(const struct berth_database *const *databases, const char *address,
                      struct berth_store **out, struct berth_error *err);
-/* INVALID, with the same texts, for an address that is wrong by itself; opens and makes nothing. */
+/* Returns INVALID, with the same messages, for an invalid address. Does not open or create
+ * anything. */
 int berth_store_check(const struct berth_database *const *databases, const char *address,
                       struct berth_error *err);
-void berth_store_close(struct berth_store *store); /* nobody uses it any more; NULL is fine */
+/* Closes the store, which no thread may use any more. NULL is fine. */
+void berth_store_close(struct berth_store *store);
 
-/* Returns after the commit. A failure says that nothing is known to be stored: after UNAVAILABLE a
- * commit may have reached the disk whose answer did not reach us, which every caller survives
- * because intents are swept. */
+/* Runs fn in a transaction and returns after the commit. After UNAVAILABLE the transaction may have
+ * been committed although its answer was lost. Callers survive this because the sweep finds their
+ * intents. */
 int berth_store_tx(struct berth_store *store, berth_tx_fn *fn, void *ctx, struct berth_error *err);
-/* The same on one snapshot, without writing; never waits for writers. */
+/* Runs fn on a read-only snapshot. Does not wait for writers. */
 int berth_store_read(struct berth_store *store, berth_tx_fn *fn, void *ctx,
                      struct berth_error *err);
 
 const char *berth_store_scheme(const struct berth_store *store);
 const char *berth_store_where(const struct berth_store *store);
-bool berth_store_shared(const struct berth_store *store); /* between machines */
+bool berth_store_shared(const struct berth_store *store); /* by several machines */
 
 struct berth_store_stats {
-    int64_t commits;  /* of batches, in a store with one writer */
-    int64_t requests; /* that these commits carried */
+    int64_t commits;  /* with one writer: of batches */
+    int64_t requests; /* transactions in these commits */
     int64_t retries;  /* after a conflict, a lost connection or a failed batch */
 };
 struct berth_store_stats berth_store_stats(struct berth_store *store);

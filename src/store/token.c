@@ -8,7 +8,7 @@ const struct berth_enum berth_token_kinds = {"token kind", kind_names};
 #define COLUMNS                                                                                    \
     "id, name, kind, company_id, permissions, agent_id, run_id, lease_id, hash, created_at,"       \
     " expires_at, revoked_at, last_used_at"
-/* And whether what it was made for is over. */
+/* True unless the run of the token has ended or its row is deleted. */
 #define LASTS                                                                                      \
     "(run_id IS NULL OR EXISTS (SELECT 1 FROM runs WHERE runs.id = tokens.run_id"                  \
     " AND runs.status IN ('queued', 'running', 'scheduled_retry')))"
