@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/daemon_lock.c - see serving.h. */
+ * src/core/daemon_lock.c - see daemon_lock.h. */
 #include "core/daemon_lock.h"
 
 #include <errno.h>

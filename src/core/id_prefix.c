@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/id_prefix.c - see find.h. */
+ * src/core/id_prefix.c - see id_prefix.h. */
 #include "core/id_prefix.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/idempotency.c - see once.h. */
+ * src/core/idempotency.c - see idempotency.h. */
 #include "core/idempotency.h"
 
 #include <string.h>

@@ -849,9 +849,9 @@ static void record_running(struct fixture *f, const struct berth_lease *l, const
                                        .command = "sleep 300",
                                        .owner = owner,
                                        .end = {.started_at_ms = 1000}};
-    assert_ok(f, berth_exec_rows_begin(f->b, &record, &f->err));
-    berth_exec_rows_started(f->b, id);
-    berth_exec_rows_flush(f->b);
+    assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
+    berth_exec_journal_started(f->b, id);
+    berth_exec_journal_flush(f->b);
 }
 
 /* The sweep ends what a killed process left running, and nothing of a process that lives. */

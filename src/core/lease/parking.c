@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/lease/parking.c - see reuse.h. */
+ * src/core/lease/parking.c - see parking.h. */
 #include "core/lease/parking.h"
 
 #include <string.h>

@@ -654,12 +654,14 @@ int berth_run_start(struct berth *b, const struct berth_run_request *request,
                                 .on_done = on_done,
                                 .ctx = ctx,
                                 .end_job = {.fn = end_job, .ctx = p},
-                                .ended_fd = -1,
+                                .ended_fd = -1, /* only a provision command is waited for */
                                 .cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     p->arena = &p->own;
     p->out = &p->result;
     p->err = &p->trouble;
-    if (p->cancel_fd < 0) {
+    if (request->provision_command)
+        p->ended_fd = eventfd(0, EFD_CLOEXEC);
+    if (p->cancel_fd < 0 || (request->provision_command && p->ended_fd < 0)) {
         run_job_free(p);
         return berth_fail_errno(err, "Cannot make an event descriptor");
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/secret/driver_input.c - see use.h. */
+ * src/core/secret/driver_input.c - see driver_input.h. */
 #include "core/secret/driver_input.h"
 
 #include <stdlib.h>

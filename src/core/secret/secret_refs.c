@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/secret/secret_refs.c - see reference.h. */
+ * src/core/secret/secret_refs.c - see secret_refs.h. */
 #include "core/secret/secret_refs.h"
 
 #include <ctype.h>

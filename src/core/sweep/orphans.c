@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/sweep/orphans.c - see audit.h. */
+ * src/core/sweep/orphans.c - see orphans.h. */
 #include "core/sweep/orphans.h"
 
 #include <string.h>
