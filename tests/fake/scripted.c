@@ -117,11 +117,17 @@ void scripted_go_on(struct scripted *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-bool scripted_await(struct scripted *s, enum scripted_op op, int hanging)
+static struct timespec await_limit(void)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += AWAIT_S;
+    return until;
+}
+
+bool scripted_await(struct scripted *s, enum scripted_op op, int hanging)
+{
+    struct timespec until = await_limit();
     pthread_mutex_lock(&s->lock);
     int rc = 0;
     while (s->hanging[op] < hanging && rc == 0)
@@ -147,14 +153,33 @@ char *scripted_config(struct scripted *s, enum scripted_op op)
     return config;
 }
 
-int scripted_count(struct scripted *s)
+/* Lock held. */
+static int count_places(const struct scripted *s)
 {
     int count = 0;
-    pthread_mutex_lock(&s->lock);
-    for (struct place *p = s->places; p; p = p->next)
+    for (const struct place *p = s->places; p; p = p->next)
         count++;
+    return count;
+}
+
+int scripted_count(struct scripted *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int count = count_places(s);
     pthread_mutex_unlock(&s->lock);
     return count;
+}
+
+bool scripted_await_count(struct scripted *s, int places)
+{
+    struct timespec until = await_limit();
+    pthread_mutex_lock(&s->lock);
+    int rc = 0;
+    while (count_places(s) > places && rc == 0)
+        rc = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    bool reached = count_places(s) <= places;
+    pthread_mutex_unlock(&s->lock);
+    return reached;
 }
 
 /* Lock held. */
@@ -194,6 +219,7 @@ static struct scripted_act begin(struct scripted *s, enum scripted_op op,
     struct scripted_act act = s->acts[op];
     if (act.environment && (!environment || strcmp(act.environment, environment) != 0))
         act = (struct scripted_act){0};
+    act.began = s->went_on;
     act.text = berth_arena_strdup(call->arena, act.text);
     act.where = berth_arena_strdup(call->arena, act.where);
     act.id = berth_arena_strdup(call->arena, act.id);
@@ -228,12 +254,11 @@ static int hang(struct scripted *s, enum scripted_op op, const struct berth_call
     return rc;
 }
 
-static void stall(struct scripted *s, enum scripted_op op)
+static void stall(struct scripted *s, enum scripted_op op, const struct scripted_act *act)
 {
     hangs(s, op, 1);
     pthread_mutex_lock(&s->lock);
-    int seen = s->went_on;
-    while (s->went_on == seen)
+    while (s->went_on == act->began)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
     hangs(s, op, -1);
@@ -249,7 +274,7 @@ static int misbehave(struct scripted *s, enum scripted_op op, const struct scrip
     case SCRIPTED_HANG:
         return hang(s, op, call, err);
     case SCRIPTED_STALL:
-        stall(s, op);
+        stall(s, op, act);
         break;
     case SCRIPTED_SUCCEED:
         break;
@@ -301,6 +326,7 @@ static void end_place(struct scripted *s, const char *label)
     struct place **at = find_label(s, label), *p = *at;
     if (p)
         *at = p->next;
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     free(p);
 }

@@ -45,6 +45,7 @@ struct scripted_act {
     bool makes_nothing;      /* acquire answers, but no place was made */
     int then_fail_query;     /* n: the n-th query after the call fails */
     const char *environment; /* only there; others succeed. NULL: everywhere */
+    int began;               /* set by the provider: the number of scripted_go_on before the call */
 };
 
 /* What every driver onto it says of its config. */
@@ -68,6 +69,8 @@ int scripted_calls(struct scripted *s, enum scripted_op op);
 /* The config that the newest call of that kind was given, or NULL; the caller's. */
 char *scripted_config(struct scripted *s, enum scripted_op op);
 int scripted_count(struct scripted *s); /* places */
+/* Waits until at most that many places are left. Returns false after a minute. */
+bool scripted_await_count(struct scripted *s, int places);
 bool scripted_has(struct scripted *s, const char *place_id);
 bool scripted_has_label(struct scripted *s, const char *lease_id);
 #endif

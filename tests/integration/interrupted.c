@@ -216,13 +216,6 @@ static void open_self_sweeping(struct fixture *f)
     open_self_sweeping_with(f, (struct berth_log){0});
 }
 
-/* Until the timer has come. */
-static void await_end(struct fixture *f, const struct berth_lease *lease)
-{
-    for (int i = 0; i < 3000 && look_at_lease(f, lease)->due_at_ms; i++)
-        pause_ms(10);
-}
-
 static void release_that_fails(struct fixture *f, const struct berth_lease *lease)
 {
     struct berth_release_request request = {.lease_id = lease->id, .status = BERTH_LEASE_RELEASED};
@@ -241,7 +234,7 @@ static void what_the_store_interrupted_is_swept_by_itself(void **state)
     release_that_fails(f, lease);
     assert_true(was_hit());
     scripted_go_on(f->world);
-    await_end(f, lease);
+    await_lease_done(f, lease);
     assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
 }
 
@@ -269,7 +262,7 @@ static void self_sweep_tries_until_the_store_is_back(void **state)
             f->kind == ON_SQLITE ? "DROP TRIGGER full"
                                  : "ALTER TABLE leases DROP CONSTRAINT full_disk",
             NULL);
-    await_end(f, lease);
+    await_lease_done(f, lease);
     assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
 }
 
@@ -297,9 +290,9 @@ static void self_sweep_comes_back_to_a_busy_environment(void **state)
     release_that_fails(f, lease); /* the one that stalls goes on stalling */
     pause_ms(200);
     scripted_go_on(f->world);
-    await_end(f, lease);
+    await_lease_done(f, lease);
     assert_done(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
-    await_end(f, hanging);
+    await_lease_done(f, hanging);
     assert_int_equal(scripted_count(f->world), 0);
 }
 
@@ -324,7 +317,7 @@ static void self_sweep_waits_for_its_operation_to_end(void **state)
     assert_fails(f, BERTH_E_UPSTREAM, "half made", try_lease(f, e, NULL));
     scripted_go_on(f->world);
     struct berth_lease *row = newest_lease(f, e);
-    await_end(f, row);
+    await_lease_done(f, row);
     assert_done(f, row, BERTH_LEASE_FAILED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
     assert_int_equal(scripted_count(f->world), 0);
 }
@@ -349,7 +342,7 @@ static void probe_that_was_interrupted_is_swept_by_itself(void **state)
         assert_true(was_hit());
         scripted_go_on(f->world);
         struct berth_lease *row = newest_lease(f, e);
-        await_end(f, row);
+        await_lease_done(f, row);
         assert_int_equal(look_at_lease(f, row)->due_at_ms, 0);
         assert_int_equal(scripted_count(f->world), 0);
     }
@@ -370,7 +363,7 @@ static void self_sweep_leaves_the_rest_to_sweeps(void **state)
     struct berth_lease *lease = take_lease(f, e, NULL);
     release_that_fails(f, lease);
     scripted_go_on(f->world);
-    await_end(f, lease);
+    await_lease_done(f, lease);
     assert_int_equal(look_at_lease(f, lease)->due_at_ms, 0);
     assert_row(f, expired, BERTH_LEASE_ACTIVE, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
 }

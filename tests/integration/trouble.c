@@ -964,17 +964,17 @@ static void hanging_provider_leaves_threads_to_others(void **state)
     berth_time_shift(2000, 0);
     struct berth_sweep_options options = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report;
-    options.wait_ms = 1000;
+    options.wait_ms = 0;
     options.audit = false;
-    for (int i = 0; i < 60 && look_at_lease(f, lease)->due_at_ms; i++)
-        assert_ok(f, berth_sweep(f->b, &options, &report, &f->err));
+    assert_ok(f, berth_sweep(f->b, &options, &report, &f->err));
+    await_lease_done(f, lease);
     assert_done(f, lease, BERTH_LEASE_EXPIRED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    assert_true(scripted_await(f->world, SCRIPTED_RELEASE, BERTH_PROVIDER_SWEEPS_MAX));
     assert_ok(f, berth_sweep(f->b, &options, &report, &f->err));
     assert_int_equal(report.unfinished, 40);
     scripted_go_on(f->world);
-    for (int i = 0; i < 100 && scripted_count(f->world); i++)
-        (void)sweep(f);
-    assert_int_equal(scripted_count(f->world), 0);
+    assert_true(scripted_await_count(f->world, 0)); /* the first pass goes on by itself */
+    (void)sweep(f);
     check_invariants(f);
 }
 
@@ -1005,8 +1005,7 @@ static void held_up_sweep_respects_what_was_decided_meanwhile(void **state)
     assert_ok(f, berth_lease_release(f->b, &f->arena, &release, &out, &f->err));
     assert_int_equal(out->status, BERTH_LEASE_RETAINED);
     scripted_go_on(f->world);
-    for (int i = 0; i < 1000 && scripted_count(f->world) > 1; i++)
-        pause_ms(10); /* the old pass goes on by itself */
+    assert_true(scripted_await_count(f->world, 1)); /* the old pass goes on by itself */
     assert_row(f, kept, BERTH_LEASE_RETAINED, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
     assert_int_equal(scripted_count(f->world), 1);
 }

@@ -212,6 +212,12 @@ void assert_done(struct fixture *f, const struct berth_lease *lease, enum berth_
     assert_int_equal(row->duty, BERTH_DUTY_NULL);
 }
 
+void await_lease_done(struct fixture *f, const struct berth_lease *lease)
+{
+    for (int i = 0; i < 6000 && look_at_lease(f, lease)->due_at_ms; i++)
+        pause_ms(10);
+}
+
 void check_world(struct fixture *f)
 {
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;

@@ -120,6 +120,8 @@ void assert_row(struct fixture *f, const struct berth_lease *lease, enum berth_l
 /* Closed and done with, too: no sweep looks at it any more. */
 void assert_done(struct fixture *f, const struct berth_lease *lease, enum berth_lease_status status,
                  enum berth_lease_place place, enum berth_lease_cleanup cleanup);
+/* Waits, for a minute at most, until no sweep has to look at the lease any more. */
+void await_lease_done(struct fixture *f, const struct berth_lease *lease);
 /* Every place of the scripted world is answered for by a row that a sweep selects: by its id, or,
  * where that never became known, by its label. */
 void check_world(struct fixture *f);
