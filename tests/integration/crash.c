@@ -8,8 +8,8 @@
  * a second process at work.
  *
  * The program starts itself again for the children: "crash SCENARIO STEP STORE DIRECTORY". */
+#include "children.h"
 #include "farhost.h"
-#include "fixture.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -26,11 +26,9 @@
 #include "core/secret/secret.h"
 #include "inventory.h"
 #include "os/strays.h"
-#include "store/db.h"
 #include "store/store.h"
 
 #define NOT_REACHED 3
-#define REPORT_FD 3
 
 /* --- in the child --- */
 
@@ -46,27 +44,18 @@ static void arm(void)
         berth_failpoint_arm(step, 0);
 }
 
-/* Tells the parent, and does not lose it by dying: "active <id>", "giving <id>", "node <id>". */
-static void report(const char *what, const char *id)
-{
-    char line[80];
-    int len = snprintf(line, sizeof line, "%s %s\n", what, id);
-    if (write(REPORT_FD, line, (size_t)len) != len)
-        _exit(1);
-}
-
 static struct berth_lease *take_reported(struct fixture *f, const struct berth_environment *e,
                                          const struct berth_run *run)
 {
     struct berth_lease *lease = take_lease(f, e, run);
-    report("active", lease->id);
+    child_report("active", lease->id);
     return lease;
 }
 
 static void give_reported(struct fixture *f, const struct berth_lease *lease,
                           enum berth_lease_status status)
 {
-    report("giving", lease->id);
+    child_report("giving", lease->id);
     (void)give_lease(f, lease, status);
 }
 
@@ -146,7 +135,7 @@ static void claim_stale_place(struct fixture *f)
 static void destroy_place(struct fixture *f)
 {
     struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), make_run(f));
-    report("giving", lease->id);
+    child_report("giving", lease->id);
     arm();
     assert_ok(f, berth_lease_destroy(f->b, &f->arena, lease->id, NULL, &lease, &f->err));
 }
@@ -181,7 +170,7 @@ static void delete_environment(struct fixture *f)
     struct berth_environment *e = sandbox(f, reusable);
     give_reported(f, take_reported(f, e, make_run(f)), BERTH_LEASE_RELEASED);
     struct berth_lease *open = take_reported(f, sandbox(f, ephemeral), make_run(f));
-    report("giving", open->id);
+    child_report("giving", open->id);
     arm();
     delete_one(f, e->id, false);
     delete_one(f, open->environment_id, true);
@@ -225,7 +214,7 @@ static void finish_run(struct fixture *f)
     struct berth_lease *lease = take_reported(f, sandbox(f, ephemeral), run);
     struct berth_run_end end = {.status = BERTH_RUN_SUCCEEDED};
     struct berth_list released;
-    report("giving", lease->id);
+    child_report("giving", lease->id);
     arm();
     assert_ok(f, berth_run_finish(f->b, &f->arena, run->id, &end, &released, &f->err));
 }
@@ -519,7 +508,7 @@ static void work_beside(struct fixture *f)
 {
     (void)signal(SIGTERM, on_term);
     struct berth_environment *e = sandbox(f, reusable);
-    report("ready", "");
+    child_report("ready", "");
     while (!stopping) {
         struct berth_run *run = make_run(f);
         struct berth_lease *lease = take_lease(f, e, run);
@@ -529,114 +518,54 @@ static void work_beside(struct fixture *f)
     }
 }
 
-/* A killed node's heartbeat has not lapsed yet where the database's clock decides: let it. */
-static int tx_lapse(struct berth_db *db, void *ctx, struct berth_error *err)
+static void look(struct fixture *f, const char *lease_id)
 {
-    return berth_db_exec(db, "UPDATE nodes SET beat_at = 0 WHERE id = $1", NULL, NULL, err,
-                         berth_text(ctx));
+    struct berth_lease *lease;
+    assert_ok(f, berth_lease_get(f->b, &f->arena, lease_id, &lease, &f->err));
+    assert_int_equal(lease->status, BERTH_LEASE_ACTIVE);
+    if (lease->provider_lease_id)
+        assert_true(inventory_has(f->inventory, lease->provider_lease_id));
+}
+
+static void run_scenario(struct fixture *f, const char *name)
+{
+    child_report("node", berth_node_id(f->b->node));
+    for (size_t i = 0; i < SCENARIOS; i++)
+        if (strcmp(scenarios[i].name, name) == 0)
+            scenarios[i].run(f);
+    for (int i = 0; i < BERTH_FP_COUNT; i++)
+        if (seen[i])
+            child_report("passed", berth_failpoint_name((enum berth_failpoint)i));
 }
 
 static int child_main(char **argv)
 {
-    struct fixture f = {.kind = strncmp(argv[3], "sqlite", 6) == 0 ? ON_SQLITE : ON_POSTGRES};
-    (void)snprintf(f.store, sizeof f.store, "%s", argv[3]);
-    (void)snprintf(f.directory, sizeof f.directory, "%s", argv[4]);
-    (void)snprintf(f.inventory, sizeof f.inventory, "%s/inventory", argv[4]);
-    step = berth_failpoint_find(argv[2]);
-    fixture_open(&f);
-    if (strcmp(argv[1], "lapse") == 0) {
-        assert_ok(&f, berth_store_tx(f.b->store, tx_lapse, argv[2], &f.err));
-    } else if (strcmp(argv[1], "recover") == 0) {
-        recover(&f, strcmp(argv[2], "beside") == 0 ? 200 : 1);
-    } else if (strcmp(argv[1], "recover_late") == 0) {
+    const char *what = argv[CHILD_WHAT], *which = argv[CHILD_WHICH];
+    struct fixture f;
+    step = berth_failpoint_find(which);
+    child_open(&f, argv);
+    if (strcmp(what, "lapse") == 0)
+        lapse_node(&f, which);
+    else if (strcmp(what, "recover") == 0)
+        recover(&f, strcmp(which, "beside") == 0 ? 200 : 1);
+    else if (strcmp(what, "recover_late") == 0)
         recover_late(&f);
-    } else if (strcmp(argv[1], "look") == 0) {
-        struct berth_lease *lease;
-        assert_ok(&f, berth_lease_get(f.b, &f.arena, argv[2], &lease, &f.err));
-        assert_int_equal(lease->status, BERTH_LEASE_ACTIVE);
-        if (lease->provider_lease_id)
-            assert_true(inventory_has(f.inventory, lease->provider_lease_id));
-    } else if (strcmp(argv[1], "beside") == 0) {
+    else if (strcmp(what, "look") == 0)
+        look(&f, which);
+    else if (strcmp(what, "beside") == 0)
         work_beside(&f);
-    } else {
-        report("node", berth_node_id(f.b->node));
-        for (size_t i = 0; i < SCENARIOS; i++)
-            if (strcmp(scenarios[i].name, argv[1]) == 0)
-                scenarios[i].run(&f);
-        for (int i = 0; i < BERTH_FP_COUNT; i++)
-            if (seen[i])
-                report("passed", berth_failpoint_name((enum berth_failpoint)i));
-    }
-    fixture_close(&f);
-    berth_arena_clear(&f.arena);
+    else
+        run_scenario(&f, what);
+    child_close(&f);
     return step == BERTH_FP_COUNT ? 0 : NOT_REACHED;
 }
 
 /* --- in the parent --- */
 
-struct child {
-    pid_t pid;
-    int report_fd;
-};
-
-static struct child start(const struct fixture *f, const char *what, const char *which)
-{
-    int pipe_fds[2];
-    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)dup2(pipe_fds[1], REPORT_FD);
-        char *argv[] = {(char *)(uintptr_t) "crash",     (char *)(uintptr_t)what,
-                        (char *)(uintptr_t)which,        (char *)(uintptr_t)f->store,
-                        (char *)(uintptr_t)f->directory, NULL};
-        (void)execv("/proc/self/exe", argv);
-        _exit(127);
-    }
-    (void)close(pipe_fds[1]);
-    return (struct child){.pid = pid, .report_fd = pipe_fds[0]};
-}
-
-/* What the child told, the caller's; *status is that of waitpid. */
-static char *finish(struct child child, int *status)
-{
-    struct berth_buf buf = BERTH_BUF_INIT(1 << 20);
-    char chunk[4096];
-    for (ssize_t got; (got = read(child.report_fd, chunk, sizeof chunk)) > 0;)
-        berth_buf_append(&buf, chunk, (size_t)got);
-    (void)close(child.report_fd);
-    assert_int_equal(waitpid(child.pid, status, 0), child.pid);
-    return berth_buf_take(&buf);
-}
-
-static void run_helper(const struct fixture *f, const char *what, const char *which)
-{
-    int status;
-    free(finish(start(f, what, which), &status));
-    if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != NOT_REACHED))
-        fail_msg("%s %s ended with status 0x%x", what, which, status);
-}
-
-/* The lines "<what> <id>" of a report, one after the other. */
-static bool next_line(char **at, const char *what, char id[64])
-{
-    size_t len = strlen(what);
-    while (**at) {
-        char *line = *at, *end = strchr(line, '\n');
-        *at = end ? end + 1 : line + strlen(line);
-        if (strncmp(line, what, len) == 0 && line[len] == ' ') {
-            (void)snprintf(id, 64, "%.*s", (int)((end ? end : *at) - line - (long)len - 1),
-                           line + len + 1);
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool was_given(char *report_text, const char *lease_id)
+static bool was_given(char *told, const char *lease_id)
 {
     char id[64];
-    for (char *at = report_text; next_line(&at, "giving", id);)
+    for (char *at = told; child_line(&at, "giving", id);)
         if (strcmp(id, lease_id) == 0)
             return true;
     return false;
@@ -647,25 +576,25 @@ static void crash_at(const struct fixture *f, const struct scenario *scenario,
                      enum berth_failpoint point, bool beside)
 {
     int status;
-    auto_free char *told = finish(start(f, scenario->name, berth_failpoint_name(point)), &status);
+    auto_free char *told =
+        child_finish(child_start(f, scenario->name, berth_failpoint_name(point)), &status);
     if (beside && WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)
         return; /* the second process swept what this one would have swept */
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
         fail_msg("%s at %s ended with status 0x%x instead of SIGKILL", scenario->name,
                  berth_failpoint_name(point), status);
     char id[64];
-    char *at = told;
-    assert_true(next_line(&at, "node", id));
+    child_told(told, "node", id);
     if (f->kind == ON_POSTGRES)
-        run_helper(f, "lapse", id);
+        child_run(f, "lapse", id);
     if (is_far())
         check_far_end();
-    run_helper(f, "recover", beside ? "beside" : "alone");
+    child_run(f, "recover", beside ? "beside" : "alone");
     if (is_far())
         check_far_places();
-    for (at = told; next_line(&at, "active", id);)
+    for (char *at = told; child_line(&at, "active", id);)
         if (!was_given(told, id))
-            run_helper(f, "look", id); /* acknowledged, so it stands */
+            child_run(f, "look", id); /* acknowledged, so it stands */
 }
 
 /* Which steps does the scenario pass? */
@@ -673,11 +602,11 @@ static void trace(const struct fixture *f, const struct scenario *scenario,
                   bool passes[BERTH_FP_COUNT])
 {
     int status;
-    auto_free char *told = finish(start(f, scenario->name, "-"), &status);
+    auto_free char *told = child_finish(child_start(f, scenario->name, "-"), &status);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("%s ended with status 0x%x", scenario->name, status);
     char name[64];
-    for (char *at = told; next_line(&at, "passed", name);)
+    for (char *at = told; child_line(&at, "passed", name);)
         passes[berth_failpoint_find(name)] = true;
 }
 
@@ -685,7 +614,7 @@ static void stop_second(struct child second)
 {
     int status;
     (void)kill(second.pid, SIGTERM);
-    free(finish(second, &status));
+    free(child_finish(second, &status));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("the second process ended with status 0x%x", status);
 }
@@ -700,7 +629,7 @@ static void run_matrix(struct fixture *f, bool beside)
         if (scenarios[i].far == is_far())
             trace(f, &scenarios[i], passes[i]);
     if (beside) {
-        second = start(f, "beside", "-");
+        second = child_start(f, "beside", "-");
         char ready[8];
         assert_true(read(second.report_fd, ready, sizeof ready) > 0);
     }
@@ -720,7 +649,7 @@ static void run_matrix(struct fixture *f, bool beside)
     }
     if (beside)
         stop_second(second);
-    run_helper(f, "recover_late", "-");
+    child_run(f, "recover_late", "-");
     print_message("# %d crashes survived\n", cells);
 }
 
@@ -742,16 +671,16 @@ static void a_second_runtime_in_the_process_loses_nothing(void **state)
     struct fixture again = *f;
     fixture_open(&again);
     fixture_close(&again);
-    run_helper(f, "recover", "alone"); /* comes and goes */
+    child_run(f, "recover", "alone"); /* comes and goes */
     struct berth_lease *lease = take_lease(f, sandbox(f, ephemeral), NULL);
-    run_helper(f, "look", lease->id);
+    child_run(f, "look", lease->id);
     fixture_close(f);
-    run_helper(f, "look", lease->id);
+    child_run(f, "look", lease->id);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 5)
+    if (argc == CHILD_ARGC)
         return child_main(argv);
     const struct CMUnitTest far_tests[] = {TEST_ON_BOTH(crash_matrix)};
     if (is_far())

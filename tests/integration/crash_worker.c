@@ -4,10 +4,10 @@
  * recovers; then what the provider holds is what the ledger says, and later both are empty.
  *
  * The program starts itself again for the children: "crash_worker WHAT CALL STORE DIRECTORY". */
+#include "children.h"
 #include "plugins.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -23,7 +23,6 @@
 #include "store/db.h"
 #include "store/store.h"
 
-#define REPORT_FD 3
 #define PROVIDER "victim"
 
 enum victim { NOBODY, BERTH, WORKER };
@@ -47,14 +46,6 @@ static void on_point(enum berth_failpoint point)
         (void)kill(getpid(), SIGKILL);
     if (victim == WORKER)
         (void)kill(worker_pid, SIGKILL);
-}
-
-static void report(const char *what, const char *id)
-{
-    char line[80];
-    int len = snprintf(line, sizeof line, "%s %s\n", what, id);
-    if (write(REPORT_FD, line, (size_t)len) != len)
-        _exit(1);
 }
 
 /* What a killed worker makes impossible is not done; what is done is done by the rules. */
@@ -133,7 +124,7 @@ static void run_life(struct fixture *f)
     struct berth_worker_status status;
     struct berth_environment *once = find_environment(f, "\"reuseLease\":false");
     struct berth_environment *again = find_environment(f, "\"reuseLease\":true");
-    report("node", berth_node_id(f->b->node));
+    child_report("node", berth_node_id(f->b->node));
     assert_ok(f, berth_plugin_get(f->b, &f->arena, "test." PROVIDER, &plugin, &f->err));
     assert_ok(f, berth_plugin_restart(f->b, &f->arena, plugin->id, &status, &f->err));
     worker_pid = status.pid;
@@ -141,7 +132,7 @@ static void run_life(struct fixture *f)
     live(f, once, again);
     char count[16];
     (void)snprintf(count, sizeof count, "%d", (int)passes[0]);
-    report("calls", count);
+    child_report("calls", count);
 }
 
 /* No place that nobody answers for, and none that is answered for twice. */
@@ -170,75 +161,26 @@ static void recover(struct fixture *f, bool late)
         assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
 }
 
-static int tx_lapse(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    return berth_db_exec(db, "UPDATE nodes SET beat_at = 0 WHERE id = $1", NULL, NULL, err,
-                         berth_text(ctx));
-}
-
 static int child_main(char **argv)
 {
-    struct fixture f = {.kind = strncmp(argv[3], "sqlite", 6) == 0 ? ON_SQLITE : ON_POSTGRES};
-    (void)snprintf(f.store, sizeof f.store, "%s", argv[3]);
-    (void)snprintf(f.directory, sizeof f.directory, "%s", argv[4]);
-    (void)snprintf(f.inventory, sizeof f.inventory, "%s/inventory", argv[4]);
-    fixture_open(&f);
-    if (strcmp(argv[1], "lapse") == 0) {
-        assert_ok(&f, berth_store_tx(f.b->store, tx_lapse, argv[2], &f.err));
-    } else if (strcmp(argv[1], "recover") == 0) {
-        recover(&f, strcmp(argv[2], "late") == 0);
+    const char *what = argv[CHILD_WHAT], *which = argv[CHILD_WHICH];
+    struct fixture f;
+    child_open(&f, argv);
+    if (strcmp(what, "lapse") == 0) {
+        lapse_node(&f, which);
+    } else if (strcmp(what, "recover") == 0) {
+        recover(&f, strcmp(which, "late") == 0);
     } else {
-        victim = strstr(argv[1], "berth") ? BERTH : strstr(argv[1], "worker") ? WORKER : NOBODY;
-        moment =
-            strstr(argv[1], "before") ? BERTH_FP_worker_before_call : BERTH_FP_worker_after_call;
-        target = atoi(argv[2]);
+        victim = strstr(what, "berth") ? BERTH : strstr(what, "worker") ? WORKER : NOBODY;
+        moment = strstr(what, "before") ? BERTH_FP_worker_before_call : BERTH_FP_worker_after_call;
+        target = atoi(which);
         run_life(&f);
     }
-    fixture_close(&f);
-    berth_arena_clear(&f.arena);
+    child_close(&f);
     return 0;
 }
 
 /* --- in the parent --- */
-
-/* What the child told, the caller's; *status is that of waitpid. */
-static char *run_child(const struct fixture *f, const char *what, const char *which, int *status)
-{
-    int fds[2];
-    struct berth_buf told = BERTH_BUF_INIT(1 << 20);
-    char chunk[4096];
-    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)dup2(fds[1], REPORT_FD);
-        char *argv[] = {(char *)(uintptr_t) "crash_worker", (char *)(uintptr_t)what,
-                        (char *)(uintptr_t)which,           (char *)(uintptr_t)f->store,
-                        (char *)(uintptr_t)f->directory,    NULL};
-        (void)execv("/proc/self/exe", argv);
-        _exit(127);
-    }
-    (void)close(fds[1]);
-    for (ssize_t got; (got = read(fds[0], chunk, sizeof chunk)) > 0;)
-        berth_buf_append(&told, chunk, (size_t)got);
-    (void)close(fds[0]);
-    assert_int_equal(waitpid(pid, status, 0), pid);
-    return berth_buf_take(&told);
-}
-
-static void run_helper(const struct fixture *f, const char *what, const char *which)
-{
-    int status;
-    free(run_child(f, what, which, &status));
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("%s %s ended with status 0x%x", what, which, status);
-}
-
-static bool word_after(const char *told, const char *what, char out[64])
-{
-    const char *at = strstr(told, what);
-    return at && sscanf(at + strlen(what), " %63s", out) == 1;
-}
 
 /* Whether a worker of this test still lives. */
 static bool has_worker(const struct fixture *f)
@@ -263,18 +205,18 @@ static void crash_at(const struct fixture *f, const char *what, int call)
     char number[16], node[64];
     int status;
     (void)snprintf(number, sizeof number, "%d", call);
-    auto_free char *told = run_child(f, what, number, &status);
+    auto_free char *told = child_finish(child_start(f, what, number), &status);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (strstr(what, "berth") ? !killed : !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail_msg("%s call %d: it ended with status 0x%x", what, call, status);
-    assert_true(word_after(told, "node", node));
+    child_told(told, "node", node);
     for (int i = 0; i < 300 && has_worker(f); i++)
         pause_ms(10);
     if (has_worker(f))
         fail_msg("%s call %d: a worker outlived its owner", what, call);
     if (f->kind == ON_POSTGRES && killed)
-        run_helper(f, "lapse", node);
-    run_helper(f, "recover", "now");
+        child_run(f, "lapse", node);
+    child_run(f, "recover", "now");
 }
 
 static void crash_matrix_of_worker_calls(void **state)
@@ -288,22 +230,22 @@ static void crash_matrix_of_worker_calls(void **state)
     fixture_close(f); /* the parent only looks on */
     int status, cells = 0;
     char text[64];
-    auto_free char *told = run_child(f, "trace", "-1", &status);
+    auto_free char *told = child_finish(child_start(f, "trace", "-1"), &status);
     assert_int_equal(status, 0);
-    assert_true(word_after(told, "calls", text));
+    child_told(told, "calls", text);
     int calls = atoi(text);
     assert_true(calls >= 12);
-    run_helper(f, "recover", "now");
+    child_run(f, "recover", "now");
     for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
         for (int call = 0; call < calls; call++, cells++)
             crash_at(f, kinds[kind], call);
-    run_helper(f, "recover", "late");
+    child_run(f, "recover", "late");
     print_message("# %d calls, %d crashes survived\n", calls, cells);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 5)
+    if (argc == CHILD_ARGC)
         return child_main(argv);
     const struct CMUnitTest tests[] = {TEST_ON_BOTH(crash_matrix_of_worker_calls)};
     return cmocka_run_group_tests_name("crash of workers", tests, NULL, NULL);

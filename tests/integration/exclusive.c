@@ -3,9 +3,9 @@
  * random: never do two open leases hold one place. Seen live by a lock on each place, and
  * afterwards in the activity log.
  *
- * The program starts itself again for the workers: "exclusive STORE DIRECTORY ENVIRONMENT CYCLES".
+ * The program starts itself again for the workers: "exclusive ENVIRONMENT CYCLES STORE DIRECTORY".
  */
-#include "fixture.h"
+#include "children.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -18,13 +18,10 @@
 #include "base/map.h"
 #include "core/lease/node.h"
 #include "inventory.h"
-#include "store/db.h"
-#include "store/store.h"
 
 #define WORKERS 8
 #define CYCLES_DEFAULT 500
 #define CYCLES_A_KILL 8 /* about so many cycles of a worker for each kill of any */
-#define REPORT_FD 3
 #define VIOLATED 4
 
 /* --- a worker --- */
@@ -41,21 +38,13 @@ static int lock_place(const struct fixture *f, const struct berth_lease *lease)
     return fd;
 }
 
-static void report(char what, const char *id)
-{
-    char line[64];
-    int len = snprintf(line, sizeof line, "%c %s\n", what, id);
-    if (write(REPORT_FD, line, (size_t)len) != len)
-        _exit(1);
-}
-
 static int work(struct fixture *f, const char *environment_id, int cycles)
 {
     struct berth_environment e = {.id = environment_id};
-    report('n', berth_node_id(f->b->node));
+    child_report("node", berth_node_id(f->b->node));
     for (int i = 0; i < cycles; i++) {
         struct berth_run *run = make_run(f);
-        report('r', run->id); /* whoever starts us again ends it */
+        child_report("run", run->id); /* whoever starts us again ends it */
         struct berth_lease *lease = take_lease(f, &e, run);
         int lock = lock_place(f, lease);
         if (lock < 0)
@@ -71,7 +60,7 @@ static int work(struct fixture *f, const char *environment_id, int cycles)
         enum berth_lease_status status = look_at_lease(f, lease)->status;
         assert_true(status == BERTH_LEASE_RELEASING || status == BERTH_LEASE_RELEASED ||
                     status == BERTH_LEASE_FAILED);
-        report('c', run->id);
+        child_report("cycle", run->id);
         berth_arena_clear(&f->arena);
     }
     return 0;
@@ -79,14 +68,10 @@ static int work(struct fixture *f, const char *environment_id, int cycles)
 
 static int worker_main(char **argv)
 {
-    struct fixture f = {.kind = strncmp(argv[1], "sqlite", 6) == 0 ? ON_SQLITE : ON_POSTGRES};
-    (void)snprintf(f.store, sizeof f.store, "%s", argv[1]);
-    (void)snprintf(f.directory, sizeof f.directory, "%s", argv[2]);
-    (void)snprintf(f.inventory, sizeof f.inventory, "%s/inventory", argv[2]);
-    fixture_open(&f);
-    int status = work(&f, argv[3], atoi(argv[4]));
-    fixture_close(&f);
-    berth_arena_clear(&f.arena);
+    struct fixture f;
+    child_open(&f, argv);
+    int status = work(&f, argv[CHILD_WHAT], atoi(argv[CHILD_WHICH]));
+    child_close(&f);
     return status;
 }
 
@@ -105,25 +90,11 @@ struct worker {
 static void start(struct worker *w, const struct fixture *f, const char *environment_id, int cycles)
 {
     char count[16];
-    int fds[2];
     (void)snprintf(count, sizeof count, "%d", cycles);
-    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    w->pid = fork();
-    assert_true(w->pid >= 0);
-    if (w->pid == 0) {
-        (void)dup2(fds[1], REPORT_FD);
-        char *argv[] = {(char *)(uintptr_t) "exclusive",
-                        (char *)(uintptr_t)f->store,
-                        (char *)(uintptr_t)f->directory,
-                        (char *)(uintptr_t)environment_id,
-                        count,
-                        NULL};
-        (void)execv("/proc/self/exe", argv);
-        _exit(127);
-    }
-    (void)close(fds[1]);
-    (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    w->fd = fds[0];
+    struct child child = child_start(f, environment_id, count);
+    (void)fcntl(child.report_fd, F_SETFL, O_NONBLOCK);
+    w->pid = child.pid;
+    w->fd = child.report_fd;
     w->line_len = 0;
     w->run[0] = w->node[0] = '\0';
     w->running = true;
@@ -132,12 +103,7 @@ static void start(struct worker *w, const struct fixture *f, const char *environ
 static void take_line(struct worker *w)
 {
     w->line[w->line_len] = '\0';
-    const char *id = w->line + 2;
-    if (w->line[0] == 'n')
-        (void)snprintf(w->node, sizeof w->node, "%.36s", id);
-    else if (w->line[0] == 'r')
-        (void)snprintf(w->run, sizeof w->run, "%.36s", id);
-    else {
+    if (sscanf(w->line, "node %39s", w->node) != 1 && sscanf(w->line, "run %39s", w->run) != 1) {
         w->done++;
         w->run[0] = '\0';
     }
@@ -155,12 +121,6 @@ static void hear(struct worker *w)
     }
 }
 
-static int tx_lapse(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    return berth_db_exec(db, "UPDATE nodes SET beat_at = 0 WHERE id = $1", NULL, NULL, err,
-                         berth_text(ctx));
-}
-
 /* What a supervisor does for a worker that died: its run is over, its leases go back. */
 static void bury(struct fixture *f, struct worker *w)
 {
@@ -168,7 +128,7 @@ static void bury(struct fixture *f, struct worker *w)
     (void)close(w->fd);
     w->running = false;
     if (w->node[0])
-        assert_ok(f, berth_store_tx(f->b->store, tx_lapse, w->node, &f->err));
+        lapse_node(f, w->node);
     if (!w->run[0])
         return;
     struct berth_run_end end = {.status = BERTH_RUN_FAILED, .error_code = "process_lost"};
@@ -276,7 +236,7 @@ static void never_two_leases_on_one_place(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc == 5)
+    if (argc == CHILD_ARGC)
         return worker_main(argv);
     const struct CMUnitTest tests[] = {
         TEST_ON_BOTH(never_two_leases_on_one_place),

@@ -145,16 +145,6 @@ static int tx_statement(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_db_run(db, s->sql, &s->arg, s->nargs, berth_row_int, &s->answer, err);
 }
 
-void fixture_let_nodes_lapse(struct fixture *f, const char *but)
-{
-    if (f->kind == ON_SQLITE)
-        return; /* the kernel let go of the lock already */
-    struct statement s = {.sql = "UPDATE nodes SET beat_at = 0 WHERE id <> $1",
-                          .arg = berth_text(but ? but : ""),
-                          .nargs = 1};
-    assert_ok(f, berth_store_tx(f->b->store, tx_statement, &s, &f->err));
-}
-
 void pause_ms(int ms)
 {
     const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};

@@ -54,8 +54,6 @@ void fixture_destroy(struct fixture *f);
 /* The drivers of a fixture: built-in ones, the inventory, and a scripted provider: as `scripted`,
  * and as `blind` without its find. The caller's. */
 struct berth_registry *fixture_registry(const struct fixture *f);
-/* In a shared store, a killed node lives on until its heartbeat lapses: this lets it lapse now. */
-void fixture_let_nodes_lapse(struct fixture *f, const char *but);
 
 /* Both stores, the number of the seed in the name: TEST_ON_BOTH(R3_local_lease). */
 #define TEST_ON_SQLITE(test)                                                                       \
