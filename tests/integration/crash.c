@@ -619,34 +619,66 @@ static void stop_second(struct child second)
         fail_msg("the second process ended with status 0x%x", status);
 }
 
+/* Crashes at the point in each scenario that passes it; in a sample, in one of them. Returns how
+ * often. */
+static int crash_at_point(const struct fixture *f, bool passes[SCENARIOS][BERTH_FP_COUNT],
+                          enum berth_failpoint point, bool beside, struct sample *sample)
+{
+    const struct scenario *passing[SCENARIOS];
+    int count = 0;
+    for (size_t i = 0; i < SCENARIOS; i++)
+        if (passes[i][point])
+            passing[count++] = &scenarios[i];
+    if (count && sample->wanted) {
+        passing[0] = passing[rand_r(&sample->seed) % count];
+        count = 1;
+    }
+    for (int i = 0; i < count; i++)
+        crash_at(f, passing[i], point, beside);
+    return count;
+}
+
+/* Whether a scenario of this program has to pass the point. */
+static bool is_ours(enum berth_failpoint point)
+{
+    const char *name = berth_failpoint_name(point);
+    return strncmp(name, "worker_", 7) != 0 && /* crash_worker.c has those */
+           is_far() == (strncmp(name, "ssh_", 4) == 0);
+}
+
+static void trace_all(const struct fixture *f, bool passes[SCENARIOS][BERTH_FP_COUNT])
+{
+    bool passed[BERTH_FP_COUNT] = {false};
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        memset(passes[i], 0, sizeof passes[i]);
+        if (scenarios[i].far == is_far())
+            trace(f, &scenarios[i], passes[i]);
+        for (int point = 0; point < BERTH_FP_COUNT; point++)
+            passed[point] |= passes[i][point];
+    }
+    for (int point = 0; point < BERTH_FP_COUNT; point++)
+        if (!passed[point] && is_ours((enum berth_failpoint)point))
+            fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
+}
+
 static void run_matrix(struct fixture *f, bool beside)
 {
     static bool passes[SCENARIOS][BERTH_FP_COUNT];
+    struct sample sample = sample_new();
+    const struct sample parts = sample;
     struct child second = {0};
+    int cells = 0;
     fixture_close(f); /* the parent only looks on */
-    memset(passes, 0, sizeof passes);
-    for (size_t i = 0; i < SCENARIOS; i++)
-        if (scenarios[i].far == is_far())
-            trace(f, &scenarios[i], passes[i]);
+    trace_all(f, passes);
     if (beside) {
         second = child_start(f, "beside", "-");
         char ready[8];
         assert_true(read(second.report_fd, ready, sizeof ready) > 0);
     }
-    int cells = 0;
-    for (int point = 0; point < BERTH_FP_COUNT; point++) {
-        int before = cells;
-        for (size_t i = 0; i < SCENARIOS; i++)
-            if (passes[i][point]) {
-                crash_at(f, &scenarios[i], (enum berth_failpoint)point, beside);
-                cells++;
-            }
-        const char *name = berth_failpoint_name((enum berth_failpoint)point);
-        if (strncmp(name, "worker_", 7) == 0)
-            continue; /* crash_worker.c has those */
-        if (cells == before && is_far() == (strncmp(name, "ssh_", 4) == 0))
-            fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
-    }
+    /* In a sample, each point is in one of the matrices: two over SSH, else four. */
+    for (int point = 0; point < BERTH_FP_COUNT; point++)
+        if (sample_has(&parts, point, 2 * beside + (f->kind == ON_POSTGRES), is_far() ? 2 : 4))
+            cells += crash_at_point(f, passes, (enum berth_failpoint)point, beside, &sample);
     if (beside)
         stop_second(second);
     child_run(f, "recover_late", "-");
@@ -684,11 +716,11 @@ int main(int argc, char **argv)
         return child_main(argv);
     const struct CMUnitTest far_tests[] = {TEST_ON_BOTH(crash_matrix)};
     if (is_far())
-        return cmocka_run_group_tests_name("crash over SSH", far_tests, NULL, NULL);
+        return run_shard("crash over SSH", far_tests);
     const struct CMUnitTest tests[] = {
         TEST_ON_BOTH(a_second_runtime_in_the_process_loses_nothing),
         TEST_ON_BOTH(crash_matrix),
         TEST_ON_BOTH(crash_matrix_beside_a_second_process),
     };
-    return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
+    return run_shard("crash", tests);
 }

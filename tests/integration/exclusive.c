@@ -192,7 +192,7 @@ static void never_two_leases_on_one_place(void **state)
     struct berth_environment *e = make_environment(
         f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"inventory\",\"reuseLease\":true}");
     struct worker workers[WORKERS] = {0};
-    unsigned seed = (unsigned)time(NULL);
+    unsigned seed = test_seed();
     print_message("# seed %u\n", seed);
     int kills = 0, running = WORKERS;
     while (running) {
@@ -241,5 +241,5 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST_ON_BOTH(never_two_leases_on_one_place),
     };
-    return cmocka_run_group_tests_name("exclusive", tests, NULL, NULL);
+    return run_shard("exclusive", tests);
 }

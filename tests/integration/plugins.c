@@ -2,6 +2,7 @@
  * tests/integration/plugins.c - the behaviours of places that a plugin's worker makes, by their
  * numbers: on both stores, and each with a spy in the worker's place (it sees time-outs and looks)
  * and with a real process (it sees what is on the wire). */
+#include "children.h"
 #include "secrets.h"
 
 #include <fcntl.h>
@@ -1785,8 +1786,8 @@ static void X3_place_that_comes_late_is_found_by_the_sweep(void **state)
     assert_destroyed(s, e, l);
 }
 
-/* An acquire that is not waited for to its end; answers its row. */
-static struct berth_lease *outwait_acquire(struct stage *s, const struct berth_environment *e)
+/* Makes an acquire of a worker that runs time out. Returns the lease's row. */
+static struct berth_lease *outwait_next_acquire(struct stage *s, const struct berth_environment *e)
 {
     struct fixture *f = &s->f;
     struct berth_lease *l;
@@ -1794,10 +1795,15 @@ static struct berth_lease *outwait_acquire(struct stage *s, const struct berth_e
     request.environment_id = e->id;
     request.run_id = make_run(f)->id;
     request.timeout_ms = 150;
-    bring_up(s);
     assert_fails(f, BERTH_E_TIMEOUT, NULL,
                  berth_lease_acquire(f->b, &f->arena, &request, &l, &f->err));
     return newest_lease(f, e);
+}
+
+static struct berth_lease *outwait_acquire(struct stage *s, const struct berth_environment *e)
+{
+    bring_up(s);
+    return outwait_next_acquire(s, e);
 }
 
 static void await_settled(struct stage *s, const struct berth_lease *l)
@@ -1842,7 +1848,7 @@ static void X3_unanswered_acquires_cost_next_to_nothing(void **state)
     (void)outwait_acquire(s, e);
     int before = count_descriptors();
     for (int i = 0; i < 10; i++)
-        (void)outwait_acquire(s, e);
+        (void)outwait_next_acquire(s, e);
     assert_true(count_descriptors() < before + 5);
     bring_down(s); /* else closing waits for the answers that never come */
 }
@@ -2449,5 +2455,5 @@ int main(void)
     char path[8192];
     (void)snprintf(path, sizeof path, "/usr/bin:/bin:%s", getenv("PATH") ? getenv("PATH") : "");
     (void)setenv("PATH", path, 1);
-    return cmocka_run_group_tests_name("plugins", tests, NULL, NULL);
+    return run_shard("plugins", tests);
 }

@@ -3,7 +3,7 @@
  * query, for every n until a run passes without meeting it. Each failure must be an error with a
  * text, and afterwards the ledger recovers: every place is answered for, and in the end all are
  * gone. Linked with --wrap for the allocating functions; SQLite's go the same way. */
-#include "fixture.h"
+#include "children.h"
 
 #include <jansson.h>
 #include <sqlite3.h>
@@ -254,5 +254,5 @@ int main(void)
         TEST_ON_BOTH(every_query_fails_once),
         TEST_ON_BOTH(every_allocation_of_open_fails_once),
     };
-    return cmocka_run_group_tests_name("torture", tests, NULL, NULL);
+    return run_shard("torture", tests);
 }

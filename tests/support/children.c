@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/buf.h"
 
 #define REPORT_FD 3
@@ -97,4 +99,44 @@ void child_told(char *told, const char *what, char text[64])
 void lapse_node(struct fixture *f, const char *node_id)
 {
     run_sql(f, "UPDATE nodes SET beat_at = 0 WHERE id = $1", node_id);
+}
+
+/* --- a part of the test --- */
+
+int run_shard_of(const char *name, const struct CMUnitTest *tests, size_t count)
+{
+    const char *shard = getenv("BERTH_TEST_SHARD");
+    size_t first = 1, step = 1, chosen = 0;
+    if (shard && (sscanf(shard, "%zu/%zu", &first, &step) != 2 || first < 1 || first > step)) {
+        (void)fprintf(stderr, "BERTH_TEST_SHARD is \"%s\", not i/n with 1 <= i <= n\n", shard);
+        return 1;
+    }
+    auto_free struct CMUnitTest *part = calloc(count, sizeof *part);
+    for (size_t i = first - 1; part && i < count; i += step)
+        part[chosen++] = tests[i];
+    if (!chosen) {
+        (void)fprintf(stderr, "BERTH_TEST_SHARD is \"%s\": no test is left\n", shard);
+        return 1;
+    }
+    return _cmocka_run_group_tests(name, part, chosen, NULL, NULL);
+}
+
+unsigned test_seed(void)
+{
+    const char *given = getenv("BERTH_TEST_SEED");
+    return given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+}
+
+struct sample sample_new(void)
+{
+    struct sample sample = {.wanted = getenv("BERTH_TEST_SAMPLE") != NULL, .seed = test_seed()};
+    if (sample.wanted)
+        print_message("# a sample: BERTH_TEST_SAMPLE=1 BERTH_TEST_SEED=%u repeats it\n",
+                      sample.seed);
+    return sample;
+}
+
+bool sample_has(const struct sample *sample, int at, int part, int parts)
+{
+    return !sample->wanted || (at + (int)(sample->seed % (unsigned)parts)) % parts == part;
 }

@@ -42,4 +42,25 @@ void child_told(char *told, const char *what, char text[64]);
 /* Lets a dead node's heartbeat lapse: on a shared store a killed node counts as alive until then.
  */
 void lapse_node(struct fixture *f, const char *node_id);
+
+/* --- a part of the test --- */
+
+/* Runs the tests of the group that BERTH_TEST_SHARD asks for: "i/n" is every n-th test, beginning
+ * with the i-th, 1 <= i <= n. Without it, all of them. */
+#define run_shard(name, tests) run_shard_of((name), (tests), sizeof(tests) / sizeof(tests)[0])
+int run_shard_of(const char *name, const struct CMUnitTest *tests, size_t count);
+
+/* Returns the number that BERTH_TEST_SEED gives, or a new one. */
+unsigned test_seed(void);
+
+/* A part of a matrix that a seed chooses. It is wanted when BERTH_TEST_SAMPLE is set, as in builds
+ * that are too slow for the whole matrix. */
+struct sample {
+    bool wanted;
+    unsigned seed;
+};
+/* Uses test_seed, and prints it when a sample is wanted. */
+struct sample sample_new(void);
+/* Whether cell `at` is in part `part` of `parts`; each cell is in one of them. */
+bool sample_has(const struct sample *sample, int at, int part, int parts);
 #endif
