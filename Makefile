@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The front door; Meson does the work. `make run` and `make check` set a fresh machine up first.
-.PHONY: build run check check-long bench fuzz install clean
+.PHONY: build run check check-quick check-long bench fuzz install clean
 
 build:
 	@tools/setup build
@@ -12,6 +12,9 @@ run: build
 
 check:
 	@tools/check
+
+check-quick:
+	@tools/check quick
 
 check-long:
 	@tools/check long
