@@ -251,18 +251,26 @@ static void on_told(void *ctx, const struct berth_reply *reply)
     (void)sem_post(&t->done);
 }
 
-static void tell(struct ground *g, const char *plugin, const char *method, const char *params,
-                 struct told *t)
+/* Calls the worker; timeout_ms 0 is the manager's own. */
+static void tell_for(struct ground *g, const char *plugin, const char *method, const char *params,
+                     int64_t timeout_ms, struct told *t)
 {
     struct berth_workers *workers = berth_registry_workers(g->f.b->registry);
     struct berth_worker_call call = {.plugin_id = plugin,
                                      .method = method,
                                      .params_json = params,
+                                     .timeout_ms = timeout_ms,
                                      .on_reply = on_told,
                                      .ctx = t};
     *t = (struct told){.kind = BERTH_REPLY_UNSENT};
     (void)sem_init(&t->done, 0, 0);
     workers->ops->call(workers, &call);
+}
+
+static void tell(struct ground *g, const char *plugin, const char *method, const char *params,
+                 struct told *t)
+{
+    tell_for(g, plugin, method, params, 0, t);
 }
 
 static void hear(struct told *t)
@@ -2010,7 +2018,8 @@ static void asks_and_does_not_read(struct ground *g)
     assert_well(g, PROBE, NULL);
     int64_t before = begin_growth();
     set_fault(g, "floods environmentProbe count=800000", NULL);
-    tell(g, g->plugin, "environmentProbe", "{}", &t);
+    tell_for(g, g->plugin, "environmentProbe", "{}", 10 * MINUTE_MS,
+             &t); /* longer than the flood */
     AWAIT(heard(g, "flooded") == 1);
     assert_healthy(g);
     assert_growth(before, 330); /* without a bound it would be more */
