@@ -20,13 +20,13 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/lease/node.h"
+#include "core/lease/stray_queue.h"
 #include "core/paths.h"
 #include "core/run/exec.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_note.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
-#include "core/run/stray_queue.h"
 #include "core/secret/secret.h"
 #include "live.h"
 #include "os/framelog.h"
@@ -317,6 +317,25 @@ static void end_lease(struct fixture *f, struct berth *other, const char *id, en
     berth_time_shift(shifts[way][0], shifts[way][1]);
     if (way == EXPIRED)
         (void)sweep(f);
+}
+
+/* A release that follows the end of a command at once finds its daemon, too. */
+static void release_ends_what_a_command_left(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r =
+        request_of(l, SH("setsid sleep 300 >/dev/null 2>&1 </dev/null & sleep 0.2"));
+    struct live live;
+    struct berth_exec *x = live_start(f, &r, &live);
+    struct berth_exec_end end;
+    char label[64];
+    berth_exec_wait(x, &end);
+    (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", berth_exec_id(x));
+    berth_exec_free(x);
+    end_lease(f, NULL, l->id, RELEASED);
+    assert_int_equal(berth_strays_end((const char *const[]){label, NULL}), 0);
+    live_clear(&live);
 }
 
 /* However a lease ends: nothing runs in a place that may be somebody else's. */
@@ -948,6 +967,7 @@ int main(void)
         TEST_ON_BOTH(X11_long_commands_are_not_cut),
         TEST_ON_SQLITE(timeout_and_cancel_are_results),
         TEST_ON_SQLITE(daemons_do_not_stay),
+        TEST_ON_SQLITE(release_ends_what_a_command_left),
         TEST_ON_SQLITE(secrets_are_masked_byte_for_byte),
         TEST_ON_SQLITE(log_has_a_limit),
         TEST_ON_SQLITE(closing_ends_what_runs),

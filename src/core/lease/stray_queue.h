@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/stray_queue.h - ends the processes that finished commands left on this machine.
+ * src/core/lease/stray_queue.h - ends the processes that finished commands left on this machine.
  * A stray is found by the label in its environment. One search of /proc serves many labels, so a
  * label waits a moment for others. */
-#ifndef BERTH_CORE_RUN_STRAY_QUEUE_H
-#define BERTH_CORE_RUN_STRAY_QUEUE_H
+#ifndef BERTH_CORE_LEASE_STRAY_QUEUE_H
+#define BERTH_CORE_LEASE_STRAY_QUEUE_H
 
 #include <berth/error.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/stray_queue.c - see stray_queue.h. */
-#include "core/run/stray_queue.h"
+ * src/core/lease/stray_queue.c - see stray_queue.h. */
+#include "core/lease/stray_queue.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
