@@ -20,9 +20,10 @@
 #include "os/engine.h"
 
 #define STDIN_BYTES_MAX (64 * 1024 * 1024)
-#define STOP_MS 15000      /* for the command that ends another */
-#define AFTER_STOP_MS 1000 /* then the place is asked again */
-#define STOPS_MAX 5        /* and its end is not waited for any more */
+#define STOP_MS 15000                      /* for the command that ends another */
+#define STOP_GRACE_MS_MAX (STOP_MS - 3000) /* leaves time to kill what did not end in its grace */
+#define AFTER_STOP_MS 1000                 /* then the place is asked again */
+#define STOPS_MAX 5                        /* and its end is not waited for any more */
 #define STOP_OVERHEAD_MS BERTH_WORKER_OVERHEAD_MS
 
 /* Ends what carries $1 in its environment: TERM, up to $2 tenths of a second, KILL. POSIX sh and
@@ -470,8 +471,9 @@ static void write_stop(struct berth_buf *params, const struct berth_worker_drive
     auto_json *config = berth_worker_config(d, who->config_json);
     char label[80], tenths[24];
     (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", exec_id);
-    (void)snprintf(tenths, sizeof tenths, "%lld",
-                   (long long)((grace_ms < STOP_MS - 3000 ? grace_ms : STOP_MS - 3000) / 100));
+    (void)snprintf(
+        tenths, sizeof tenths, "%lld",
+        (long long)((grace_ms < STOP_GRACE_MS_MAX ? grace_ms : STOP_GRACE_MS_MAX) / 100));
     const char *const argv[] = {"sh", "-c", stop_script, "sh", label, tenths, NULL};
     struct berth_json_writer w = {.buf = params};
     berth_worker_begin(&w, d, who, config);
