@@ -166,14 +166,9 @@ static int ask_field(struct cli *cli, struct form *form, const char *key, const 
     return set_value(cli, form, key, berth_json_new_str(hidden ? secret.bytes : text));
 }
 
-/* Asks for the fields that the provider's schema requires. */
-static int ask_by_schema(struct cli *cli, struct form *form, const char *provider)
+/* Asks for the members that a schema requires and the config lacks. */
+static int ask_required(struct cli *cli, struct form *form, const struct berth_json *schema)
 {
-    struct cli_answer known;
-    if (cli_get(cli, &known, "/api/companies/%s/environments/capabilities", cli->company_id) < 0)
-        return cli_fail(cli);
-    const struct berth_json *all = berth_json_get(known.json, "sandboxProviders");
-    const struct berth_json *schema = berth_json_get(berth_json_get(all, provider), "configSchema");
     const struct berth_json *required = berth_json_get(schema, "required");
     int status = CLI_OK;
     for (size_t i = 0; status == CLI_OK && i < berth_json_count(required); i++) {
@@ -188,23 +183,35 @@ static int ask_by_schema(struct cli *cli, struct form *form, const char *provide
     return status;
 }
 
+static int ask_by_schema(struct cli *cli, struct form *form, const char *provider)
+{
+    struct cli_answer known;
+    if (cli_get(cli, &known, "/api/companies/%s/environments/capabilities", cli->company_id) < 0)
+        return cli_fail(cli);
+    const struct berth_json *all = berth_json_get(known.json, "sandboxProviders");
+    return ask_required(cli, form, berth_json_get(berth_json_get(all, provider), "configSchema"));
+}
+
+/* Asks for the members that every config of the driver must have. */
+static int ask_for_driver(struct cli *cli, struct form *form, enum berth_environment_driver driver)
+{
+    struct berth_registry *registry = NULL;
+    auto_json *schema = NULL;
+    int status = CLI_OK;
+    if (berth_registry_new_builtin(&registry, &cli->err) < 0)
+        return cli_fail(cli);
+    const char *text = berth_config_schema(registry, driver);
+    if (text && berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &schema, &cli->err) < 0)
+        status = cli_fail(cli);
+    berth_registry_free(registry);
+    return status == CLI_OK ? ask_required(cli, form, schema) : status;
+}
+
 static int ask_missing(struct cli *cli, struct form *form, enum berth_environment_driver driver)
 {
-    static const struct {
-        enum berth_environment_driver driver;
-        const char *key, *label;
-    } fields[] = {{BERTH_DRIVER_SSH, "host", "Host"},
-                  {BERTH_DRIVER_SSH, "username", "User name there"},
-                  {BERTH_DRIVER_SSH, "remoteWorkspacePath", "Workspace directory there"},
-                  {BERTH_DRIVER_SANDBOX, "provider", "Provider"},
-                  {BERTH_DRIVER_PLUGIN, "pluginKey", "Plugin"},
-                  {BERTH_DRIVER_PLUGIN, "driverKey", "Driver of the plugin"}};
-    int status = CLI_OK;
     if (!cli_can_ask())
-        return status;
-    for (size_t i = 0; status == CLI_OK && i < sizeof fields / sizeof fields[0]; i++)
-        if (fields[i].driver == driver)
-            status = ask_field(cli, form, fields[i].key, fields[i].label, false);
+        return CLI_OK;
+    int status = ask_for_driver(cli, form, driver);
     const char *provider = cli_text(form->config_json, "provider");
     return status == CLI_OK && provider ? ask_by_schema(cli, form, provider) : status;
 }
@@ -281,7 +288,8 @@ static int env_create(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     form.name = argv[0];
     if (!form.driver)
-        form.driver = form.provider ? "sandbox" : "local";
+        form.driver = form.provider ? berth_driver_word(BERTH_ROUTE_PROVIDER)
+                                    : berth_environment_drivers.names[BERTH_DRIVER_DEFAULT];
     int status = read_form(cli, &form, &driver);
     if (status == CLI_OK)
         status = cli_open(cli);

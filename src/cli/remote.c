@@ -272,7 +272,8 @@ static bool is_here(struct cli *cli, const char *lease_id)
     struct cli_answer lease;
     return cli->daemon->socket &&
            cli_get(cli, &lease, "/api/environment-leases/%s", lease_id) == BERTH_OK &&
-           cli_is(lease.json, "provider", "local") && !cli_text(lease.json, "heartbeatRunId");
+           cli_is(lease.json, "provider", berth_environment_drivers.names[BERTH_DRIVER_DEFAULT]) &&
+           !cli_text(lease.json, "heartbeatRunId");
 }
 
 int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)

@@ -206,11 +206,9 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
 }
 
 static int run_there(struct cli *cli, struct berth_run_request *request,
-                     const struct run_options *o, const struct berth_json *environment)
+                     const struct run_options *o)
 {
     request->command.with_stdin = !o->detach || o->keep_stdin;
-    if (!environment || cli_is(environment, "driver", "local"))
-        request->provision_command = NULL; /* the local driver does not provision */
     return cli_remote_run(cli, request, o->detach);
 }
 
@@ -236,7 +234,7 @@ static int run_main(struct cli *cli, int argc, char **argv)
     request.provision_command = o.provision;
     request.actor = &cli->actor;
     if (cli->daemon)
-        return run_there(cli, &request, &o, e);
+        return run_there(cli, &request, &o);
     return o.detach ? cli_detach(cli, &request, o.keep_stdin) : run_here(cli, &request);
 }
 
