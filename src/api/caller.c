@@ -48,7 +48,7 @@ void berth_api_gate_free(struct berth_api_gate *gate)
     free(gate);
 }
 
-static int refuse(struct berth_error *err)
+static int caller_refuse(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
 }
@@ -224,7 +224,7 @@ int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exc
     bool shown;
     const char *token = token_of(berth_http_exchange_head(x), &shown);
     if (!shown)
-        return is_owner(berth_http_exchange_peer(x)) ? BERTH_OK : refuse(err);
+        return is_owner(berth_http_exchange_peer(x)) ? BERTH_OK : caller_refuse(err);
     size_t bucket = bucket_of(x);
     bool form = token && berth_token_well_formed(token);
     uint64_t hash = form ? digest(token, strlen(token)) : 0;
@@ -237,7 +237,7 @@ int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exc
     if (form)
         return BERTH_OK;
     count_failure(gate, bucket);
-    return refuse(err);
+    return caller_refuse(err);
 }
 
 /* --- who it is --- */

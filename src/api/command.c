@@ -25,8 +25,8 @@ int berth_api_command_read(struct berth_api_call *c, struct berth_api_command *o
     return rc;
 }
 
-static int refuse(struct berth_api_call *c, const char *path, const char *why,
-                  struct berth_error *err)
+static int command_refuse(struct berth_api_call *c, const char *path, const char *why,
+                          struct berth_error *err)
 {
     berth_issues_add(&c->issues, path, "%s", why);
     return berth_fail(err, BERTH_E_INVALID, "Validation error");
@@ -41,8 +41,8 @@ int berth_api_check_size(struct berth_api_call *c, int64_t rows, int64_t columns
                          struct berth_error *err)
 {
     if (!berth_api_is_size(rows) || !berth_api_is_size(columns))
-        return refuse(c, berth_api_is_size(rows) ? "columns" : "rows",
-                      "Expected a number from 1 to 10000", err);
+        return command_refuse(c, berth_api_is_size(rows) ? "columns" : "rows",
+                              "Expected a number from 1 to 10000", err);
     return BERTH_OK;
 }
 
@@ -51,16 +51,16 @@ int berth_api_command_build(struct berth_api_call *c, const struct berth_api_com
 {
     struct berth_list argv = {0}, env = in->env;
     if (!in->command || !*in->command)
-        return refuse(c, "command", "Required", err);
+        return command_refuse(c, "command", "Required", err);
     if (in->input && in->keep_stdin)
-        return refuse(c, "keepStdin", "Either stdin or keepStdin", err);
+        return command_refuse(c, "keepStdin", "Either stdin or keepStdin", err);
     int rc = berth_api_check_size(c, in->rows, in->columns, err);
     if (rc < 0)
         return rc;
     if (in->timeout_ms > BERTH_TTL_MS_MAX)
-        return refuse(c, "timeoutMs", "Too long", err);
+        return command_refuse(c, "timeoutMs", "Too long", err);
     if (in->grace_ms > BERTH_TTL_MS_MAX)
-        return refuse(c, "graceMs", "Too long", err);
+        return command_refuse(c, "graceMs", "Too long", err);
     (void)berth_list_add(&argv, &c->arena, (char *)(uintptr_t)in->command);
     for (int i = 0; i < in->args.count; i++)
         (void)berth_list_add(&argv, &c->arena, in->args.items[i]);

@@ -18,7 +18,7 @@ struct finding {
     struct berth_list *out;
 };
 
-static void add(struct finding *f, const char *url)
+static void url_add(struct finding *f, const char *url)
 {
     for (int i = 0; url && i < f->out->count; i++)
         if (strcmp(f->out->items[i], url) == 0)
@@ -88,7 +88,7 @@ static bool is_all(const char *address)
 }
 
 /* A machine's address is of use only where it is listened at. */
-static bool serves(const struct berth_url_listen *l, const char *address)
+static bool url_serves(const struct berth_url_listen *l, const char *address)
 {
     return strcmp(l->address, strchr(address, ':') ? "::" : "0.0.0.0") == 0;
 }
@@ -98,7 +98,7 @@ static void add_listens(struct finding *f, const struct berth_url_inputs *in, bo
     for (int i = 0; i < in->listen_count; i++) {
         const struct berth_url_listen *l = &in->listen[i];
         if (!is_all(l->address) && berth_is_loopback(l->address) == loopback)
-            add(f, origin(f->arena, l->tls, l->address, l->port));
+            url_add(f, origin(f->arena, l->tls, l->address, l->port));
     }
 }
 
@@ -106,8 +106,8 @@ static void add_interfaces(struct finding *f, const struct berth_url_inputs *in)
 {
     for (const char *const *a = in->interfaces; a && *a; a++)
         for (int i = 0; i < in->listen_count; i++)
-            if (serves(&in->listen[i], *a))
-                add(f, origin(f->arena, in->listen[i].tls, *a, in->listen[i].port));
+            if (url_serves(&in->listen[i], *a))
+                url_add(f, origin(f->arena, in->listen[i].tls, *a, in->listen[i].port));
 }
 
 /* What runs in a container of this machine knows it by that name. */
@@ -115,7 +115,7 @@ static void add_docker(struct finding *f, const struct berth_url_inputs *in, boo
 {
     for (int i = 0; i < in->listen_count; i++)
         if (public_here || is_all(in->listen[i].address))
-            add(f, origin(f->arena, in->listen[i].tls, BERTH_DOCKER_HOST, in->listen[i].port));
+            url_add(f, origin(f->arena, in->listen[i].tls, BERTH_DOCKER_HOST, in->listen[i].port));
 }
 
 int berth_urls_find(struct berth_arena *arena, const struct berth_url_inputs *in,
@@ -125,16 +125,16 @@ int berth_urls_find(struct berth_arena *arena, const struct berth_url_inputs *in
     const char *public_host = "";
     *out = (struct berth_list){0};
     if (in->public_url)
-        add(&f, origin_of(arena, in->public_url, &public_host));
+        url_add(&f, origin_of(arena, in->public_url, &public_host));
     for (const char *const *h = in->hosts; h && *h; h++)
         for (int i = 0; i < in->listen_count; i++)
-            add(&f, origin(arena, in->listen[i].tls, *h, in->listen[i].port));
+            url_add(&f, origin(arena, in->listen[i].tls, *h, in->listen[i].port));
     add_listens(&f, in, false);
     add_docker(&f, in, berth_is_loopback(public_host));
     add_interfaces(&f, in);
     add_listens(&f, in, true); /* for what runs on this machine itself */
     for (int i = 0; !out->count && i < in->listen_count; i++)
-        add(&f, origin(arena, in->listen[i].tls, "localhost", in->listen[i].port));
+        url_add(&f, origin(arena, in->listen[i].tls, "localhost", in->listen[i].port));
     return berth_arena_check(arena, err);
 }
 

@@ -43,7 +43,7 @@ static char *note_of(const char *address, struct berth_error *err)
     return path;
 }
 
-static int refuse(int fd, const char *address, struct berth_error *err)
+static int lock_refuse(int fd, const char *address, struct berth_error *err)
 {
     char pid[32] = "";
     ssize_t got = pread(fd, pid, sizeof pid - 1, 0);
@@ -69,7 +69,7 @@ int berth_daemon_lock_take(const char *address, const char *socket, int *fd,
     if (fcntl(note, F_OFD_SETLK, &all) < 0) {
         if (errno != EAGAIN && errno != EACCES)
             return berth_fail_errno(err, "Cannot lock %s", path);
-        return is_file(address) ? refuse(note, address, err) : BERTH_OK;
+        return is_file(address) ? lock_refuse(note, address, err) : BERTH_OK;
     }
     int len = snprintf(text, sizeof text, "%d\n%s%s%s\n", (int)getpid(), here ? here : "",
                        here ? "/" : "", socket);

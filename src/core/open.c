@@ -152,7 +152,8 @@ static int open_parts(struct berth *b, struct berth_error *err)
     return rc < 0 ? rc : berth_self_sweep_new(b, berth_sweep_own_rows, &b->self_sweep, err);
 }
 
-static int start(struct berth *b, const struct berth_options *options, struct berth_error *err)
+static int runtime_start(struct berth *b, const struct berth_options *options,
+                         struct berth_error *err)
 {
     b->closing_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (b->closing_fd < 0)
@@ -186,7 +187,7 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     b->settings = options->settings;
     b->log = options->log;
     b->closing_fd = -1;
-    int rc = start(b, options, err);
+    int rc = runtime_start(b, options, err);
     if (rc < 0) {
         berth_close(b);
         return rc;

@@ -237,7 +237,7 @@ int berth_registry_providers(const struct berth_registry *registry, struct berth
     return berth_arena_check(arena, err);
 }
 
-static bool same(const char *a, const char *b)
+static bool registry_same(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -246,8 +246,8 @@ static const struct berth_route *find_builtin(const struct berth_registry *regis
                                               const char *driver, const char *provider)
 {
     for (int i = 0; i < registry->count; i++)
-        if (same(registry->routes[i].driver, driver) &&
-            same(registry->routes[i].provider, provider))
+        if (registry_same(registry->routes[i].driver, driver) &&
+            registry_same(registry->routes[i].provider, provider))
             return &registry->routes[i];
     return NULL;
 }
@@ -260,7 +260,8 @@ const struct berth_route *berth_registry_find(const struct berth_registry *regis
         return found;
     pthread_rwlock_rdlock((pthread_rwlock_t *)(uintptr_t)&registry->lock);
     for (const struct way *way = registry->ways; way && !found; way = way->next)
-        if (way->current && same(way->route.driver, driver) && same(way->route.provider, provider))
+        if (way->current && registry_same(way->route.driver, driver) &&
+            registry_same(way->route.provider, provider))
             found = &way->route;
     pthread_rwlock_unlock((pthread_rwlock_t *)(uintptr_t)&registry->lock);
     return found;
@@ -313,12 +314,12 @@ int berth_registry_builtin(const struct berth_registry *registry, const char *pr
                       provider);
 }
 
-static bool serves(const struct berth_registry *registry, const char *driver)
+static bool registry_serves(const struct berth_registry *registry, const char *driver)
 {
     if (registry->workers && berth_driver_kind(driver) != BERTH_ROUTE_BUILTIN)
         return true;
     for (int i = 0; i < registry->count; i++)
-        if (same(registry->routes[i].driver, driver))
+        if (registry_same(registry->routes[i].driver, driver))
             return true;
     return false;
 }
@@ -375,7 +376,7 @@ int berth_registry_route(const struct berth_registry *registry, const char *driv
     *out = find_builtin(registry, driver, NULL); /* sandboxes as a whole, in tests */
     if (*out)
         return BERTH_OK;
-    if (!serves(registry, driver))
+    if (!registry_serves(registry, driver))
         return berth_fail(
             err, BERTH_E_UNPROCESSABLE,
             "Environment driver \"%s\" is not registered in the environment runtime yet.", driver);

@@ -287,7 +287,7 @@ int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
     return rc;
 }
 
-static bool same(const char *a, const char *b)
+static bool daemon_same(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
@@ -295,11 +295,11 @@ static bool same(const char *a, const char *b)
 /* What is bound to the start of the process. */
 static const char *find_ignored(const struct berth_config *now, const struct berth_config *next)
 {
-    if (!same(now->store, next->store))
+    if (!daemon_same(now->store, next->store))
         return "store";
-    if (!same(now->key_file, next->key_file))
+    if (!daemon_same(now->key_file, next->key_file))
         return "keyFile";
-    if (!same(now->socket, next->socket))
+    if (!daemon_same(now->socket, next->socket))
         return "socket";
     if (now->connections_max != next->connections_max)
         return "connectionsMax";
@@ -308,7 +308,7 @@ static const char *find_ignored(const struct berth_config *now, const struct ber
     if (now->listen_count != next->listen_count)
         return "listen";
     for (unsigned i = 0; i < now->listen_count; i++)
-        if (!same(now->listen[i].address, next->listen[i].address) ||
+        if (!daemon_same(now->listen[i].address, next->listen[i].address) ||
             now->listen[i].port != next->listen[i].port ||
             !now->listen[i].certificate != !next->listen[i].certificate)
             return "listen";
@@ -320,7 +320,7 @@ static const struct berth_config_listen *find_listen(const struct berth_config *
                                                      const struct berth_config_listen *like)
 {
     for (unsigned i = 0; i < c->listen_count; i++)
-        if (same(c->listen[i].address, like->address) && c->listen[i].port == like->port &&
+        if (daemon_same(c->listen[i].address, like->address) && c->listen[i].port == like->port &&
             c->listen[i].certificate)
             return &c->listen[i];
     return NULL;

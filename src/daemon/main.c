@@ -28,7 +28,7 @@ struct options {
     int listen_count;
 };
 
-static void usage(FILE *out)
+static void daemon_usage(FILE *out)
 {
     (void)fputs("berthd [--config FILE] [--store ADDRESS] [--key-file FILE] [--socket PATH]\n"
                 "       [--listen ADDRESS:PORT]...\n\n"
@@ -148,7 +148,7 @@ static int read_config(const struct options *o, struct berth_config **out, struc
 }
 
 /* < 0: go on; else the exit status. */
-static int parse(int argc, char **argv, struct options *o)
+static int daemon_parse(int argc, char **argv, struct options *o)
 {
     static const struct option table[] = {
         {"config", required_argument, NULL, 'c'},   {"store", required_argument, NULL, 's'},
@@ -167,13 +167,13 @@ static int parse(int argc, char **argv, struct options *o)
         } else if (got == 'l' && o->listen_count < 16) {
             o->listen[o->listen_count++] = optarg;
         } else if (got == 'h') {
-            usage(stdout);
+            daemon_usage(stdout);
             return 0;
         } else if (got == 'v') {
             (void)printf("berthd %s\n", berth_version());
             return 0;
         } else {
-            usage(stderr);
+            daemon_usage(stderr);
             return 2;
         }
     }
@@ -185,7 +185,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 /* --- signals --- */
 
-static void reload(struct berth_daemon *d, const struct options *o)
+static void daemon_reload(struct berth_daemon *d, const struct options *o)
 {
     struct berth_config *next;
     struct berth_error err;
@@ -210,7 +210,7 @@ static void serve(struct berth_daemon *d, const struct options *o, const sigset_
         if (got == SIGTERM || got == SIGINT)
             return;
         if (got == SIGHUP)
-            reload(d, o);
+            daemon_reload(d, o);
         else if (got < 0 && errno == EAGAIN)
             berth_daemon_tick(d);
         notify("WATCHDOG=1");
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     struct berth_daemon *daemon;
     struct berth_error err;
     sigset_t signals, blocked;
-    int status = parse(argc, argv, &options);
+    int status = daemon_parse(argc, argv, &options);
     if (status >= 0)
         return status;
     (void)sigemptyset(&signals);

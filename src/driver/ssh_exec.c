@@ -77,7 +77,8 @@ bool berth_ssh_read_end(const char *text, struct berth_exec_end *end)
 
 /* --- on the engine's thread --- */
 
-static void emit(struct ssh_running *r, enum berth_stream stream, const char *bytes, size_t len)
+static void ssh_exec_emit(struct ssh_running *r, enum berth_stream stream, const char *bytes,
+                          size_t len)
 {
     if (!len)
         return;
@@ -171,14 +172,14 @@ static const char *pass(struct ssh_running *r, enum berth_stream stream, const c
             s->matched++;
             at++;
         } else if (s->matched) { /* it was none, and this byte may begin one */
-            emit(r, stream, mark, before);
+            ssh_exec_emit(r, stream, mark, before);
             before = s->matched = 0;
         } else {
             at = memchr(at, mark[0], (size_t)(end - at));
             at = at ? at : end;
         }
     }
-    emit(r, stream, bytes, (size_t)(at - bytes) - (s->matched - before));
+    ssh_exec_emit(r, stream, bytes, (size_t)(at - bytes) - (s->matched - before));
     if (mark[s->matched])
         return at;
     s->matched = 0;
@@ -222,7 +223,7 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
     atomic_store(&r->ended, true);
     for (int i = 0; i < 2; i++) /* no mark came of it */
         if (r->sieves[i].flows)
-            emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
+            ssh_exec_emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
     if (!r->told)
         end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
     else if (atomic_load(&r->cancelled)) /* whatever its status: we asked, and it is over */
@@ -374,8 +375,8 @@ static const char *const *whole_env(struct berth_arena *arena, const struct bert
     return arena->failed ? NULL : (const char *const *)(void *)env.items;
 }
 
-static int start(struct ssh_running *r, struct berth_call *call,
-                 const struct berth_command *command, struct berth_error *err)
+static int ssh_exec_start(struct ssh_running *r, struct berth_call *call,
+                          const struct berth_command *command, struct berth_error *err)
 {
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_exec_handlers handlers = {
@@ -423,7 +424,7 @@ int berth_ssh_exec_start(struct berth_ssh_link *link, struct berth_call *call,
     int rc =
         whole.env ? write_lines(r, directory, &whole, err) : berth_arena_check(call->arena, err);
     if (rc == BERTH_OK)
-        rc = start(r, call, command, err);
+        rc = ssh_exec_start(r, call, command, err);
     if (rc < 0) {
         r->process = NULL;
         free_running(r);

@@ -130,7 +130,7 @@ void berth_ssh_links_free(struct berth_ssh_links *links)
 
 /* --- on the engine's thread --- */
 
-static void settle(struct berth_ssh_link *link, enum state state)
+static void link_settle(struct berth_ssh_link *link, enum state state)
 {
     /* It has read them, or never will. */
     (void)unlink(link->key_file);
@@ -157,7 +157,7 @@ static void on_said(struct berth_ssh_link *link)
         len = 0; /* no PATH of anybody's */
     memmove(link->said.data, path, len);
     berth_buf_truncate(&link->said, len);
-    settle(link, READY);
+    link_settle(link, READY);
 }
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
@@ -180,7 +180,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     struct berth_ssh_links *links = link->links;
     struct berth_process *process = link->process;
     link->end = *end;
-    settle(link, DEAD);
+    link_settle(link, DEAD);
     pthread_mutex_lock(&links->lock);
     link->ended = true; /* nobody asks anything of the process from here on */
     unlist(link);
@@ -416,7 +416,7 @@ static int say_why(struct berth_ssh_link *link, struct berth_error *err)
 }
 
 /* Until it is settled, or the caller gives up. */
-static int await(struct berth_ssh_link *link, struct berth_call *call, struct berth_error *err)
+static int link_await(struct berth_ssh_link *link, struct berth_call *call, struct berth_error *err)
 {
     struct pollfd fds[] = {{.fd = link->settled_fd, .events = POLLIN},
                            {.fd = call->cancel_fd, .events = POLLIN}};
@@ -449,7 +449,7 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
     }
     pthread_mutex_unlock(&links->lock);
     if (rc == BERTH_OK)
-        rc = await(link, call, err);
+        rc = link_await(link, call, err);
     else
         return rc;
     pthread_mutex_lock(&links->lock);

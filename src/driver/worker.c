@@ -13,7 +13,7 @@
 #include "base/time.h"
 #include "driver/worker_ask.h"
 
-static struct berth_worker_driver *ours(struct berth_driver *d)
+static struct berth_worker_driver *worker_ours(struct berth_driver *d)
 {
     return (struct berth_worker_driver *)(void *)d;
 }
@@ -169,7 +169,7 @@ static int worker_validate(struct berth_driver *base, struct berth_call *call,
                            struct berth_error *err)
 {
     (void)use;
-    struct berth_worker_driver *d = ours(base);
+    struct berth_worker_driver *d = worker_ours(base);
     auto_json *config = berth_worker_config(d, config_json), *answer = NULL;
     if (!config)
         return no_memory(err);
@@ -220,7 +220,7 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
                         const struct berth_place_request *who, struct berth_probe *out,
                         struct berth_error *err)
 {
-    struct berth_worker_driver *d = ours(base);
+    struct berth_worker_driver *d = worker_ours(base);
     auto_json *config = berth_worker_config(d, who->config_json), *answer = NULL;
     if (!config)
         return no_memory(err);
@@ -263,7 +263,7 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
 
 static bool worker_can_find(struct berth_driver *base, struct berth_call *call)
 {
-    struct berth_worker_driver *d = ours(base);
+    struct berth_worker_driver *d = worker_ours(base);
     struct berth_workers *workers = d->options.workers;
     struct berth_error ignored;
     return workers->ops->supports && berth_worker_ready(d, call, &ignored) == BERTH_OK &&
@@ -276,7 +276,7 @@ static int worker_acquire(struct berth_driver *base, struct berth_call *call,
 {
     struct matter m = {.method = "environmentAcquireLease", .who = who};
     auto_json *answer = NULL;
-    int rc = ask_about(ours(base), call, &m, &answer, err);
+    int rc = ask_about(worker_ours(base), call, &m, &answer, err);
     if (rc == BERTH_OK)
         return berth_worker_read_lease(call->arena, answer, out, err);
     /* A worker that says no made nothing, as far as it knows; one that can be asked, is. */
@@ -291,7 +291,7 @@ static int worker_resume(struct berth_driver *base, struct berth_call *call,
 {
     struct matter m = {.method = "environmentResumeLease", .who = who, .place = place};
     auto_json *answer = NULL;
-    int rc = ask_about(ours(base), call, &m, &answer, err);
+    int rc = ask_about(worker_ours(base), call, &m, &answer, err);
     if (rc == BERTH_OK)
         return berth_worker_read_lease(call->arena, answer, out, err);
     out->untouched = m.unsent;
@@ -308,26 +308,26 @@ static int worker_realize(struct berth_driver *base, struct berth_call *call,
                        .place = place,
                        .workspace = workspace};
     auto_json *answer = NULL;
-    int rc = ask_about(ours(base), call, &m, &answer, err);
+    int rc = ask_about(worker_ours(base), call, &m, &answer, err);
     if (rc < 0)
         return rc;
     const char *cwd = berth_json_str(berth_json_get(answer, "cwd"));
     if (!cwd || !*cwd)
         return berth_fail(err, BERTH_E_UPSTREAM,
                           "Plugin \"%s\" answered environmentRealizeWorkspace without a cwd.",
-                          ours(base)->options.plugin_key);
+                          worker_ours(base)->options.plugin_key);
     out->cwd = berth_arena_strdup(call->arena, cwd);
     out->metadata_json = berth_worker_object(call->arena, berth_json_get(answer, "metadata"));
     return berth_arena_check(call->arena, err);
 }
 
-static int tell(struct berth_driver *base, struct berth_call *call,
-                const struct berth_place_request *who, const struct berth_place *place,
-                const char *method, struct berth_error *err)
+static int worker_tell(struct berth_driver *base, struct berth_call *call,
+                       const struct berth_place_request *who, const struct berth_place *place,
+                       const char *method, struct berth_error *err)
 {
     struct matter m = {.method = method, .who = who, .place = place};
     auto_json *answer = NULL;
-    return ask_about(ours(base), call, &m, &answer, err);
+    return ask_about(worker_ours(base), call, &m, &answer, err);
 }
 
 /* A provider that only ever releases is told that the place is not to be kept. */
@@ -348,7 +348,7 @@ static int release_for_good(struct berth_driver *base, struct berth_call *call,
     if (!text)
         return no_memory(err);
     once.config_json = text;
-    rc = tell(base, call, &once, place, "environmentReleaseLease", err);
+    rc = worker_tell(base, call, &once, place, "environmentReleaseLease", err);
     explicit_bzero(text, strlen(text));
     free(text);
     return rc;
@@ -358,8 +358,8 @@ static int end_place(struct berth_driver *base, struct berth_call *call,
                      const struct berth_place_request *who, const struct berth_place *place,
                      bool destroy, struct berth_error *err)
 {
-    int rc = tell(base, call, who, place,
-                  destroy ? "environmentDestroyLease" : "environmentReleaseLease", err);
+    int rc = worker_tell(base, call, who, place,
+                         destroy ? "environmentDestroyLease" : "environmentReleaseLease", err);
     return destroy && rc == BERTH_E_UNSUPPORTED ? release_for_good(base, call, who, place, err)
                                                 : rc;
 }
@@ -372,12 +372,12 @@ static int worker_find(struct berth_driver *base, struct berth_call *call,
 {
     struct matter m = {.method = "environmentFindLeases", .who = who};
     auto_json *answer = NULL;
-    int rc = ask_about(ours(base), call, &m, &answer, err);
+    int rc = ask_about(worker_ours(base), call, &m, &answer, err);
     const struct berth_json *leases = berth_json_get(answer, "leases");
     if (rc == BERTH_OK && !berth_json_is(leases, BERTH_JSON_ARRAY))
         rc = berth_fail(err, BERTH_E_UPSTREAM,
                         "Plugin \"%s\" answered environmentFindLeases without a list.",
-                        ours(base)->options.plugin_key);
+                        worker_ours(base)->options.plugin_key);
     for (size_t i = 0; rc == BERTH_OK && i < berth_json_count(leases); i++) {
         const struct berth_json *lease = berth_json_at(leases, i);
         const char *lease_id = berth_json_str(berth_json_get(lease, "leaseId"));
@@ -429,7 +429,7 @@ static int worker_release(struct berth_driver *base, struct berth_call *call,
 
 static void worker_free(struct berth_driver *base)
 {
-    struct berth_worker_driver *d = ours(base);
+    struct berth_worker_driver *d = worker_ours(base);
     free((char *)(uintptr_t)d->options.plugin_id);
     free((char *)(uintptr_t)d->options.plugin_key);
     free((char *)(uintptr_t)d->options.driver_key);

@@ -229,7 +229,7 @@ static struct answer *new_answer(const struct berth_worker_question *question)
     return a;
 }
 
-static int await(const struct berth_call *call, const struct answer *a, struct berth_error *err)
+static int ask_await(const struct berth_call *call, const struct answer *a, struct berth_error *err)
 {
     struct pollfd fds[] = {{.fd = a->fd, .events = POLLIN},
                            {.fd = call->cancel_fd, .events = POLLIN}};
@@ -291,7 +291,7 @@ int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *cal
     BERTH_FAILPOINT(worker_before_call);
     workers->ops->call(workers, &what);
     question->unsent = false;
-    rc = await(call, a, err);
+    rc = ask_await(call, a, err);
     BERTH_FAILPOINT(worker_after_call);
     pthread_mutex_lock(&a->lock);
     if (rc == BERTH_OK) {

@@ -67,7 +67,7 @@ struct worker_running {
     bool with_stdin, sent, cancelled, ended, paused;
 };
 
-static struct worker_running *ours(struct berth_running *r)
+static struct worker_running *worker_exec_ours(struct berth_running *r)
 {
     return (struct worker_running *)(void *)r;
 }
@@ -112,7 +112,8 @@ static void tell_end(struct worker_running *r, struct berth_exec_end end)
     r->handlers.on_end(r->handlers.ctx, &end);
 }
 
-static void emit(struct worker_running *r, enum berth_stream stream, const char *bytes, size_t len)
+static void worker_exec_emit(struct worker_running *r, enum berth_stream stream, const char *bytes,
+                             size_t len)
 {
     r->streamed[stream] += len;
     if (len && r->handlers.on_output)
@@ -126,7 +127,7 @@ static void emit_rest(struct worker_running *r, enum berth_stream stream,
     size_t len = berth_json_str_len(text), seen = (size_t)r->streamed[stream];
     if (!berth_json_is(text, BERTH_JSON_STRING) || len <= seen)
         return;
-    emit(r, stream, berth_json_str(text) + seen, len - seen);
+    worker_exec_emit(r, stream, berth_json_str(text) + seen, len - seen);
     r->skipped[stream] -= len - seen < r->skipped[stream] ? len - seen : r->skipped[stream];
 }
 
@@ -177,7 +178,7 @@ static struct berth_exec_end read_trouble(struct worker_running *r, const struct
         end.cause = BERTH_END_TIMEOUT;
     char line[1100];
     (void)snprintf(line, sizeof line, "berth: %.1000s\n", text);
-    emit(r, BERTH_STDERR, line, strlen(line));
+    worker_exec_emit(r, BERTH_STDERR, line, strlen(line));
     return end;
 }
 
@@ -218,7 +219,7 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     if (!ended && r->muted)
         r->skipped[stream] += len;
     else if (!ended)
-        emit(r, stream, bytes, len);
+        worker_exec_emit(r, stream, bytes, len);
 }
 
 /* --- sending it --- */
@@ -242,12 +243,12 @@ static void send_call(struct worker_running *r, const struct berth_buf *params, 
 }
 
 /* It did not begin. */
-static void refuse(struct worker_running *r, const struct berth_error *why)
+static void worker_exec_refuse(struct worker_running *r, const struct berth_error *why)
 {
     char line[sizeof why->message + 16];
     (void)snprintf(line, sizeof line, "berth: %s\n", why->message);
     if (claim_end(r)) {
-        emit(r, BERTH_STDERR, line, strlen(line));
+        worker_exec_emit(r, BERTH_STDERR, line, strlen(line));
         tell_end(r, (struct berth_exec_end){.cause = BERTH_END_EXITED, .exit_code = 126});
     }
     drop(r);
@@ -275,7 +276,7 @@ static void send_execute(struct worker_running *r)
 {
     struct berth_error err;
     if (write_input(r, &err) < 0) {
-        refuse(r, &err);
+        worker_exec_refuse(r, &err);
         return;
     }
     BERTH_FAILPOINT(worker_before_call);
@@ -342,7 +343,7 @@ static void stop_place(struct worker_running *r)
 
 static void worker_cancel(struct berth_running *running)
 {
-    struct worker_running *r = ours(running);
+    struct worker_running *r = worker_exec_ours(running);
     pthread_mutex_lock(&r->lock);
     bool first = !r->cancelled && !r->ended, sent = r->sent;
     r->cancelled = true;
@@ -358,7 +359,7 @@ static void worker_cancel(struct berth_running *running)
 static int worker_write(struct berth_running *running, const void *bytes, size_t len,
                         struct berth_error *err)
 {
-    struct worker_running *r = ours(running);
+    struct worker_running *r = worker_exec_ours(running);
     pthread_mutex_lock(&r->lock);
     int rc = BERTH_OK;
     if (r->sent || !r->with_stdin)
@@ -373,7 +374,7 @@ static int worker_write(struct berth_running *running, const void *bytes, size_t
 
 static void worker_close_stdin(struct berth_running *running)
 {
-    struct worker_running *r = ours(running);
+    struct worker_running *r = worker_exec_ours(running);
     pthread_mutex_lock(&r->lock);
     bool go = !r->sent;
     r->sent = true;
@@ -385,7 +386,7 @@ static void worker_close_stdin(struct berth_running *running)
 
 static void worker_pause(struct berth_running *running, bool paused)
 {
-    struct worker_running *r = ours(running);
+    struct worker_running *r = worker_exec_ours(running);
     pthread_mutex_lock(&r->lock);
     r->paused = paused; /* its worker has others to serve, and is not held up */
     pthread_mutex_unlock(&r->lock);
@@ -399,7 +400,7 @@ static void worker_resize(struct berth_running *running, unsigned short rows,
 
 static void worker_free(struct berth_running *running)
 {
-    drop(ours(running));
+    drop(worker_exec_ours(running));
 }
 
 static const struct berth_running_ops running_ops = {.cancel = worker_cancel,

@@ -85,7 +85,7 @@ static int put_plugin(struct berth_api_call *c, const struct berth_plugin *p,
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int capabilities_get(struct berth_api_call *c, struct berth_error *err)
 {
     const char *const *drivers = berth_environment_drivers.names;
     struct berth_company *company;
@@ -112,6 +112,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_capability_routes[] = {
-    {"GET", "/api/companies/:companyId/environments/capabilities", get, BERTH_API_READ},
+    {"GET", "/api/companies/:companyId/environments/capabilities", capabilities_get,
+     BERTH_API_READ},
     {0},
 };

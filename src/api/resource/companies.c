@@ -5,13 +5,13 @@
 #include "api/call.h"
 #include "core/company.h"
 
-static void item(struct berth_json_writer *w, const void *company)
+static void company_item(struct berth_json_writer *w, const void *company)
 {
     berth_company_json(w, company);
 }
 
 /* Those that the caller may look at. */
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int company_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_list all, found = {0};
     int rc = berth_company_list(c->b, &c->arena, &all, err);
@@ -23,11 +23,11 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_company, id), item, err);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_company, id), company_item, err);
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int company_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_company *company;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
@@ -36,7 +36,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int create(struct berth_api_call *c, struct berth_error *err)
+static int company_create(struct berth_api_call *c, struct berth_error *err)
 {
     const char *name = NULL;
     const struct berth_api_field fields[] = {{"name", BERTH_API_TEXT, 0, .required = true}, {0}};
@@ -52,8 +52,8 @@ static int create(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_company_routes[] = {
-    {"GET", "/api/companies", list, BERTH_API_READ},
-    {"POST", "/api/companies", create, BERTH_API_INSTANCE},
-    {"GET", "/api/companies/:companyId", get, BERTH_API_READ},
+    {"GET", "/api/companies", company_list, BERTH_API_READ},
+    {"POST", "/api/companies", company_create, BERTH_API_INSTANCE},
+    {"GET", "/api/companies/:companyId", company_get, BERTH_API_READ},
     {0},
 };

@@ -8,7 +8,7 @@
 #include "api/caller.h"
 #include "core/company.h"
 
-static void item(struct berth_json_writer *w, const void *environment)
+static void environment_item(struct berth_json_writer *w, const void *environment)
 {
     berth_environment_json(w, environment);
 }
@@ -20,10 +20,10 @@ static void redacted_item(struct berth_json_writer *w, const void *environment)
 
 static berth_api_item_fn *view_for(const struct berth_api_call *c)
 {
-    return c->caller.permissions & BERTH_MAY_ENVIRONMENTS ? item : redacted_item;
+    return c->caller.permissions & BERTH_MAY_ENVIRONMENTS ? environment_item : redacted_item;
 }
 
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int environment_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
     struct berth_company *company;
@@ -44,7 +44,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int environment_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment *e;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
@@ -92,7 +92,7 @@ static bool is_in_place(const struct berth_api_call *c, enum berth_environment_d
     return berth_registry_in_place(c->b->registry, berth_environment_drivers.names[driver]);
 }
 
-static int create(struct berth_api_call *c, struct berth_error *err)
+static int environment_create(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment_input input;
     struct berth_company *company;
@@ -112,7 +112,7 @@ static int create(struct berth_api_call *c, struct berth_error *err)
     return BERTH_OK;
 }
 
-static int patch(struct berth_api_call *c, struct berth_error *err)
+static int environment_patch(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_environment_input input;
     struct berth_environment *e;
@@ -189,12 +189,13 @@ static int probe(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_environment_routes[] = {
-    {"GET", "/api/companies/:companyId/environments", list, BERTH_API_READ},
-    {"POST", "/api/companies/:companyId/environments", create, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/companies/:companyId/environments", environment_list, BERTH_API_READ},
+    {"POST", "/api/companies/:companyId/environments", environment_create, BERTH_API_MANAGE,
+     .slow = true},
     {"POST", "/api/companies/:companyId/environments/probe-config", probe_config, BERTH_API_MANAGE,
      .slow = true},
-    {"GET", "/api/environments/:id", get, BERTH_API_READ},
-    {"PATCH", "/api/environments/:id", patch, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/environments/:id", environment_get, BERTH_API_READ},
+    {"PATCH", "/api/environments/:id", environment_patch, BERTH_API_MANAGE, .slow = true},
     {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE, .slow = true},
     {0},

@@ -95,7 +95,7 @@ static bool is_short(const struct asked *a)
 }
 
 /* May block, unless the answer is short and nobody has to keep it. */
-static void finish(struct asked *a)
+static void exec_finish(struct asked *a)
 {
     struct berth_error err;
     bool truncated = berth_exec_truncated(a->exec);
@@ -111,7 +111,7 @@ static void finish(struct asked *a)
 
 static void finish_job(void *ctx)
 {
-    finish(ctx);
+    exec_finish(ctx);
 }
 
 /* Often on the loop's thread, which goes on at once. */
@@ -124,7 +124,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         return;
     bool blocks = a->c && (!is_short(a) || a->c->once.at_work);
     if (!blocks || berth_pool_submit(a->api->quick, finish_job, a, &none) < 0)
-        finish(a);
+        exec_finish(a);
 }
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
@@ -169,8 +169,9 @@ static int mend_error(struct berth_api_call *c, int rc, struct berth_error *err)
     return err->code;
 }
 
-static int start(struct berth_api_call *c, const struct berth_exec_request *request, bool collects,
-                 struct berth_buf *input, struct asked **out, struct berth_error *err)
+static int exec_start(struct berth_api_call *c, const struct berth_exec_request *request,
+                      bool collects, struct berth_buf *input, struct asked **out,
+                      struct berth_error *err)
 {
     struct asked *a = calloc(1, sizeof *a);
     if (!a)
@@ -210,7 +211,7 @@ static int start(struct berth_api_call *c, const struct berth_exec_request *requ
 static void let_run(struct asked *a)
 {
     if (atomic_fetch_add(&a->arrived, 1) == 1)
-        finish(a);
+        exec_finish(a);
 }
 
 static int run(struct berth_api_call *c, struct berth_error *err)
@@ -236,8 +237,8 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     }
     rc = berth_buf_check(&input, "stdin", err);
     if (rc == BERTH_OK)
-        rc = start(c, &request, !body.detach && !berth_api_wants_events(c),
-                   body.input ? &input : NULL, &a, err);
+        rc = exec_start(c, &request, !body.detach && !berth_api_wants_events(c),
+                        body.input ? &input : NULL, &a, err);
     if (rc < 0)
         return rc;
     const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
@@ -304,7 +305,7 @@ static int result(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int exec_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
     int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], &record, err);
@@ -313,7 +314,7 @@ static int get(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int cancel(struct berth_api_call *c, struct berth_error *err)
+static int exec_cancel(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_exec_record *record;
     struct berth_error none;
@@ -361,7 +362,7 @@ static int put_stdin(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int resize(struct berth_api_call *c, struct berth_error *err)
+static int exec_resize(struct berth_api_call *c, struct berth_error *err)
 {
     struct body {
         int64_t rows, columns;
@@ -476,12 +477,12 @@ static int attach(struct berth_api_call *c, struct berth_error *err)
 const struct berth_api_route berth_api_exec_routes[] = {
     {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true,
      .live = true, .once = BERTH_API_ONCE},
-    {"GET", "/api/execs/:id", get, BERTH_API_MANAGE, .run = true},
+    {"GET", "/api/execs/:id", exec_get, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/result", result, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
     {"GET", "/api/execs/:id/attach", attach, BERTH_API_MANAGE, .live = true},
-    {"POST", "/api/execs/:id/cancel", cancel, BERTH_API_MANAGE},
+    {"POST", "/api/execs/:id/cancel", exec_cancel, BERTH_API_MANAGE},
     {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .slow = true},
-    {"POST", "/api/execs/:id/resize", resize, BERTH_API_MANAGE},
+    {"POST", "/api/execs/:id/resize", exec_resize, BERTH_API_MANAGE},
     {0},
 };

@@ -54,7 +54,7 @@ static int may_find(const struct berth_api_call *c, enum berth_kind kind, struct
 }
 
 /* From the beginning of an id to the whole of it, as people write them. */
-static int find(struct berth_api_call *c, struct berth_error *err)
+static int instance_find(struct berth_api_call *c, struct berth_error *err)
 {
     static const char *const words[] = {"company", "environment", "lease", "run",
                                         "secret",  "token",       NULL};
@@ -104,7 +104,7 @@ static int sweep(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_instance_routes[] = {
     {"GET", "/api/runtime-urls", get_urls, BERTH_API_READ},
-    {"GET", "/api/find", find, BERTH_API_READ},
+    {"GET", "/api/find", instance_find, BERTH_API_READ},
     {"POST", "/api/sweep", sweep, BERTH_API_INSTANCE, .slow = true},
     {"GET", "/api/health", get_health, BERTH_API_OPEN},
     {"GET", "/api/openapi.json", get_openapi, BERTH_API_OPEN},

@@ -11,23 +11,23 @@
 #include "core/company.h"
 #include "core/environment/environment.h"
 
-static void item(struct berth_json_writer *w, const void *lease)
+static void lease_item(struct berth_json_writer *w, const void *lease)
 {
     berth_lease_json(w, lease);
 }
 
-static int say(struct berth_api_call *c, int rc, const struct berth_lease *lease)
+static int lease_say(struct berth_api_call *c, int rc, const struct berth_lease *lease)
 {
     if (rc == BERTH_OK)
         berth_lease_json(&c->w, lease);
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int lease_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_lease *l = NULL;
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
-    return say(c, rc, l);
+    return lease_say(c, rc, l);
 }
 
 static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
@@ -46,7 +46,7 @@ static int say_page(struct berth_api_call *c, struct berth_lease_filter *filter,
     if (rc == BERTH_OK)
         rc = berth_lease_list(c->b, &c->arena, filter, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        berth_api_say_list(c, &found, lease_item);
     return rc;
 }
 
@@ -73,7 +73,7 @@ static int list_of_company(struct berth_api_call *c, struct berth_error *err)
     return rc < 0 ? rc : say_page(c, &filter, err);
 }
 
-static int acquire(struct berth_api_call *c, struct berth_error *err)
+static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
     static const struct berth_api_field fields[] = {
@@ -107,10 +107,10 @@ static int acquire(struct berth_api_call *c, struct berth_error *err)
     rc = berth_lease_acquire(c->b, &c->arena, &request, &l, err);
     if (rc == BERTH_OK)
         c->brief = berth_arena_printf(&c->arena, "{\"id\":\"%s\"}", l->id);
-    return say(c, rc, l);
+    return lease_say(c, rc, l);
 }
 
-static int release(struct berth_api_call *c, struct berth_error *err)
+static int lease_release(struct berth_api_call *c, struct berth_error *err)
 {
     static const char *const ends[] = {"released", "failed", "expired", NULL};
     static const enum berth_lease_status statuses[] = {BERTH_LEASE_RELEASED, BERTH_LEASE_FAILED,
@@ -134,7 +134,7 @@ static int release(struct berth_api_call *c, struct berth_error *err)
                                             .reason = body.reason,
                                             .actor = &c->actor};
     rc = berth_lease_release(c->b, &c->arena, &request, &l, err);
-    return say(c, rc, l);
+    return lease_say(c, rc, l);
 }
 
 static int destroy(struct berth_api_call *c, struct berth_error *err)
@@ -143,7 +143,7 @@ static int destroy(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
-    return say(c, rc, l);
+    return lease_say(c, rc, l);
 }
 
 /* What is owed is tried now, whenever it was due. */
@@ -162,7 +162,7 @@ static int acknowledge(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_lease_acknowledge(c->b, &c->arena, c->params[0], &c->actor, &l, err);
-    return say(c, rc, l);
+    return lease_say(c, rc, l);
 }
 
 static int resume(struct berth_api_call *c, struct berth_error *err)
@@ -182,11 +182,12 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
-    {"POST", "/api/environments/:id/leases", acquire, BERTH_API_MANAGE, .slow = true,
+    {"POST", "/api/environments/:id/leases", lease_acquire, BERTH_API_MANAGE, .slow = true,
      .once = BERTH_API_MAKES_LEASE},
     {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
-    {"GET", "/api/environment-leases/:leaseId", get, BERTH_API_MANAGE, .run = true},
-    {"POST", "/api/environment-leases/:leaseId/release", release, BERTH_API_MANAGE, .slow = true},
+    {"GET", "/api/environment-leases/:leaseId", lease_get, BERTH_API_MANAGE, .run = true},
+    {"POST", "/api/environment-leases/:leaseId/release", lease_release, BERTH_API_MANAGE,
+     .slow = true},
     {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE,
      .slow = true},

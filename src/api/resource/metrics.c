@@ -85,7 +85,7 @@ static int put_workers(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int metrics_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_list tallies;
     struct berth_store_stats store = berth_store_stats(c->b->store);
@@ -114,6 +114,6 @@ static int get(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_metrics_routes[] = {
-    {"GET", "/metrics", get, BERTH_API_INSTANCE},
+    {"GET", "/metrics", metrics_get, BERTH_API_INSTANCE},
     {0},
 };

@@ -10,32 +10,32 @@
 #include "base/auto.h"
 #include "os/fs.h"
 
-static void item(struct berth_json_writer *w, const void *plugin)
+static void plugin_item(struct berth_json_writer *w, const void *plugin)
 {
     berth_plugin_json(w, plugin);
 }
 
-static int say(struct berth_api_call *c, int rc, const struct berth_plugin *plugin)
+static int plugin_say(struct berth_api_call *c, int rc, const struct berth_plugin *plugin)
 {
     if (rc == BERTH_OK)
         berth_plugin_json(&c->w, plugin);
     return rc;
 }
 
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int plugin_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_list found;
     int rc = berth_plugin_list(c->b, &c->arena, &found, err);
     if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_plugin, id), item, err);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_plugin, id), plugin_item, err);
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int plugin_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_plugin *plugin = NULL;
     int rc = berth_plugin_get(c->b, &c->arena, c->params[0], &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 /* A path is one only where it is said to be: a package's name has no slash but behind a scope. */
@@ -66,7 +66,7 @@ static int install(struct berth_api_call *c, struct berth_error *err)
     request.actor = &c->actor;
     c->status = 201;
     rc = berth_plugin_install(c->b, &c->arena, &request, &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 static int enable(struct berth_api_call *c, struct berth_error *err)
@@ -75,7 +75,7 @@ static int enable(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_enable(c->b, &c->arena, c->params[0], &c->actor, &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 static int disable(struct berth_api_call *c, struct berth_error *err)
@@ -87,7 +87,7 @@ static int disable(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, fields, &reason, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_disable(c->b, &c->arena, c->params[0], reason, &c->actor, &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 static int configure(struct berth_api_call *c, struct berth_error *err)
@@ -99,7 +99,7 @@ static int configure(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, fields, &config, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_configure(c->b, &c->arena, c->params[0], config, &c->actor, &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 static int upgrade(struct berth_api_call *c, struct berth_error *err)
@@ -111,7 +111,7 @@ static int upgrade(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_api_body(c, fields, &version, NULL, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_upgrade(c->b, &c->arena, c->params[0], version, &c->actor, &plugin, err);
-    return say(c, rc, plugin);
+    return plugin_say(c, rc, plugin);
 }
 
 static int uninstall(struct berth_api_call *c, struct berth_error *err)
@@ -164,9 +164,9 @@ static int logs(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_plugin_routes[] = {
-    {"GET", "/api/plugins", list, BERTH_API_INSTANCE},
+    {"GET", "/api/plugins", plugin_list, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/install", install, BERTH_API_INSTANCE, .slow = true},
-    {"GET", "/api/plugins/:id", get, BERTH_API_INSTANCE},
+    {"GET", "/api/plugins/:id", plugin_get, BERTH_API_INSTANCE},
     {"DELETE", "/api/plugins/:id", uninstall, BERTH_API_INSTANCE, .slow = true},
     {"POST", "/api/plugins/:id/enable", enable, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/:id/disable", disable, BERTH_API_INSTANCE, .slow = true},

@@ -25,7 +25,7 @@
 
 #define END_WAIT_MS 60000
 
-static void item(struct berth_json_writer *w, const void *run)
+static void run_item(struct berth_json_writer *w, const void *run)
 {
     berth_run_json(w, run);
 }
@@ -35,7 +35,7 @@ static void entry(struct berth_json_writer *w, const void *activity)
     berth_activity_json(w, activity);
 }
 
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int run_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_run_filter filter = BERTH_RUN_FILTER_INIT;
     struct berth_company *company;
@@ -52,11 +52,11 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     filter.company_id = company->id;
     rc = berth_run_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        berth_api_say_list(c, &found, run_item);
     return rc;
 }
 
-static int get(struct berth_api_call *c, struct berth_error *err)
+static int run_get(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_run *run;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
@@ -92,7 +92,7 @@ static void waiter_leave(struct berth_api_run_waiter *waiter)
     waiter->link = NULL;
 }
 
-static void tell(struct performed *p, const struct berth_error *trouble)
+static void run_tell(struct performed *p, const struct berth_error *trouble)
 {
     struct berth_api_call *c = p->c;
     struct berth_error err = {0};
@@ -124,7 +124,7 @@ static void tell(struct performed *p, const struct berth_error *trouble)
 static void on_created(void *ctx, const struct berth_run *run)
 {
     (void)run;
-    tell(ctx, NULL);
+    run_tell(ctx, NULL);
 }
 
 static void on_started(void *ctx, struct berth_exec *exec)
@@ -179,7 +179,7 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
         waiter_leave(p->run.waiters);
     }
     berth_lock_drop(&api->lives_lock);
-    tell(p, err);
+    run_tell(p, err);
     end_live(p);
     free_performed(p);
     berth_lock_take(&api->lives_lock);
@@ -286,7 +286,7 @@ static int may_perform(struct berth_api_call *c, const struct run_body *body,
 }
 
 /* Without a command it is a run of somebody else's, who finishes it. */
-static int create(struct berth_api_call *c, struct berth_error *err)
+static int run_create(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
         BERTH_API_COMMAND_FIELDS(struct run_body, in),
@@ -395,7 +395,7 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
     return rc;
 }
 
-static int cancel(struct berth_api_call *c, struct berth_error *err)
+static int run_post_cancel(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_run_end end = {
         .status = BERTH_RUN_CANCELLED, .error_code = "cancelled", .actor = &c->actor};
@@ -404,7 +404,7 @@ static int cancel(struct berth_api_call *c, struct berth_error *err)
 }
 
 /* Of one that somebody else performs. */
-static int finish(struct berth_api_call *c, struct berth_error *err)
+static int run_finish(struct berth_api_call *c, struct berth_error *err)
 {
     static const char *const words[] = {"succeeded", "failed", "cancelled", "timed_out", NULL};
     struct body {
@@ -493,14 +493,14 @@ static int activity(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_run_routes[] = {
-    {"GET", "/api/companies/:companyId/runs", list, BERTH_API_READ},
-    {"POST", "/api/companies/:companyId/runs", create, BERTH_API_MANAGE, .slow = true, .live = true,
-     .once = BERTH_API_ONCE},
-    {"GET", "/api/runs/:id", get, BERTH_API_READ, .run = true},
+    {"GET", "/api/companies/:companyId/runs", run_list, BERTH_API_READ},
+    {"POST", "/api/companies/:companyId/runs", run_create, BERTH_API_MANAGE, .slow = true,
+     .live = true, .once = BERTH_API_ONCE},
+    {"GET", "/api/runs/:id", run_get, BERTH_API_READ, .run = true},
     {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
-    {"POST", "/api/runs/:id/cancel", cancel, BERTH_API_MANAGE, .slow = true},
-    {"POST", "/api/runs/:id/finish", finish, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/runs/:id/cancel", run_post_cancel, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/runs/:id/finish", run_finish, BERTH_API_MANAGE, .slow = true},
     {"GET", "/api/companies/:companyId/activity", activity, BERTH_API_READ},
     {0},
 };

@@ -11,7 +11,7 @@
 #include "core/company.h"
 #include "core/secret/sealer.h"
 
-static void item(struct berth_json_writer *w, const void *secret)
+static void secret_item(struct berth_json_writer *w, const void *secret)
 {
     berth_secret_json(w, secret);
 }
@@ -26,14 +26,14 @@ static void event(struct berth_json_writer *w, const void *one)
     berth_secret_event_json(w, one);
 }
 
-static int say(struct berth_api_call *c, int rc, const struct berth_secret *secret)
+static int secret_say(struct berth_api_call *c, int rc, const struct berth_secret *secret)
 {
     if (rc == BERTH_OK)
         berth_secret_json(&c->w, secret);
     return rc;
 }
 
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int secret_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_company *company;
     struct berth_list found;
@@ -41,7 +41,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_secret_list(c->b, &c->arena, company->id, &found, err);
     if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_secret, id), item, err);
+        rc = berth_api_say_page(c, &found, offsetof(struct berth_secret, id), secret_item, err);
     return rc;
 }
 
@@ -94,7 +94,7 @@ static int check_key(struct berth_api_call *c, const char *key, struct berth_err
     return berth_fail(err, BERTH_E_INVALID, "%s", rule);
 }
 
-static int create(struct berth_api_call *c, struct berth_error *err)
+static int secret_create(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
         {"name", BERTH_API_TEXT, offsetof(struct body, name), .required = true},
@@ -132,7 +132,7 @@ static int create(struct berth_api_call *c, struct berth_error *err)
                                        .actor = &c->actor};
     c->status = 201;
     rc = berth_secret_create(c->b, &c->arena, &input, value, len, &secret, err);
-    return say(c, rc, secret);
+    return secret_say(c, rc, secret);
 }
 
 static int rotate(struct berth_api_call *c, struct berth_error *err)
@@ -158,10 +158,10 @@ static int rotate(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc =
             berth_secret_rotate(c->b, &c->arena, c->params[0], value, len, &c->actor, &secret, err);
-    return say(c, rc, secret);
+    return secret_say(c, rc, secret);
 }
 
-static int patch(struct berth_api_call *c, struct berth_error *err)
+static int secret_patch(struct berth_api_call *c, struct berth_error *err)
 {
     /* In the order of enum berth_secret_field. */
     const struct berth_api_field fields[] = {
@@ -181,7 +181,7 @@ static int patch(struct berth_api_call *c, struct berth_error *err)
         return rc;
     input.fields = given;
     rc = berth_secret_update(c->b, &c->arena, c->params[0], &input, &secret, err);
-    return say(c, rc, secret);
+    return secret_say(c, rc, secret);
 }
 
 static int delete_one(struct berth_api_call *c, struct berth_error *err)
@@ -193,7 +193,7 @@ static int delete_one(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-static int usage(struct berth_api_call *c, struct berth_error *err)
+static int secret_usage(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_secret *secret;
     struct berth_list found;
@@ -303,7 +303,7 @@ static int no_vaults(struct berth_api_call *c, struct berth_error *err)
     struct berth_company *company;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &(struct berth_list){0}, item);
+        berth_api_say_list(c, &(struct berth_list){0}, secret_item);
     return rc;
 }
 
@@ -334,12 +334,12 @@ const struct berth_api_route berth_api_secret_routes[] = {
      BERTH_API_BOARD},
     {"POST", "/api/companies/:companyId/secrets/remote-import", not_supported, BERTH_API_BOARD},
     {"POST", "/api/secret-key/rotate", rotate_key, BERTH_API_INSTANCE, .slow = true},
-    {"GET", "/api/companies/:companyId/secrets", list, BERTH_API_BOARD},
-    {"POST", "/api/companies/:companyId/secrets", create, BERTH_API_BOARD},
+    {"GET", "/api/companies/:companyId/secrets", secret_list, BERTH_API_BOARD},
+    {"POST", "/api/companies/:companyId/secrets", secret_create, BERTH_API_BOARD},
     {"POST", "/api/secrets/:id/rotate", rotate, BERTH_API_BOARD},
-    {"PATCH", "/api/secrets/:id", patch, BERTH_API_BOARD},
+    {"PATCH", "/api/secrets/:id", secret_patch, BERTH_API_BOARD},
     {"DELETE", "/api/secrets/:id", delete_one, BERTH_API_BOARD},
-    {"GET", "/api/secrets/:id/usage", usage, BERTH_API_BOARD},
+    {"GET", "/api/secrets/:id/usage", secret_usage, BERTH_API_BOARD},
     {"GET", "/api/secrets/:id/access-events", events, BERTH_API_BOARD},
     {0},
 };

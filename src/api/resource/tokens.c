@@ -11,12 +11,12 @@
 #include "api/stream/guard.h"
 #include "crypto/locked.h"
 
-static void item(struct berth_json_writer *w, const void *token)
+static void token_item(struct berth_json_writer *w, const void *token)
 {
     berth_token_json(w, token);
 }
 
-static int list(struct berth_api_call *c, struct berth_error *err)
+static int token_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_token_filter filter = {.company_id = berth_api_query(c, "companyId")};
     struct berth_list found;
@@ -28,7 +28,7 @@ static int list(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_token_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, item);
+        berth_api_say_list(c, &found, token_item);
     return rc;
 }
 
@@ -62,7 +62,7 @@ static void say_made(struct berth_api_call *c, const struct berth_token *made,
     berth_json_close(&c->w, '}');
 }
 
-static int create(struct berth_api_call *c, struct berth_error *err)
+static int token_create(struct berth_api_call *c, struct berth_error *err)
 {
     struct body {
         struct berth_token_request request;
@@ -109,8 +109,8 @@ static int revoke(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_token_routes[] = {
-    {"GET", "/api/tokens", list, BERTH_API_INSTANCE},
-    {"POST", "/api/tokens", create, BERTH_API_INSTANCE},
+    {"GET", "/api/tokens", token_list, BERTH_API_INSTANCE},
+    {"POST", "/api/tokens", token_create, BERTH_API_INSTANCE},
     {"DELETE", "/api/tokens/:id", revoke, BERTH_API_INSTANCE},
     {0},
 };

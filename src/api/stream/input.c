@@ -16,7 +16,7 @@
 /* While it is held, a message and what the WebSocket has read ahead still come. */
 #define BYTES_MAX (2 * BERTH_WEBSOCKET_MESSAGE_BYTES_MAX)
 
-static void tell(struct berth_api_input *in, const struct berth_error *err)
+static void input_tell(struct berth_api_input *in, const struct berth_error *err)
 {
     auto_buf text = BERTH_BUF_INIT(ERROR_BYTES_MAX), out = BERTH_BUF_INIT(ERROR_BYTES_MAX);
     struct berth_json_writer w = {.buf = &text};
@@ -63,7 +63,7 @@ static int write_bytes(struct berth_api_input *in, struct berth_error *err)
     return rc;
 }
 
-static void feed(struct berth_api_input *in)
+static void input_feed(struct berth_api_input *in)
 {
     struct berth_error err;
     int rc = write_bytes(in, &err);
@@ -72,13 +72,13 @@ static void feed(struct berth_api_input *in)
     if (rc == BERTH_OK && in->closing)
         rc = berth_api_live_write(in->api, in->exec_id, "", 0, true, &err);
     if (rc < 0 && rc != BERTH_E_UNAVAILABLE)
-        tell(in, &err);
+        input_tell(in, &err);
     hold(in, rc == BERTH_E_UNAVAILABLE);
 }
 
 static void on_room(struct berth_api_waiter *w)
 {
-    feed(berth_container_of(w, struct berth_api_input, waiter));
+    input_feed(berth_container_of(w, struct berth_api_input, waiter));
 }
 
 static void hear_bytes(struct berth_api_input *in, const char *bytes, size_t len)
@@ -86,24 +86,24 @@ static void hear_bytes(struct berth_api_input *in, const char *bytes, size_t len
     struct berth_error err;
     if (in->closing) {
         (void)berth_fail(&err, BERTH_E_CONFLICT, "The standard input is closed.");
-        tell(in, &err);
+        input_tell(in, &err);
         return;
     }
     berth_buf_append(&in->bytes, bytes, len);
     if (berth_buf_check(&in->bytes, "The standard input", &err) < 0) {
         forget_bytes(in);
         berth_api_waiter_leave(&in->waiter);
-        tell(in, &err);
+        input_tell(in, &err);
         hold(in, false);
     } else if (!in->waiter.link) {
-        feed(in);
+        input_feed(in);
     }
 }
 
 /* --- wishes --- */
 
-static int resize(struct berth_api_input *in, const struct berth_json *wish,
-                  struct berth_error *err)
+static int input_resize(struct berth_api_input *in, const struct berth_json *wish,
+                        struct berth_error *err)
 {
     int64_t rows = berth_json_int(berth_json_get(wish, "rows"));
     int64_t columns = berth_json_int(berth_json_get(wish, "columns"));
@@ -120,12 +120,12 @@ static int close_stdin(struct berth_api_input *in, const struct berth_json *wish
     bool already = in->closing;
     in->closing = true;
     if (!already && !in->waiter.link)
-        feed(in);
+        input_feed(in);
     return BERTH_OK;
 }
 
-static int cancel(struct berth_api_input *in, const struct berth_json *wish,
-                  struct berth_error *err)
+static int input_cancel(struct berth_api_input *in, const struct berth_json *wish,
+                        struct berth_error *err)
 {
     (void)wish;
     return berth_api_live_cancel(in->api, in->exec_id, err);
@@ -136,7 +136,7 @@ static const struct {
     int (*grant)(struct berth_api_input *in, const struct berth_json *wish,
                  struct berth_error *err);
     size_t members; /* all that it has */
-} wishes[] = {{resize, 3}, {close_stdin, 1}, {cancel, 1}};
+} wishes[] = {{input_resize, 3}, {close_stdin, 1}, {input_cancel, 1}};
 
 static int hear_wish(struct berth_api_input *in, const char *bytes, size_t len,
                      struct berth_error *err)
@@ -164,7 +164,7 @@ void berth_api_input_hear(struct berth_api_input *in, bool text, const char *byt
     if (!text)
         hear_bytes(in, bytes, len);
     else if (hear_wish(in, bytes, len, &err) < 0)
-        tell(in, &err);
+        input_tell(in, &err);
 }
 
 void berth_api_input_init(struct berth_api_input *in, struct berth_api *api, const char *exec_id,

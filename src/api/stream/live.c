@@ -33,7 +33,7 @@ int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struc
 }
 
 /* Lock held. What does not fit waits for room; the end comes behind it. */
-static void feed(struct berth_api_live *live)
+static void live_feed(struct berth_api_live *live)
 {
     struct berth_error err;
     struct berth_buf *in = &live->input;
@@ -65,7 +65,7 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
         live->input = *input;
         *input = (struct berth_buf){0};
     }
-    feed(live);
+    live_feed(live);
     berth_lock_drop(&api->lives_lock);
 }
 
@@ -113,7 +113,7 @@ static void wake(struct berth_api_live *live)
 void berth_api_live_room(struct berth_api_live *live)
 {
     berth_lock_take(&live->api->lives_lock);
-    feed(live);
+    live_feed(live);
     berth_lock_drop(&live->api->lives_lock);
     wake(live);
 }

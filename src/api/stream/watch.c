@@ -155,8 +155,8 @@ static const struct voice bare = {"application/octet-stream", put_bare, NULL},
                           events = {"text/event-stream", put_sse_output, put_sse},
                           messages = {NULL, put_message_output, put_message};
 
-static void say(const struct berth_api_watch *w, struct berth_buf *out, const char *name,
-                uint64_t id, const struct berth_buf *members)
+static void watch_say(const struct berth_api_watch *w, struct berth_buf *out, const char *name,
+                      uint64_t id, const struct berth_buf *members)
 {
     if (!w->voice->event)
         return;
@@ -226,7 +226,7 @@ static void put_event(struct berth_api_watch *w, const char *name, const char *k
     if (rest)
         berth_json_put_raw(&j, "result", rest);
     uint64_t at = position_at(w, w->seen); /* of what is passed over he does not hear */
-    say(w, &w->batch, name, at > w->options.offset ? at : w->options.offset, &members);
+    watch_say(w, &w->batch, name, at > w->options.offset ? at : w->options.offset, &members);
 }
 
 /* What comes first in a WebSocket. */
@@ -236,7 +236,7 @@ static void put_started(struct berth_api_watch *w)
     struct berth_json_writer j = {.buf = &members};
     berth_json_put_str(&j, "execId", w->exec_id);
     berth_json_put_int(&j, "offset", (int64_t)w->options.offset);
-    say(w, &w->batch, "started", w->options.offset, &members);
+    watch_say(w, &w->batch, "started", w->options.offset, &members);
 }
 
 /* The command is over: what is watched is, too, or the next command of the run comes. */
@@ -485,7 +485,7 @@ static void say_dropped(struct berth_api_watch *w, const char *reason)
     struct berth_json_writer j = {.buf = &members};
     berth_json_put_str(&j, "reason", reason);
     berth_json_put_int(&j, "offset", (int64_t)w->position);
-    say(w, &out, "dropped", w->position, &members);
+    watch_say(w, &out, "dropped", w->position, &members);
     if (!out.failed)
         berth_api_stream_put(&w->s, out.data, out.len);
 }

@@ -197,8 +197,8 @@ static int check_input(const struct berth_environment_input *in, struct berth_er
     return rc;
 }
 
-static int parse(const char *text, const char *what, struct berth_json **out,
-                 struct berth_error *err)
+static int environment_parse(const char *text, const char *what, struct berth_json **out,
+                             struct berth_error *err)
 {
     int rc = text ? berth_json_parse(text, strlen(text), BERTH_JSON_OURS, out, err) : BERTH_OK;
     return rc < 0 ? berth_wrap(err, "%s", what) : rc;
@@ -209,9 +209,9 @@ static int begin_change(struct change *c, struct berth_error *err)
 {
     int rc = check_input(c->input, err);
     if (rc == BERTH_OK)
-        rc = parse(c->input->config_json, "config", &c->config, err);
+        rc = environment_parse(c->input->config_json, "config", &c->config, err);
     if (rc == BERTH_OK)
-        rc = parse(c->input->metadata_json, "metadata", &c->metadata, err);
+        rc = environment_parse(c->input->metadata_json, "metadata", &c->metadata, err);
     if (rc == BERTH_OK && c->metadata && !berth_json_is(c->metadata, BERTH_JSON_OBJECT) &&
         !berth_json_is(c->metadata, BERTH_JSON_NULL))
         rc = berth_fail(err, BERTH_E_INVALID, "The metadata must be an object or null.");

@@ -587,7 +587,7 @@ static int make_place(struct acquisition *a, struct berth_error *err)
     return rc;
 }
 
-static int acquire(struct acquisition *a, struct berth_error *err)
+static int lease_acquire(struct acquisition *a, struct berth_error *err)
 {
     BERTH_FAILPOINT(acquire_before_intent);
     int rc = berth_store_tx(a->b->store, tx_intent, a, err);
@@ -636,7 +636,7 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
     a.environment_id = environment_id.text;
     int64_t begun_us = berth_metrics_now_us();
     berth_plugins_refresh(b);
-    rc = acquire(&a, err);
+    rc = lease_acquire(&a, err);
     if (rc == BERTH_OK)
         berth_metrics_observe(b->metrics, BERTH_METRIC_ACQUIRE, berth_metrics_now_us() - begun_us);
     berth_node_unclaim(b->node, a.id.text);

@@ -553,7 +553,7 @@ static void check_unique(struct reading *r, const struct berth_json *all)
 /* --- what comes out --- */
 
 /* Cut to what an error holds, between characters. */
-static int refuse(const struct berth_list *faults, struct berth_error *err)
+static int manifest_refuse(const struct berth_list *faults, struct berth_error *err)
 {
     int rc = berth_fail(err, BERTH_E_INVALID, "Invalid plugin manifest: ");
     size_t used = strlen(err->message);
@@ -639,7 +639,7 @@ int berth_manifest_read(struct berth_arena *arena, const struct berth_json *valu
     if (rc < 0)
         return rc;
     if (r.faulty)
-        return refuse(&issues->list, err);
+        return manifest_refuse(&issues->list, err);
     *out = m;
     return BERTH_OK;
 }

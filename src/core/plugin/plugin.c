@@ -260,7 +260,8 @@ void berth_plugins_close(struct berth_plugins *plugins)
 
 /* --- changing --- */
 
-static int change(struct berth_plugin_change *c, struct berth_plugin **out, struct berth_error *err)
+static int plugin_apply_change(struct berth_plugin_change *c, struct berth_plugin **out,
+                               struct berth_error *err)
 {
     struct berth_plugin *named;
     int rc = berth_plugin_get(c->b, c->arena, c->name, &named, err);
@@ -306,7 +307,7 @@ int berth_plugin_enable(struct berth *b, struct berth_arena *arena, const char *
                                     .decide = decide_enable,
                                     .action = "plugin.enabled",
                                     .actor = actor};
-    return change(&c, out, err);
+    return plugin_apply_change(&c, out, err);
 }
 
 static int decide_disable(struct berth_plugin_change *c, struct berth_plugin *p,
@@ -336,7 +337,7 @@ int berth_plugin_disable(struct berth *b, struct berth_arena *arena, const char 
     int rc =
         reason ? berth_utf8_check(reason, BERTH_REASON_BYTES_MAX, "The reason", err) : BERTH_OK;
     if (rc == BERTH_OK)
-        rc = change(&c, out, err);
+        rc = plugin_apply_change(&c, out, err);
     if (rc == BERTH_OK)
         berth_plugins_stop(b, (*out)->id);
     return rc;
@@ -361,7 +362,7 @@ int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const cha
                                     .action = "plugin.configured",
                                     .actor = actor};
     int rc = berth_plugin_check_config(arena, config_json, &c.config_json, err);
-    return rc < 0 ? rc : change(&c, out, err);
+    return rc < 0 ? rc : plugin_apply_change(&c, out, err);
 }
 
 /* --- workers --- */

@@ -107,7 +107,7 @@ bool berth_exec_truncated(const struct berth_exec *x)
 
 /* The way to the place broke, or something still held its streams. Asks it again; until somebody
  * could, how it ended is not known, and what is left of it ends with the lease at the latest. */
-static void settle(struct berth_exec *x)
+static void exec_settle(struct berth_exec *x)
 {
     struct berth_error err;
     auto_driver_input use = {0};
@@ -140,13 +140,13 @@ static void end_log(struct berth_exec *x)
                        NULL);
 }
 
-static void finish(struct berth_exec *x)
+static void exec_finish(struct berth_exec *x)
 {
     for (int i = 0; i < 2; i++)
         x->record.truncated |= x->lost[i] || x->end.cut[i] || x->logless ||
                                (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
     if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
-        settle(x);
+        exec_settle(x);
     berth_stray_queue_add(x->b->stray_queue, x->label);
     berth_metrics_observe(x->b->metrics, BERTH_METRIC_EXEC,
                           (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
@@ -203,7 +203,7 @@ static void set_pause(struct berth_exec *x)
 
 static void finish_job(void *ctx)
 {
-    finish(ctx);
+    exec_finish(ctx);
 }
 
 static void log_job(void *ctx)
@@ -234,7 +234,7 @@ static void log_job(void *ctx)
     if (asks && berth_pool_submit(x->b->providers, finish_job, x, &none) == BERTH_OK)
         return;
     if (last)
-        finish(x);
+        exec_finish(x);
 }
 
 /* Lock held. Without a thread or memory for the job the writing is done here, for once. */
@@ -254,7 +254,7 @@ struct emission {
     enum berth_stream stream;
 };
 
-static void emit(void *ctx, const char *bytes, size_t len)
+static void exec_emit(void *ctx, const char *bytes, size_t len)
 {
     const struct emission *e = ctx;
     struct berth_exec *x = e->x;
@@ -307,7 +307,7 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     struct berth_exec *x = ctx;
     struct emission e = {x, stream};
     if (berth_engine_is_here(x->b->engine)) {
-        berth_mask_put(x->masks[stream], bytes, len, emit, &e);
+        berth_mask_put(x->masks[stream], bytes, len, exec_emit, &e);
         return;
     }
     struct saying *s = malloc(sizeof *s + len);
@@ -351,7 +351,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     }
     for (int i = 0; i < 2; i++) {
         struct emission e = {x, (enum berth_stream)i};
-        berth_mask_end(x->masks[i], emit, &e);
+        berth_mask_end(x->masks[i], exec_emit, &e);
     }
     berth_lock_take(&x->lock);
     x->end = *end;
@@ -494,7 +494,8 @@ static int begin_record(struct berth_exec *x, const struct berth_exec_request *r
     return rc < 0 ? rc : berth_exec_journal_begin(x->b, &x->record, err);
 }
 
-static int start(struct berth_exec *x, const struct berth_exec_request *r, struct berth_error *err)
+static int exec_start(struct berth_exec *x, const struct berth_exec_request *r,
+                      struct berth_error *err)
 {
     struct berth_command command = {.id = x->id.text,
                                     .argv = r->argv,
@@ -599,7 +600,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
     x->entry.label = x->label;
     if (berth_id_parse(request->lease_id, "Lease", &x->entry.lease_id, err) == BERTH_OK)
         berth_lease_execs_enter(b, &x->entry);
-    int rc = start(x, request, err);
+    int rc = exec_start(x, request, err);
     if (rc < 0)
         free_exec(x);
     else

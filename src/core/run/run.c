@@ -104,8 +104,8 @@ static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
 }
 
 /* `as` has what the caller says of it; the rest is filled in. */
-static int create(struct berth *b, struct berth_arena *arena, const struct berth_run *as,
-                  struct berth_run **out, struct berth_error *err)
+static int run_create(struct berth *b, struct berth_arena *arena, const struct berth_run *as,
+                      struct berth_run **out, struct berth_error *err)
 {
     if (as->company_id && !berth_id_valid(as->company_id))
         return berth_fail(err, BERTH_E_NOT_FOUND, "Company not found");
@@ -139,7 +139,7 @@ static int create(struct berth *b, struct berth_arena *arena, const struct berth
 int berth_run_create(struct berth *b, struct berth_arena *arena, const char *company_id,
                      struct berth_run **out, struct berth_error *err)
 {
-    return create(b, arena, &(struct berth_run){.company_id = company_id}, out, err);
+    return run_create(b, arena, &(struct berth_run){.company_id = company_id}, out, err);
 }
 
 int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,
@@ -150,7 +150,7 @@ int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char 
                            .company_id = company_id,
                            .environment_id = environment_id,
                            .owner = berth_node_id(b->node)};
-    return create(b, arena, &as, out, err);
+    return run_create(b, arena, &as, out, err);
 }
 
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)

@@ -52,7 +52,7 @@ const char *berth_sealer_path(const struct berth_sealer *sealer)
 }
 
 /* What was read before stays when the file cannot be read now. Lock held. */
-static int reload(struct berth_sealer *sealer, struct berth_error *err)
+static int sealer_reload(struct berth_sealer *sealer, struct berth_error *err)
 {
     auto_locked memory = BERTH_LOCKED_INIT;
     struct berth_keyring *ring;
@@ -65,13 +65,13 @@ static int reload(struct berth_sealer *sealer, struct berth_error *err)
 }
 
 /* Lock held. */
-static int find(struct berth_sealer *sealer, const char *id, const struct berth_key **out,
-                struct berth_error *err)
+static int sealer_find(struct berth_sealer *sealer, const char *id, const struct berth_key **out,
+                       struct berth_error *err)
 {
     *out = berth_keyring_find(sealer->ring, id);
     if (*out)
         return BERTH_OK;
-    int rc = reload(sealer, err);
+    int rc = sealer_reload(sealer, err);
     if (rc < 0 && rc != BERTH_E_NOT_FOUND)
         return rc;
     *out = rc == BERTH_OK ? berth_keyring_find(sealer->ring, id) : NULL;
@@ -86,7 +86,7 @@ static int find(struct berth_sealer *sealer, const char *id, const struct berth_
 /* Adds a key to the file, or makes it with one; lock and the file's lock held. */
 static int add_key(struct berth_sealer *sealer, const char *store, struct berth_error *err)
 {
-    int rc = reload(sealer, err);
+    int rc = sealer_reload(sealer, err);
     bool fresh = rc == BERTH_E_NOT_FOUND;
     if (fresh)
         sealer->ring->count = 0;
@@ -103,7 +103,7 @@ int berth_sealer_has(struct berth_sealer *sealer, const char *key_id, struct ber
 {
     const struct berth_key *key;
     berth_lock_take(&sealer->lock);
-    int rc = find(sealer, key_id, &key, err);
+    int rc = sealer_find(sealer, key_id, &key, err);
     berth_lock_drop(&sealer->lock);
     return rc;
 }
@@ -113,7 +113,7 @@ int berth_sealer_seal(struct berth_sealer *sealer, const char *key_id, const cha
 {
     const struct berth_key *key;
     berth_lock_take(&sealer->lock);
-    int rc = find(sealer, key_id, &key, err);
+    int rc = sealer_find(sealer, key_id, &key, err);
     if (rc == BERTH_OK)
         rc = berth_seal(key->bytes, context, plain, len, out, err);
     berth_lock_drop(&sealer->lock);
@@ -125,7 +125,7 @@ int berth_sealer_unseal(struct berth_sealer *sealer, const char *key_id, const c
 {
     const struct berth_key *key;
     berth_lock_take(&sealer->lock);
-    int rc = find(sealer, key_id, &key, err);
+    int rc = sealer_find(sealer, key_id, &key, err);
     if (rc == BERTH_OK)
         rc = berth_unseal(key->bytes, context, sealed, out, err);
     berth_lock_drop(&sealer->lock);
@@ -150,7 +150,7 @@ int berth_sealer_first_key(struct berth_sealer *sealer, const char *store,
     if (rc < 0)
         return rc;
     berth_lock_take(&sealer->lock);
-    rc = reload(sealer, err);
+    rc = sealer_reload(sealer, err);
     if (rc == BERTH_E_NOT_FOUND || (rc == BERTH_OK && !newest_of(sealer, store)))
         rc = add_key(sealer, store, err);
     if (rc == BERTH_OK)
@@ -163,10 +163,10 @@ int berth_sealer_first_key(struct berth_sealer *sealer, const char *store,
 static int reload_with(struct berth_sealer *sealer, const char *key_id, struct berth_error *err)
 {
     const struct berth_key *key;
-    int rc = reload(sealer, err);
+    int rc = sealer_reload(sealer, err);
     if (rc == BERTH_E_NOT_FOUND)
         sealer->ring->count = 0;
-    return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : find(sealer, key_id, &key, err);
+    return rc < 0 && rc != BERTH_E_NOT_FOUND ? rc : sealer_find(sealer, key_id, &key, err);
 }
 
 int berth_sealer_newest_key(struct berth_sealer *sealer, const char *store, const char *key_id,

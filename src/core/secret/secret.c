@@ -506,8 +506,8 @@ static int tx_delete(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : write_activity(db, c, "secret.deleted", err);
 }
 
-static int change(struct change *c, berth_tx_fn *fn, struct berth_secret **out,
-                  struct berth_error *err)
+static int secret_change(struct change *c, berth_tx_fn *fn, struct berth_secret **out,
+                         struct berth_error *err)
 {
     struct berth_id parsed;
     if (berth_id_parse(c->id, "Secret", &parsed, err) < 0)
@@ -526,7 +526,7 @@ int berth_secret_rotate(struct berth *b, struct berth_arena *arena, const char *
     struct change c = {
         .b = b, .arena = arena, .id = id, .value = value, .len = len, .actor = actor};
     int rc = check_value(value, len, err);
-    return rc < 0 ? rc : change(&c, tx_rotate, out, err);
+    return rc < 0 ? rc : secret_change(&c, tx_rotate, out, err);
 }
 
 int berth_secret_update(struct berth *b, struct berth_arena *arena, const char *id,
@@ -543,7 +543,7 @@ int berth_secret_update(struct berth *b, struct berth_arena *arena, const char *
     if (rc == BERTH_OK)
         rc = check_words(&in, err);
     struct change c = {.b = b, .arena = arena, .id = id, .input = &in, .actor = in.actor};
-    return rc < 0 ? rc : change(&c, tx_update, out, err);
+    return rc < 0 ? rc : secret_change(&c, tx_update, out, err);
 }
 
 int berth_secret_delete(struct berth *b, struct berth_arena *arena, const char *id,
@@ -551,7 +551,7 @@ int berth_secret_delete(struct berth *b, struct berth_arena *arena, const char *
                         struct berth_error *err)
 {
     struct change c = {.b = b, .arena = arena, .id = id, .actor = actor};
-    return change(&c, tx_delete, out, err);
+    return secret_change(&c, tx_delete, out, err);
 }
 
 /* --- bindings --- */

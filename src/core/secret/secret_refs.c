@@ -144,8 +144,8 @@ static int paths_of(const struct berth_registry *registry, struct berth_arena *a
 
 /* --- references --- */
 
-static void add(struct berth_arena *arena, struct berth_list *out,
-                const struct berth_secret_ref *reference)
+static void ref_add(struct berth_arena *arena, struct berth_list *out,
+                    const struct berth_secret_ref *reference)
 {
     struct berth_secret_ref *copy = berth_arena_alloc(arena, sizeof *copy);
     if (!copy)
@@ -176,7 +176,7 @@ static void add_object(struct berth_arena *arena, const struct berth_driver_secr
         .version = berth_json_int(berth_json_get(ref, "version")), /* 0 for "latest" */
     };
     if (id)
-        add(arena, out, &reference);
+        ref_add(arena, out, &reference);
 }
 
 int berth_secret_refs_of(const struct berth_registry *registry, struct berth_arena *arena,
@@ -193,7 +193,7 @@ int berth_secret_refs_of(const struct berth_registry *registry, struct berth_are
         const char *path = paths.items[i], *id = berth_json_str(value_at(config, path));
         struct berth_secret_ref reference = {.path = path, .put_at = path, .secret_id = id};
         if (id && berth_id_valid(id))
-            add(arena, out, &reference);
+            ref_add(arena, out, &reference);
     }
     return rc < 0 ? rc : berth_arena_check(arena, err);
 }

@@ -136,9 +136,9 @@ static int take_and_settle(struct pass *pass, struct berth_arena *arena,
     return rc;
 }
 
-static int release(struct pass *pass, struct berth_arena *arena, const struct berth_standing *s,
-                   const struct berth_sweep_verdict *j, bool *taken, bool *done,
-                   struct berth_error *err)
+static int sweep_release(struct pass *pass, struct berth_arena *arena,
+                         const struct berth_standing *s, const struct berth_sweep_verdict *j,
+                         bool *taken, bool *done, struct berth_error *err)
 {
     struct berth_release_request request = {
         .lease_id = s->id, .if_version = s->version, .status = j->status, .reason = j->reason};
@@ -185,7 +185,7 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
         rc = berth_node_claim(pass->b->node, s->id, &err);
     if (rc == BERTH_OK) {
         rc = j.verdict == BERTH_VERDICT_RELEASE
-                 ? release(pass, &arena, s, &j, &taken, &done, &err)
+                 ? sweep_release(pass, &arena, s, &j, &taken, &done, &err)
                  : take_and_settle(pass, &arena, s, &taken, &done, &err);
         berth_node_unclaim(pass->b->node, s->id);
     }
