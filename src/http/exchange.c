@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/http/exchange.c - one request and its answer. See server.h and conn.h. */
+ * src/http/exchange.c - one request and its answer. See http.h and conn.h. */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

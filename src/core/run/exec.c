@@ -18,9 +18,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/lock.h"
-#include "base/redact.h"
 #include "base/time.h"
-#include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
@@ -29,6 +27,7 @@
 #include "core/lock_order.h"
 #include "core/metrics.h"
 #include "core/paths.h"
+#include "core/run/exec_command.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
@@ -42,12 +41,19 @@
 
 #define RESULT_BYTES_MAX 4096
 #define SETTLE_MS 30000
-#define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
 
-/* Output on its way to the log. */
+/* One stream of a command. */
+struct exec_stream {
+    struct berth_exec *x;
+    struct berth_mask *mask; /* used on the engine's thread only */
+    bool lost;               /* there was no memory for some of the output */
+};
+
+/* Output on its way: from another thread to the engine's, or masked and on its way to the log. */
 struct chunk {
+    struct berth_post post;
     struct chunk *next;
-    enum berth_stream stream;
+    struct exec_stream *stream;
     int64_t at_ms;
     size_t len;
     char bytes[];
@@ -61,12 +67,12 @@ struct berth_exec {
     char *log_path;
     struct berth_lease *lease;
     const struct berth_route *route;
-    char *words;                     /* of the command, as they may be shown */
+    const char *words;               /* the command line as it may be shown */
     struct berth_exec_record record; /* its row */
     bool begun;                      /* the node knows of it */
     struct berth_lease_exec entry;
     struct berth_exec_handlers handlers; /* the caller's */
-    struct berth_mask *masks[2];         /* the engine's thread alone */
+    struct exec_stream streams[2];
 
     struct berth_framelog *log; /* the job's alone; NULL until there is output */
     bool logless;               /* it cannot be made */
@@ -82,10 +88,8 @@ struct berth_exec {
     bool unwanted;              /* its lease is over */
     bool writing;               /* a job is at work on the queue */
     bool ended;                 /* the command is; `end` says how */
-    bool lost[2];               /* output that there was no memory for */
     bool done;                  /* and everything after it */
-    struct berth_post end_post; /* of an end that was told elsewhere than on the engine's thread */
-    struct berth_exec_end end_said;
+    struct berth_post end_post; /* carries an end from another thread to the engine's */
     int waiters; /* one of them does what comes after the end, and no thread is woken for it */
     struct berth_exec_end end;
 };
@@ -101,6 +105,17 @@ bool berth_exec_outlasted(struct berth_exec *x)
 bool berth_exec_truncated(const struct berth_exec *x)
 {
     return x->record.truncated;
+}
+
+static enum berth_stream stream_number(const struct exec_stream *s)
+{
+    return (enum berth_stream)(s - s->x->streams);
+}
+
+/* Returns whether the place must be asked how the command ended, or what is left of it. */
+static bool exec_needs_settle(const struct berth_exec *x)
+{
+    return x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1];
 }
 
 /* --- the log, on the pool --- */
@@ -143,9 +158,9 @@ static void end_log(struct berth_exec *x)
 static void exec_finish(struct berth_exec *x)
 {
     for (int i = 0; i < 2; i++)
-        x->record.truncated |= x->lost[i] || x->end.cut[i] || x->logless ||
+        x->record.truncated |= x->streams[i].lost || x->end.cut[i] || x->logless ||
                                (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
-    if (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1])
+    if (exec_needs_settle(x))
         exec_settle(x);
     berth_stray_queue_add(x->b->stray_queue, x->label);
     berth_metrics_observe(x->b->metrics, BERTH_METRIC_EXEC,
@@ -186,8 +201,8 @@ static void write_chunk(struct berth_exec *x, struct chunk *chunk)
         x->logless = rc < 0;
     }
     if (x->log)
-        rc = berth_framelog_write(x->log, (enum berth_frame_kind)chunk->stream, chunk->bytes,
-                                  chunk->len, chunk->at_ms, &err);
+        rc = berth_framelog_write(x->log, (enum berth_frame_kind)stream_number(chunk->stream),
+                                  chunk->bytes, chunk->len, chunk->at_ms, &err);
     if (rc < 0) /* once: the rest is counted only */
         berth_log_line(&x->b->log, BERTH_LOG_WARN, "log cut", "execId", x->id.text, "error",
                        err.message, NULL);
@@ -229,7 +244,7 @@ static void log_job(void *ctx)
     x->writing = last; /* nobody else is to finish it */
     berth_lock_drop(&x->lock);
     struct berth_error none;
-    bool asks = last && (x->end.cause == BERTH_END_LOST || x->end.cut[0] || x->end.cut[1]);
+    bool asks = last && exec_needs_settle(x);
     /* To ask the place takes long: not here, where heartbeats and logs would wait behind it. */
     if (asks && berth_pool_submit(x->b->providers, finish_job, x, &none) == BERTH_OK)
         return;
@@ -249,23 +264,27 @@ static bool start_job(struct berth_exec *x)
 
 /* --- on the engine's thread --- */
 
-struct emission {
-    struct berth_exec *x;
-    enum berth_stream stream;
-};
+static struct chunk *chunk_new(struct exec_stream *s, const char *bytes, size_t len)
+{
+    struct chunk *chunk = malloc(sizeof *chunk + len);
+    if (!chunk)
+        return NULL;
+    *chunk = (struct chunk){.stream = s, .at_ms = berth_time_wall_ms(), .len = len};
+    memcpy(chunk->bytes, bytes, len);
+    return chunk;
+}
 
+/* Queues masked output for the log and hands it to the caller. */
 static void exec_emit(void *ctx, const char *bytes, size_t len)
 {
-    const struct emission *e = ctx;
-    struct berth_exec *x = e->x;
+    struct exec_stream *s = ctx;
+    struct berth_exec *x = s->x;
     if (!len)
         return;
-    struct chunk *chunk = malloc(sizeof *chunk + len);
+    struct chunk *chunk = chunk_new(s, bytes, len);
     bool here = false;
     berth_lock_take(&x->lock);
     if (chunk) {
-        *chunk = (struct chunk){.stream = e->stream, .at_ms = berth_time_wall_ms(), .len = len};
-        memcpy(chunk->bytes, bytes, len);
         *x->tail = chunk;
         x->tail = &chunk->next;
         x->queued += len;
@@ -275,52 +294,41 @@ static void exec_emit(void *ctx, const char *bytes, size_t len)
         }
         here = !start_job(x);
     } else {
-        x->lost[e->stream] = true;
+        s->lost = true;
     }
     berth_lock_drop(&x->lock);
     if (here)
         log_job(x);
     if (x->handlers.on_output)
-        x->handlers.on_output(x->handlers.ctx, e->stream, bytes, len);
+        x->handlers.on_output(x->handlers.ctx, stream_number(s), bytes, len);
 }
 
-/* What a driver says on another thread, on its way to the engine's. */
-struct saying {
-    struct berth_post post; /* first */
-    struct berth_exec *x;
-    enum berth_stream stream;
-    size_t len;
-    char bytes[];
-};
-
-static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len);
-
-static void run_saying(struct berth_post *post)
+static void run_chunk(struct berth_post *post)
 {
-    struct saying *s = (struct saying *)(void *)post;
-    on_output(s->x, s->stream, s->bytes, s->len);
-    free(s);
+    struct chunk *chunk = berth_container_of(post, struct chunk, post);
+    struct exec_stream *s = chunk->stream;
+    berth_mask_put(s->mask, chunk->bytes, chunk->len, exec_emit, s);
+    free(chunk);
 }
 
+/* Takes output of the driver, which may speak on any thread. */
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct berth_exec *x = ctx;
-    struct emission e = {x, stream};
+    struct exec_stream *s = &x->streams[stream];
+    struct berth_error none;
     if (berth_engine_is_here(x->b->engine)) {
-        berth_mask_put(x->masks[stream], bytes, len, exec_emit, &e);
+        berth_mask_put(s->mask, bytes, len, exec_emit, s);
         return;
     }
-    struct saying *s = malloc(sizeof *s + len);
-    struct berth_error none;
-    if (s) {
-        *s = (struct saying){.post = {.run = run_saying}, .x = x, .stream = stream, .len = len};
-        memcpy(s->bytes, bytes, len);
-    }
-    if (!s || berth_engine_post(x->b->engine, &s->post, &none) < 0) {
+    struct chunk *chunk = chunk_new(s, bytes, len);
+    if (chunk)
+        chunk->post.run = run_chunk;
+    if (!chunk || berth_engine_post(x->b->engine, &chunk->post, &none) < 0) {
         berth_lock_take(&x->lock);
-        x->lost[stream] = true;
+        s->lost = true;
         berth_lock_drop(&x->lock);
-        free(s);
+        free(chunk);
     }
 }
 
@@ -331,33 +339,17 @@ static void on_stdin_room(void *ctx)
         x->handlers.on_stdin_room(x->handlers.ctx);
 }
 
-static void on_end(void *ctx, const struct berth_exec_end *end);
-
+/* The command has ended as x->end says, and all of its output has come. */
 static void run_end(struct berth_post *post)
 {
     struct berth_exec *x = berth_container_of(post, struct berth_exec, end_post);
-    on_end(x, &x->end_said);
-}
-
-static void on_end(void *ctx, const struct berth_exec_end *end)
-{
-    struct berth_exec *x = ctx;
-    struct berth_error none;
-    if (!berth_engine_is_here(x->b->engine)) { /* behind all that was said */
-        x->end_said = *end;
-        x->end_post.run = run_end;
-        if (berth_engine_post(x->b->engine, &x->end_post, &none) == BERTH_OK)
-            return;
-    }
-    for (int i = 0; i < 2; i++) {
-        struct emission e = {x, (enum berth_stream)i};
-        berth_mask_end(x->masks[i], exec_emit, &e);
-    }
+    for (int i = 0; i < 2; i++)
+        berth_mask_end(x->streams[i].mask, exec_emit, &x->streams[i]);
     berth_lock_take(&x->lock);
-    x->end = *end;
+    assert(!x->ended);
     x->ended = true;
     bool here = false;
-    bool asks = end->cause == BERTH_END_LOST || end->cut[0] || end->cut[1];
+    bool asks = exec_needs_settle(x);
     if (x->waiters)
         pthread_cond_broadcast(&x->changed);
     else if (x->handlers.quick_end && !x->writing && !asks) /* all that is left is a short write */
@@ -369,87 +361,18 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         log_job(x);
 }
 
-/* --- what the child sees --- */
-
-static bool is_variable(const char *text)
+/* Takes the end from the driver, on any thread: it comes after all output that was posted. */
+static void on_end(void *ctx, const struct berth_exec_end *end)
 {
-    const char *equals = strchr(text, '=');
-    if (!equals || equals == text)
-        return false;
-    for (const char *c = text; c < equals; c++)
-        if (!((*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') || *c == '_' ||
-              (c > text && *c >= '0' && *c <= '9')))
-            return false;
-    return true;
-}
-
-static void add_variable(struct berth_arena *arena, struct berth_list *env, const char *name,
-                         const char *value)
-{
-    if (value)
-        (void)berth_list_add(env, arena, berth_arena_printf(arena, "%s=%s", name, value));
-}
-
-/* Built from nothing; those that say who it runs for are ours. */
-static int build_env(struct berth_exec *x, struct berth_arena *arena,
-                     const struct berth_exec_request *r, const char *const **out,
-                     struct berth_error *err)
-{
-    const struct berth_lease *l = x->lease;
-    static const char *const none[] = {NULL};
-    const char *const *given = r->env ? r->env : none;
-    struct berth_list env = {0};
-    /* These come first: what looks for strays does not read a large environment to its end. */
-    (void)berth_list_add(&env, arena, x->label);
-    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
-    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
-    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
-    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
-    for (const char *const *v = given; *v; v++) {
-        if (!is_variable(*v))
-            return berth_fail(err, BERTH_E_INVALID,
-                              "A variable is written NAME=value, with letters, digits and _.");
-        if (strncmp(*v, "BERTH_", 6) == 0)
-            return berth_fail(err, BERTH_E_INVALID,
-                              "Variables whose names begin with BERTH_ are set by berth alone: "
-                              "leave out %.*s.",
-                              (int)strcspn(*v, "="), *v);
-        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
-    }
-    (void)berth_list_add(&env, arena, NULL);
-    *out = (const char *const *)(void *)env.items;
-    return berth_arena_check(arena, err);
+    struct berth_exec *x = ctx;
+    struct berth_error none;
+    x->end = *end; /* the others read it once x->ended is set */
+    if (berth_engine_is_here(x->b->engine) ||
+        berth_engine_post(x->b->engine, &x->end_post, &none) < 0)
+        run_end(&x->end_post);
 }
 
 /* --- starting --- */
-
-static void keep(void *ctx, const char *bytes, size_t len)
-{
-    berth_buf_append(ctx, bytes, len);
-}
-
-/* The words of the command as its row keeps them: names and shapes of secrets are hidden, and
- * values that are known to be ones. */
-static int write_words(struct berth_exec *x, const char *const *argv,
-                       const struct berth_locked *values, int count, struct berth_error *err)
-{
-    auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
-    struct berth_mask *mask;
-    const char *words = berth_redact_command(&x->arena, argv);
-    if (!words)
-        return berth_arena_check(&x->arena, err);
-    int rc = berth_mask_new(values, count, &mask, err);
-    if (rc < 0)
-        return rc;
-    size_t len = strlen(words);
-    berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, keep, &masked);
-    berth_mask_end(mask, keep, &masked);
-    berth_mask_free(mask);
-    x->words = berth_arena_copy(&x->arena, berth_buf_str(&masked), masked.len);
-    if (x->words)
-        berth_utf8_mend(x->words);
-    return berth_arena_check(&x->arena, err);
-}
 
 static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
                       const struct berth_driver_input *use, struct berth_error *err)
@@ -460,19 +383,10 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
         return berth_arena_check(&x->arena, err);
     for (int i = 0; i < count; i++)
         all[i] = i < known ? use->values[i] : r->secrets[i - known]; /* lent */
-    int rc = berth_mask_new(all, count, &x->masks[0], err);
+    int rc = berth_mask_new(all, count, &x->streams[0].mask, err);
     if (rc == BERTH_OK)
-        rc = berth_mask_new(all, count, &x->masks[1], err);
-    return rc < 0 ? rc : write_words(x, r->argv, all, count, err);
-}
-
-/* A directory may have any bytes for a name, a row not. */
-static const char *mended(struct berth_arena *arena, const char *text)
-{
-    char *copy = berth_arena_strdup(arena, text);
-    if (copy)
-        berth_utf8_mend(copy);
-    return copy;
+        rc = berth_mask_new(all, count, &x->streams[1].mask, err);
+    return rc < 0 ? rc : berth_exec_command_words(&x->arena, r->argv, all, count, &x->words, err);
 }
 
 static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
@@ -484,7 +398,7 @@ static int begin_record(struct berth_exec *x, const struct berth_exec_request *r
                                            .lease_id = x->lease->id,
                                            .run_id = x->lease->heartbeat_run_id,
                                            .command = x->words,
-                                           .cwd = mended(&x->arena, r->cwd),
+                                           .cwd = berth_exec_command_text(&x->arena, r->cwd),
                                            .owner = berth_node_id(x->b->node),
                                            .end = {.started_at_ms = berth_time_wall_ms()}};
     int rc = berth_arena_check(&x->arena, err);
@@ -510,7 +424,7 @@ static int exec_start(struct berth_exec *x, const struct berth_exec_request *r,
     auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
     int rc = berth_lease_begin_use(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
     if (rc == BERTH_OK)
-        rc = build_env(x, &names, r, &command.env, err);
+        rc = berth_exec_command_env(&names, x->lease, x->label, r->env, &command.env, err);
     if (rc == BERTH_OK)
         rc = berth_ledger_input(x->b, &x->arena, x->lease, &use, err);
     if (rc == BERTH_OK)
@@ -569,8 +483,8 @@ static void free_exec(struct berth_exec *x)
         next = chunk->next;
         free(chunk);
     }
-    berth_mask_free(x->masks[0]);
-    berth_mask_free(x->masks[1]);
+    berth_mask_free(x->streams[0].mask);
+    berth_mask_free(x->streams[1].mask);
     berth_framelog_close(x->log);
     free(x->log_path);
     berth_arena_clear(&x->arena);
@@ -592,6 +506,8 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
     x->id = berth_id_new();
     (void)snprintf(x->label, sizeof x->label, "BERTH_EXEC_ID=%s", x->id.text);
     x->tail = &x->head;
+    x->end_post.run = run_end;
+    x->streams[0].x = x->streams[1].x = x;
     if (handlers)
         x->handlers = *handlers;
     berth_lock_init(&x->lock, BERTH_RANK_EXEC);

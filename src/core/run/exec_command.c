@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/exec_command.c - see exec_command.h. */
+#include "core/run/exec_command.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/redact.h"
+#include "base/utf8.h"
+#include "crypto/mask.h"
+
+#define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
+
+static bool is_variable(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return false;
+    for (const char *c = text; c < equals; c++)
+        if (!((*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') || *c == '_' ||
+              (c > text && *c >= '0' && *c <= '9')))
+            return false;
+    return true;
+}
+
+static void add_variable(struct berth_arena *arena, struct berth_list *env, const char *name,
+                         const char *value)
+{
+    if (value)
+        (void)berth_list_add(env, arena, berth_arena_printf(arena, "%s=%s", name, value));
+}
+
+int berth_exec_command_env(struct berth_arena *arena, const struct berth_lease *l,
+                           const char *label, const char *const *given, const char *const **out,
+                           struct berth_error *err)
+{
+    static const char *const none[] = {NULL};
+    struct berth_list env = {0};
+    /* First: a search for strays does not read a large environment to its end. */
+    (void)berth_list_add(&env, arena, (char *)(uintptr_t)label);
+    add_variable(arena, &env, "BERTH_LEASE_ID", l->id);
+    add_variable(arena, &env, "BERTH_ENVIRONMENT_ID", l->environment_id);
+    add_variable(arena, &env, "BERTH_COMPANY_ID", l->company_id);
+    add_variable(arena, &env, "BERTH_RUN_ID", l->heartbeat_run_id);
+    for (const char *const *v = given ? given : none; *v; v++) {
+        if (!is_variable(*v))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "A variable is written NAME=value, with letters, digits and _.");
+        if (strncmp(*v, "BERTH_", 6) == 0)
+            return berth_fail(err, BERTH_E_INVALID,
+                              "Variables whose names begin with BERTH_ are set by berth alone: "
+                              "leave out %.*s.",
+                              (int)strcspn(*v, "="), *v);
+        (void)berth_list_add(&env, arena, (char *)(uintptr_t)*v);
+    }
+    (void)berth_list_add(&env, arena, NULL);
+    *out = (const char *const *)(void *)env.items;
+    return berth_arena_check(arena, err);
+}
+
+static void words_keep(void *ctx, const char *bytes, size_t len)
+{
+    berth_buf_append(ctx, bytes, len);
+}
+
+int berth_exec_command_words(struct berth_arena *arena, const char *const *argv,
+                             const struct berth_locked *values, int count, const char **out,
+                             struct berth_error *err)
+{
+    auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
+    struct berth_mask *mask;
+    const char *words = berth_redact_command(arena, argv);
+    if (!words)
+        return berth_arena_check(arena, err);
+    int rc = berth_mask_new(values, count, &mask, err);
+    if (rc < 0)
+        return rc;
+    size_t len = strlen(words);
+    berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, words_keep, &masked);
+    berth_mask_end(mask, words_keep, &masked);
+    berth_mask_free(mask);
+    char *copy = berth_arena_copy(arena, berth_buf_str(&masked), masked.len);
+    if (copy)
+        berth_utf8_mend(copy);
+    *out = copy;
+    return berth_arena_check(arena, err);
+}
+
+const char *berth_exec_command_text(struct berth_arena *arena, const char *text)
+{
+    char *copy = berth_arena_strdup(arena, text);
+    if (copy)
+        berth_utf8_mend(copy);
+    return copy;
+}
