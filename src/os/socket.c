@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/socket.c - see stream.h. Sockets are made here and handed to the loop. */
+ * src/os/socket.c - see socket.h. The caller's thread makes a listening socket; the loop thread
+ * does the rest. */
 #include "os/socket.h"
 
 #include <arpa/inet.h>
