@@ -478,7 +478,7 @@ static void failures_are_counted(void **state)
     assert_int_equal(ask(f, "GET", "/api/companies", NULL).status, 200);
 }
 
-/* --- the reference's weaknesses --- */
+/* --- known weaknesses of such APIs --- */
 
 /* 25, 35, 36: who asks comes first, and who shows something must be somebody. */
 static void W25_W36_strangers_learn_nothing(void **state)

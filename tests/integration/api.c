@@ -394,7 +394,7 @@ static void plugins(void **state)
                  text_of(f, "Plugin not found: %s", id));
 }
 
-/* --- the reference's weaknesses, at the API (access.c and streams.c have the others) --- */
+/* --- known weaknesses of such APIs (access.c and streams.c have more) --- */
 
 #define SSH_CONFIG "'host':'h','username':'u','remoteWorkspacePath':'/w','privateKey':'k-plain-42'"
 

@@ -1217,7 +1217,7 @@ static void unreadable_run_is_quarantined(void **state)
     check_invariants(f);
 }
 
-/* Rows as the reference writes them: no captured config and no fingerprint, only metadata. */
+/* Rows that Paperclip wrote: without a captured config and a fingerprint, only with metadata. */
 static void rows_of_others_are_claimed_and_cleaned_up(void **state)
 {
     struct fixture *f = *state;

@@ -1317,7 +1317,7 @@ static void reuse_ends_with_a_destroy_by_the_sweep(void **state)
     assert_int_equal(spy_count(s->spy, RELEASE), 1); /* the one that parked it */
 }
 
-/* A worker of the reference's kind knows release only: it is told not to keep the place. */
+/* A worker without environmentDestroyLease gets a release that says not to keep the place. */
 static void reuse_ends_with_a_release_where_there_is_no_destroy(void **state)
 {
     struct stage *s = *state;

@@ -55,7 +55,7 @@ static struct berth_environment *change_environment(struct fixture *f,
     return changed;
 }
 
-/* A row as the reference would have left it: no captured config, no fingerprint. */
+/* Returns a row that Paperclip wrote: without a captured config and a fingerprint. */
 static struct berth_lease foreign_row(const char *place_id, const char *metadata)
 {
     return (struct berth_lease){.id = place_id,

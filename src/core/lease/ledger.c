@@ -32,7 +32,8 @@ struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *r
                                .engine = b->engine};
 }
 
-/* What the reference would have sent: the metadata, less what is not the provider's business. */
+/* Builds the config of a row that captured none: its metadata, without the keys that are not the
+ * provider's. */
 static int config_from_metadata(struct berth *b, struct berth_arena *arena,
                                 const struct berth_lease *lease, const char **out,
                                 struct berth_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/plugin/manifest.c - see manifest.h. The form of a manifest is a table of rules, read by
- * a few functions that know kinds of values, not keys. The texts are the reference's. */
+ * a few functions that know kinds of values, not keys. Users of Paperclip know the texts. */
 #include "core/plugin/manifest.h"
 
 #include <stdarg.h>
@@ -189,7 +189,7 @@ static void check_size(struct reading *r, const struct spot *at, size_t size, co
         fault(r, at, "%s must contain at most %zu %s(s)", what, at->rule->max, unit);
 }
 
-/* As the reference counts: in units of UTF-16. */
+/* Returns the length in units of UTF-16, which is how JavaScript counts. */
 static size_t count_units(const char *text)
 {
     size_t count = 0;
