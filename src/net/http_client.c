@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/net/http_client.c - see http_client.h: libcurl, one transfer at a time, so that somebody who wants
- * it to end is heard at once. */
+ * src/net/http_client.c - see http_client.h: libcurl, one transfer at a time, so that somebody who
+ * wants it to end is heard at once. */
 #include "net/http_client.h"
 
 #include <curl/curl.h>
