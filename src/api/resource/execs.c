@@ -30,24 +30,25 @@
 #define SHORT_BYTES_MAX ((size_t)16 * 1024) /* of a stream */
 #define ATTACH_PROTOCOL "berth.exec.v1"
 
-/* One that was asked for here, from its beginning to the answer. */
-struct asked {
+/* An exec that a request started, until its answer is sent. */
+struct started_exec {
     struct berth_api *api;
     struct berth_api_live *live;
     struct berth_exec *exec;
-    struct berth_api_call *c; /* who waits for its end, or NULL */
+    struct berth_api_call *c; /* the request that waits for its end, or NULL */
     struct berth_post post;
     struct berth_timer again;
-    _Atomic int arrived; /* its start has returned, it has ended: whoever is second goes on */
+    _Atomic int arrived; /* counts the start's return and the end: the second one goes on */
     struct berth_exec_end end;
-    struct berth_buf texts[2]; /* what it wrote, as long as that is short; else the log has it */
-    bool collects;             /* them: the answer will have both */
-    bool comes_back; /* for the answer, by his Idempotency-Key: it goes on when he leaves */
+    struct berth_buf texts[2]; /* its output while that is short; the log has longer output */
+    bool collects;             /* the answer holds the output, so `texts` is filled */
+    bool comes_back; /* the request has an Idempotency-Key: the exec goes on when the client leaves
+                      */
 };
 
 /* --- its end --- */
 
-static void free_asked(struct asked *a)
+static void started_exec_free(struct started_exec *a)
 {
     berth_buf_clear(&a->texts[0]);
     berth_buf_clear(&a->texts[1]);
@@ -56,29 +57,29 @@ static void free_asked(struct asked *a)
 
 static void free_job(void *ctx)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     berth_exec_free(a->exec);
-    free_asked(a);
+    started_exec_free(a);
 }
 
-static void free_soon(struct asked *a)
+static void free_soon(struct started_exec *a)
 {
     struct berth_error none;
     if (berth_exec_free_now(a->exec))
-        free_asked(a);
+        started_exec_free(a);
     else if (berth_pool_submit(a->api->quick, free_job, a, &none) < 0)
         berth_timer_set(a->api->b->engine, &a->again, FREE_AGAIN_MS);
 }
 
 static void on_again(struct berth_timer *timer)
 {
-    free_soon(berth_container_of(timer, struct asked, again));
+    free_soon(berth_container_of(timer, struct started_exec, again));
 }
 
 /* On the loop's thread: who waited has stayed until now, or was told of already. */
 static void on_over(void *ctx)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     struct berth_error err = {0};
     if (a->c) {
         int rc = berth_buf_check(&a->c->out, "The result", &err);
@@ -88,14 +89,14 @@ static void on_over(void *ctx)
     free_soon(a);
 }
 
-static bool is_short(const struct asked *a)
+static bool is_short(const struct started_exec *a)
 {
     return a->collects && !a->texts[0].failed && !a->texts[1].failed &&
            !berth_exec_truncated(a->exec);
 }
 
 /* May block, unless the answer is short and nobody has to keep it. */
-static void exec_finish(struct asked *a)
+static void exec_finish(struct started_exec *a)
 {
     struct berth_error err;
     bool truncated = berth_exec_truncated(a->exec);
@@ -117,7 +118,7 @@ static void finish_job(void *ctx)
 /* Often on the loop's thread, which goes on at once. */
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     struct berth_error none;
     a->end = *end;
     if (atomic_fetch_add(&a->arrived, 1) != 1)
@@ -129,7 +130,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     if (a->collects) /* what is too long fails, and stays so */
         berth_buf_append(&a->texts[stream], bytes, len);
     berth_api_live_output(a->live, stream, bytes, len);
@@ -137,7 +138,7 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
 
 static void on_stdin_room(void *ctx)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     berth_api_live_room(a->live);
 }
 
@@ -146,14 +147,14 @@ static void on_stdin_room(void *ctx)
 /* Who waits for the answer and leaves does not want it any more. */
 static void on_left(void *ctx)
 {
-    struct asked *a = ctx;
+    struct started_exec *a = ctx;
     struct berth_error none;
     (void)berth_api_live_cancel(a->api, a->live->id, &none);
 }
 
 static void on_waiting(struct berth_post *post)
 {
-    struct asked *a = berth_container_of(post, struct asked, post);
+    struct started_exec *a = berth_container_of(post, struct started_exec, post);
     if (!a->comes_back)
         berth_http_exchange_on_left(a->c->x, on_left, a);
 }
@@ -170,19 +171,19 @@ static int mend_error(struct berth_api_call *c, int rc, struct berth_error *err)
 }
 
 static int exec_start(struct berth_api_call *c, const struct berth_exec_request *request,
-                      bool collects, struct berth_buf *input, struct asked **out,
+                      bool collects, struct berth_buf *input, struct started_exec **out,
                       struct berth_error *err)
 {
-    struct asked *a = calloc(1, sizeof *a);
+    struct started_exec *a = calloc(1, sizeof *a);
     if (!a)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     struct berth_buf empty = BERTH_BUF_INIT(SHORT_BYTES_MAX);
     empty.secret = true;
-    *a = (struct asked){.api = c->api,
-                        .post = {.run = on_waiting},
-                        .again = {.run = on_again},
-                        .collects = collects,
-                        .texts = {empty, empty}};
+    *a = (struct started_exec){.api = c->api,
+                               .post = {.run = on_waiting},
+                               .again = {.run = on_again},
+                               .collects = collects,
+                               .texts = {empty, empty}};
     struct berth_exec_handlers handlers = {.on_output = on_output,
                                            .on_stdin_room = on_stdin_room,
                                            .on_end = on_end,
@@ -208,7 +209,7 @@ static int exec_start(struct berth_api_call *c, const struct berth_exec_request 
 }
 
 /* From here on it may be over at any moment, and `a` with it. */
-static void let_run(struct asked *a)
+static void let_run(struct started_exec *a)
 {
     if (atomic_fetch_add(&a->arrived, 1) == 1)
         exec_finish(a);
@@ -219,7 +220,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     struct berth_api_command body = BERTH_API_COMMAND_INIT;
     struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
     struct berth_lease *lease;
-    struct asked *a = NULL;
+    struct started_exec *a = NULL;
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(c, berth_registry_in_place(c->b->registry, lease->driver), err);

@@ -65,18 +65,19 @@ static int run_get(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-/* --- one that we perform --- */
+/* --- runs that this daemon performs --- */
 
-struct performed {
+/* A run that a request started, until its place is given back. */
+struct started_run {
     struct berth_api_run run; /* first: the map of runs points at it */
     struct berth_api *api;
-    struct berth_arena arena; /* of the request */
+    struct berth_arena arena; /* taken over from the request */
     struct berth_run_request request;
     struct berth_actor actor;
     struct berth_api_live *live; /* NULL: the command is over */
     struct berth_buf input;
     bool has_input;
-    struct berth_api_call *c; /* who is to be told that it is there, or NULL */
+    struct berth_api_call *c; /* the request to answer when the run has a row, or NULL */
     bool events;
     char id[BERTH_ID_SIZE];
 };
@@ -92,7 +93,7 @@ static void waiter_leave(struct berth_api_run_waiter *waiter)
     waiter->link = NULL;
 }
 
-static void run_tell(struct performed *p, const struct berth_error *trouble)
+static void run_tell(struct started_run *p, const struct berth_error *trouble)
 {
     struct berth_api_call *c = p->c;
     struct berth_error err = {0};
@@ -129,23 +130,23 @@ static void on_created(void *ctx, const struct berth_run *run)
 
 static void on_started(void *ctx, struct berth_exec *exec)
 {
-    struct performed *p = ctx;
+    struct started_run *p = ctx;
     berth_api_live_begin(p->live, exec, p->has_input ? &p->input : NULL);
 }
 
 static void on_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
-    struct performed *p = ctx;
+    struct started_run *p = ctx;
     berth_api_live_output(p->live, stream, bytes, len);
 }
 
 static void on_stdin_room(void *ctx)
 {
-    struct performed *p = ctx;
+    struct started_run *p = ctx;
     berth_api_live_room(p->live);
 }
 
-static void end_live(struct performed *p)
+static void end_live(struct started_run *p)
 {
     struct berth_api_live *live = p->live;
     p->live = NULL;
@@ -158,7 +159,7 @@ static void on_stopped(void *ctx)
     end_live(ctx);
 }
 
-static void free_performed(struct performed *p)
+static void started_run_free(struct started_run *p)
 {
     if (p->input.data)
         explicit_bzero(p->input.data, p->input.len);
@@ -169,7 +170,7 @@ static void free_performed(struct performed *p)
 
 static void on_done(void *ctx, const struct berth_run_result *result, const struct berth_error *err)
 {
-    struct performed *p = ctx;
+    struct started_run *p = ctx;
     struct berth_api *api = p->api;
     (void)result;
     berth_lock_take(&api->lives_lock);
@@ -181,7 +182,7 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
     berth_lock_drop(&api->lives_lock);
     run_tell(p, err);
     end_live(p);
-    free_performed(p);
+    started_run_free(p);
     berth_lock_take(&api->lives_lock);
     api->run_count--;
     pthread_cond_broadcast(&api->lives_changed);
@@ -216,17 +217,17 @@ static int take_secrets(struct berth_api_call *c, const struct berth_list *pairs
 static int perform(struct berth_api_call *c, const struct run_body *body,
                    struct berth_run_request *r, struct berth_error *err)
 {
-    struct performed *p = calloc(1, sizeof *p);
+    struct started_run *p = calloc(1, sizeof *p);
     if (!p)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
     struct berth_id id = berth_id_new();
-    *p = (struct performed){.api = c->api,
-                            .actor = {.type = berth_arena_strdup(&c->arena, c->actor.type),
-                                      .id = berth_arena_strdup(&c->arena, c->actor.id)},
-                            .input = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX),
-                            .has_input = body->in.input != NULL,
-                            .c = c,
-                            .events = berth_api_wants_events(c)};
+    *p = (struct started_run){.api = c->api,
+                              .actor = {.type = berth_arena_strdup(&c->arena, c->actor.type),
+                                        .id = berth_arena_strdup(&c->arena, c->actor.id)},
+                              .input = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX),
+                              .has_input = body->in.input != NULL,
+                              .c = c,
+                              .events = berth_api_wants_events(c)};
     memcpy(p->id, id.text, sizeof p->id);
     if (body->in.input) {
         berth_buf_puts(&p->input, body->in.input);
@@ -246,7 +247,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     if (rc == BERTH_OK)
         rc = berth_api_live_new(c->api, &p->live, err);
     if (rc < 0) {
-        free_performed(p);
+        started_run_free(p);
         return rc;
     }
     p->arena = c->arena;
@@ -261,7 +262,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     berth_lock_drop(&api->lives_lock);
     if (rc < 0) {
         end_live(p);
-        free_performed(p);
+        started_run_free(p);
         return rc;
     }
     return BERTH_API_KEPT;

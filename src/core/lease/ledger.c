@@ -2,6 +2,7 @@
  * src/core/lease/ledger.c - see ledger.h. */
 #include "core/lease/ledger.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,6 +118,8 @@ bool berth_ledger_config_reuses(const struct berth_lease *lease)
 void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty)
 {
     int64_t now = berth_time_wall_ms();
+    assert(duty != BERTH_DUTY_NULL);
+    assert(lease->status != BERTH_LEASE_ACQUIRING && lease->status != BERTH_LEASE_ACTIVE);
     lease->owner = berth_node_id(b->node);
     lease->duty = duty;
     lease->cleanup = BERTH_CLEANUP_PENDING;
@@ -132,6 +135,10 @@ void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status statu
                         enum berth_lease_place place)
 {
     int64_t now = berth_time_wall_ms();
+    assert(status == BERTH_LEASE_RELEASED || status == BERTH_LEASE_EXPIRED ||
+           status == BERTH_LEASE_FAILED);
+    assert(place == BERTH_PLACE_NONE ||
+           place == BERTH_PLACE_GONE); /* nothing is left to answer for */
     lease->status = status;
     lease->place = place;
     if (!lease->released_at_ms)
@@ -359,6 +366,7 @@ int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth
     struct settlement s = {.b = b, .arena = arena, .lease = *lease, .actor = actor};
     enum berth_lease_duty duty = (*lease)->duty;
     struct berth_error trouble;
+    assert(duty != BERTH_DUTY_NULL && strcmp((*lease)->owner, berth_node_id(b->node)) == 0);
     berth_plugins_refresh(b);
     s.confirmed = tell_provider(b, arena, *lease, op, &trouble) == BERTH_OK;
     if (!s.confirmed) {

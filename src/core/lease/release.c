@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/release.c - gives leases back: release, destroy, acknowledge. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/failpoint.h"
@@ -85,6 +86,7 @@ static int retain(struct berth_db *db, struct giving *g, struct berth_error *err
 {
     struct berth_lease *l = g->lease;
     int64_t now = berth_time_wall_ms();
+    assert(l->status == BERTH_LEASE_ACTIVE);
     l->status = BERTH_LEASE_RETAINED;
     l->last_used_at_ms = l->updated_at_ms = now;
     l->expires_at_ms = l->due_at_ms = now + g->b->settings.retain_ttl_ms;
@@ -95,6 +97,7 @@ static int start_release(struct berth_db *db, struct giving *g, struct berth_err
 {
     struct berth_lease *l = g->lease;
     bool park;
+    assert(!is_closed(l) && l->status != BERTH_LEASE_RELEASING);
     int rc = may_park(db, g, &park, err);
     if (rc < 0)
         return rc;
