@@ -22,7 +22,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/print.h"
-#include "core/secret/sealer.h"
+#include "core/secret/secret_provider.h"
 #include "store/migrate.h"
 #include "store/secret.h"
 #include "store/store.h"
@@ -76,8 +76,8 @@ static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
 
 static void check_key(struct visit *v)
 {
-    struct berth_sealer *vault = v->cli->b->sealer;
-    const char *path = berth_sealer_path(vault);
+    struct berth_secret_provider *vault = v->cli->b->secret_provider;
+    const char *path = berth_secret_provider_path(vault);
     struct key_look look = {.arena = &v->cli->arena};
     struct berth_error trouble;
     if (berth_store_read(v->cli->b->store, tx_key_id, &look, &trouble) < 0)
@@ -85,7 +85,7 @@ static void check_key(struct visit *v)
     else if (!look.id)
         add_finding(v, "key", GOOD, say(v, "no secrets yet; the key will be made at %s", path),
                     NULL);
-    else if (berth_sealer_has(vault, look.id, &trouble) < 0)
+    else if (berth_secret_provider_has(vault, look.id, &trouble) < 0)
         add_finding(v, "key", BAD, say(v, "%s", trouble.message),
                     "put the right key file there; secrets cannot be read without it");
     else

@@ -13,7 +13,7 @@
 
 struct berth_store;
 struct berth_node;
-struct berth_sealer;
+struct berth_secret_provider;
 struct berth_engine;
 struct berth_pool;
 struct berth_database;
@@ -42,7 +42,7 @@ struct berth {
     struct berth_store *store;
     struct berth_registry *registry;
     struct berth_node *node;
-    struct berth_sealer *sealer;
+    struct berth_secret_provider *secret_provider;
     struct berth_engine *engine;  /* runs commands; its thread starts with the first one */
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */

@@ -7,19 +7,19 @@
 #define BERTH_CORE_LOCK_ORDER_H
 
 enum berth_lock_rank {
-    BERTH_RANK_API_COMMANDS, /* api/stream/live.c: the commands and runs that requests started */
-    BERTH_RANK_RUN_JOBS,     /* run/run_job.c: runs that this process performs */
-    BERTH_RANK_PLUGINS,      /* plugin/plugin.c: when the plugin rows were last read */
-    BERTH_RANK_EXEC_WRITER,  /* run/exec_journal.c: one thread writes exec rows at a time */
-    BERTH_RANK_EXEC_JOURNAL, /* run/exec_journal.c: the queue of exec rows and its file */
-    BERTH_RANK_LEASE_EXECS,  /* lease/lease_execs.c: running commands by lease */
-    BERTH_RANK_EXEC,         /* run/exec.c: one running command */
-    BERTH_RANK_STRAYS,       /* lease/stray_queue.c: labels of processes to end */
-    BERTH_RANK_SWEEP_PASS,   /* sweep/sweep.c: one pass and its jobs */
-    BERTH_RANK_SWEEP_SLOTS,  /* sweep/sweep_slots.c: environments and providers being swept */
-    BERTH_RANK_SELF_SWEEP,   /* lease/self_sweep.c: the timer of this process's own sweep */
-    BERTH_RANK_LATE_PLACES,  /* lease/late_place.c: places to write down */
-    BERTH_RANK_SEALER,       /* secret/sealer.c: the keys of the key file */
-    BERTH_RANK_NODE,         /* lease/node.c: the rows that this process works on */
+    BERTH_RANK_API_COMMANDS,    /* api/stream/live.c: the commands and runs that requests started */
+    BERTH_RANK_RUN_JOBS,        /* run/run_job.c: runs that this process performs */
+    BERTH_RANK_PLUGINS,         /* plugin/plugin.c: when the plugin rows were last read */
+    BERTH_RANK_EXEC_WRITER,     /* run/exec_journal.c: one thread writes exec rows at a time */
+    BERTH_RANK_EXEC_JOURNAL,    /* run/exec_journal.c: the queue of exec rows and its file */
+    BERTH_RANK_LEASE_EXECS,     /* lease/lease_execs.c: running commands by lease */
+    BERTH_RANK_EXEC,            /* run/exec.c: one running command */
+    BERTH_RANK_STRAYS,          /* lease/stray_queue.c: labels of processes to end */
+    BERTH_RANK_SWEEP_PASS,      /* sweep/sweep.c: one pass and its jobs */
+    BERTH_RANK_SWEEP_SLOTS,     /* sweep/sweep_slots.c: environments and providers being swept */
+    BERTH_RANK_SELF_SWEEP,      /* lease/self_sweep.c: the timer of this process's own sweep */
+    BERTH_RANK_LATE_PLACES,     /* lease/late_place.c: places to write down */
+    BERTH_RANK_SECRET_PROVIDER, /* secret/secret_provider.c: the keys of the key file */
+    BERTH_RANK_NODE,            /* lease/node.c: the rows that this process works on */
 };
 #endif

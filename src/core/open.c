@@ -21,7 +21,7 @@
 #include "core/plugin/plugin.h"
 #include "core/run/exec_journal.h"
 #include "core/run/run_job.h"
-#include "core/secret/sealer.h"
+#include "core/secret/secret_provider.h"
 #include "core/sweep/sweep.h"
 #include "core/sweep/sweep_slots.h"
 #include "os/engine.h"
@@ -96,13 +96,13 @@ int berth_registry_new_builtin(struct berth_registry **out, struct berth_error *
     return rc;
 }
 
-static int open_sealer(struct berth *b, const char *key_file, struct berth_error *err)
+static int open_secret_provider(struct berth *b, const char *key_file, struct berth_error *err)
 {
     if (key_file)
-        return berth_sealer_new(key_file, &b->sealer, err);
+        return berth_secret_provider_new(key_file, &b->secret_provider, err);
     auto_free char *path = NULL;
     int rc = berth_key_file(b->store, &path, err);
-    return rc < 0 ? rc : berth_sealer_new(path, &b->sealer, err);
+    return rc < 0 ? rc : berth_secret_provider_new(path, &b->secret_provider, err);
 }
 
 static int tx_key_id(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -118,7 +118,8 @@ static int check_key(struct berth *b, struct berth_error *err)
     struct first first = {.arena = &arena};
     struct berth_error trouble;
     int rc = berth_store_read(b->store, tx_key_id, &first, err);
-    if (rc == BERTH_OK && first.key_id && berth_sealer_has(b->sealer, first.key_id, &trouble) < 0)
+    if (rc == BERTH_OK && first.key_id &&
+        berth_secret_provider_has(b->secret_provider, first.key_id, &trouble) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "secrets cannot be read", "error", trouble.message,
                        NULL);
     return rc;
@@ -164,7 +165,7 @@ static int runtime_start(struct berth *b, const struct berth_options *options,
     if (rc == BERTH_OK)
         rc = berth_lease_execs_new(b->pool, b->store, &b->lease_execs, err);
     if (rc == BERTH_OK)
-        rc = open_sealer(b, options->key_file, err);
+        rc = open_secret_provider(b, options->key_file, err);
     if (rc == BERTH_OK)
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)
@@ -218,7 +219,7 @@ void berth_close(struct berth *b)
     berth_engine_free(b->engine); /* with what drivers had running */
     berth_node_close(b->node);
     berth_store_close(b->store);
-    berth_sealer_free(b->sealer);
+    berth_secret_provider_free(b->secret_provider);
     berth_run_jobs_free(b->run_jobs);
     berth_lease_execs_free(b->lease_execs);
     berth_self_sweep_free(b->self_sweep);

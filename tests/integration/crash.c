@@ -22,7 +22,7 @@
 #include "base/time.h"
 #include "core/lease/node.h"
 #include "core/run/exec.h"
-#include "core/secret/sealer.h"
+#include "core/secret/secret_provider.h"
 #include "core/secret/secret.h"
 #include "inventory.h"
 #include "os/strays.h"
@@ -382,17 +382,17 @@ static void change_key(struct fixture *f)
 static void first_key(struct fixture *f)
 {
     char path[sizeof f->directory + 16], strays[sizeof path + 8], id[BERTH_KEY_ID_SIZE];
-    struct berth_sealer *vault;
+    struct berth_secret_provider *vault;
     glob_t found = {0};
     (void)snprintf(path, sizeof path, "%s/first.key", f->directory);
     (void)snprintf(strays, sizeof strays, "%s.??????", path);
     (void)unlink(path);
-    assert_ok(f, berth_sealer_new(path, &vault, &f->err));
+    assert_ok(f, berth_secret_provider_new(path, &vault, &f->err));
     arm();
-    assert_ok(f, berth_sealer_first_key(vault, f->b->store_id, id, &f->err));
+    assert_ok(f, berth_secret_provider_first_key(vault, f->b->store_id, id, &f->err));
     assert_int_equal(glob(strays, 0, NULL, &found), GLOB_NOMATCH); /* of those killed before us */
     globfree(&found);
-    berth_sealer_free(vault);
+    berth_secret_provider_free(vault);
 }
 
 static void check_values(struct fixture *f, const struct berth_list *secrets)

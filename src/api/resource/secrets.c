@@ -9,7 +9,7 @@
 #include "api/call.h"
 #include "base/base64.h"
 #include "core/company.h"
-#include "core/secret/sealer.h"
+#include "core/secret/secret_provider.h"
 
 static void secret_item(struct berth_json_writer *w, const void *secret)
 {
@@ -247,7 +247,7 @@ static int rotate_key(struct berth_api_call *c, struct berth_error *err)
     berth_json_put_str(&c->w, "fromKeyId", done.from);
     berth_json_put_str(&c->w, "keyId", done.to);
     berth_json_put_int(&c->w, "versions", done.versions);
-    berth_json_put_str(&c->w, "keyFile", berth_sealer_path(c->b->sealer));
+    berth_json_put_str(&c->w, "keyFile", berth_secret_provider_path(c->b->secret_provider));
     berth_json_close(&c->w, '}');
     return BERTH_OK;
 }
@@ -279,7 +279,7 @@ static int provider_health(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc < 0)
         return rc;
-    const char *path = berth_sealer_path(c->b->sealer);
+    const char *path = berth_secret_provider_path(c->b->secret_provider);
     bool there = access(path, F_OK) == 0, readable = access(path, R_OK) == 0;
     berth_json_open(&c->w, '{');
     berth_json_open_in(&c->w, "providers", '[');

@@ -12,8 +12,8 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
-#include "core/secret/sealer.h"
 #include "core/secret/secret.h"
+#include "core/secret/secret_provider.h"
 #include "store/store.h"
 
 #define BATCH 64 /* versions sealed anew in one transaction */
@@ -62,7 +62,8 @@ static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_sec
     auto_locked value = BERTH_LOCKED_INIT;
     auto_free char *sealed = NULL;
     struct berth_error trouble;
-    rc = berth_sealer_unseal(c->b->sealer, v->key_id, context, v->sealed, &value, &trouble);
+    rc = berth_secret_provider_unseal(c->b->secret_provider, v->key_id, context, v->sealed, &value,
+                                      &trouble);
     if (rc == BERTH_E_INVALID || rc == BERTH_E_UNPROCESSABLE) {
         c->skipped++; /* it stays as it is, and so does its key */
         (void)snprintf(c->unread.text, sizeof c->unread.text, "%s", v->secret_id);
@@ -74,9 +75,9 @@ static int seal_anew(struct berth_db *db, struct key_change *c, struct berth_sec
     }
     v->key_id = c->to;
     context = berth_secret_context(c->arena, secret->company_id, v);
-    rc = context
-             ? berth_sealer_seal(c->b->sealer, c->to, context, value.bytes, value.len, &sealed, err)
-             : berth_arena_check(c->arena, err);
+    rc = context ? berth_secret_provider_seal(c->b->secret_provider, c->to, context, value.bytes,
+                                              value.len, &sealed, err)
+                 : berth_arena_check(c->arena, err);
     v->sealed = sealed;
     return rc < 0 ? rc : berth_version_reseal(db, v, err);
 }
@@ -145,12 +146,14 @@ static int choose_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], bool *
     struct berth *b = c->b;
     int64_t ignored;
     *finished = false;
-    int rc = berth_sealer_newest_key(b->sealer, b->store_id, c->from, next, err);
+    int rc = berth_secret_provider_newest_key(b->secret_provider, b->store_id, c->from, next, err);
     if (rc < 0 || strcmp(next, c->from) != 0)
         return rc;
     rc = seal_all(c, &ignored, err);
     *finished = rc == BERTH_OK && c->total > 0;
-    return rc < 0 || *finished ? rc : berth_sealer_add_key(b->sealer, b->store_id, next, err);
+    return rc < 0 || *finished
+               ? rc
+               : berth_secret_provider_add_key(b->secret_provider, b->store_id, next, err);
 }
 
 static int fail_unread(const struct key_change *c, int64_t skipped, struct berth_error *err)
@@ -159,8 +162,8 @@ static int fail_unread(const struct key_change *c, int64_t skipped, struct berth
                       "Everything has the new key, but for %" PRId64 " version%s that no key of %s "
                       "opens, of secret %s among others: rotate or delete such secrets. Their keys "
                       "are kept.",
-                      skipped, skipped == 1 ? "" : "s", berth_sealer_path(c->b->sealer),
-                      c->unread.text);
+                      skipped, skipped == 1 ? "" : "s",
+                      berth_secret_provider_path(c->b->secret_provider), c->unread.text);
 }
 
 static int change_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], struct berth_error *err)
@@ -181,7 +184,7 @@ static int change_key(struct key_change *c, char next[BERTH_KEY_ID_SIZE], struct
     if (rc == BERTH_OK)
         rc = berth_store_tx(b->store, tx_done, c, err);
     if (rc == BERTH_OK)
-        rc = berth_sealer_keep_only(b->sealer, b->store_id, next, &c->keys, err);
+        rc = berth_secret_provider_keep_only(b->secret_provider, b->store_id, next, &c->keys, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(key_after_drop);
@@ -195,7 +198,7 @@ int berth_secret_change_key(struct berth *b, const struct berth_actor *actor,
     auto_close int lock = -1;
     char next[BERTH_KEY_ID_SIZE];
     struct key_change c = {.b = b, .arena = &arena, .actor = actor, .to = next};
-    int rc = berth_keyfile_lock(berth_sealer_path(b->sealer), 0, &lock, err);
+    int rc = berth_keyfile_lock(berth_secret_provider_path(b->secret_provider), 0, &lock, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_key, &c, err);
     if (rc == BERTH_OK && !c.from)

@@ -7,8 +7,8 @@
 #include "base/id.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "core/secret/sealer.h"
 #include "core/secret/secret.h"
+#include "core/secret/secret_provider.h"
 #include "core/secret/secret_refs.h"
 #include "store/lease.h"
 #include "store/store.h"
@@ -155,8 +155,8 @@ int berth_secret_resolve(struct berth *b, const struct berth_resolve_request *re
     int rc = berth_store_read(b->store, tx_look_up, &r, err);
     if (rc == BERTH_OK) {
         const char *context = berth_secret_context(&arena, r.secret->company_id, r.version);
-        rc = context ? berth_sealer_unseal(b->sealer, r.version->key_id, context, r.version->sealed,
-                                           &value, err)
+        rc = context ? berth_secret_provider_unseal(b->secret_provider, r.version->key_id, context,
+                                                    r.version->sealed, &value, err)
                      : berth_arena_check(&arena, err);
     }
     /* What cannot be put on record is not handed out. */

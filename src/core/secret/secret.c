@@ -13,7 +13,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
-#include "core/secret/sealer.h"
+#include "core/secret/secret_provider.h"
 #include "core/secret/secret_refs.h"
 #include "store/company.h"
 #include "store/lease.h"
@@ -240,7 +240,7 @@ static int current_key(struct berth *b, struct berth_db *db, struct berth_arena 
     if (rc < 0 || *out)
         return rc;
     char id[BERTH_KEY_ID_SIZE];
-    rc = berth_sealer_first_key(b->sealer, b->store_id, id, err);
+    rc = berth_secret_provider_first_key(b->secret_provider, b->store_id, id, err);
     if (rc == BERTH_OK)
         rc = berth_secret_key_insert(db, id, berth_time_wall_ms(), err);
     if (rc == BERTH_OK) /* perhaps somebody else's, who was faster */
@@ -263,7 +263,8 @@ static int add_version(struct berth *b, struct berth_db *db, struct berth_arena 
         return rc;
     const char *context = berth_secret_context(arena, s->company_id, &v);
     auto_free char *sealed = NULL;
-    rc = context ? berth_sealer_seal(b->sealer, v.key_id, context, value, len, &sealed, err)
+    rc = context ? berth_secret_provider_seal(b->secret_provider, v.key_id, context, value, len,
+                                              &sealed, err)
                  : berth_arena_check(arena, err);
     v.sealed = sealed;
     return rc < 0 ? rc : berth_version_insert(db, &v, err);

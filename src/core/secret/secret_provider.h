@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/secret/secret_provider.h - the keys that this process seals secrets with, from the key
+ * file. The store says which of them is in use; a key that is missing here is looked for in the
+ * file again.
+ */
+#ifndef BERTH_CORE_SECRET_SECRET_PROVIDER_H
+#define BERTH_CORE_SECRET_SECRET_PROVIDER_H
+
+#include <stdbool.h>
+
+#include <berth/common.h>
+
+#include "crypto/keyfile.h"
+
+struct berth_secret_provider; /* safe to share between threads */
+
+int berth_secret_provider_new(const char *key_file, struct berth_secret_provider **out,
+                              struct berth_error *err);
+void berth_secret_provider_free(struct berth_secret_provider *provider); /* NULL is fine */
+const char *berth_secret_provider_path(const struct berth_secret_provider *provider);
+
+/* A key for a store that has none yet; the file is made when there is none. */
+int berth_secret_provider_first_key(struct berth_secret_provider *provider, const char *store,
+                                    char id[BERTH_KEY_ID_SIZE], struct berth_error *err);
+/* Is the key at hand? UNPROCESSABLE when it is not, with the cure. */
+int berth_secret_provider_has(struct berth_secret_provider *provider, const char *key_id,
+                              struct berth_error *err);
+int berth_secret_provider_seal(struct berth_secret_provider *provider, const char *key_id,
+                               const char *context, const void *plain, size_t len, char **out,
+                               struct berth_error *err);
+int berth_secret_provider_unseal(struct berth_secret_provider *provider, const char *key_id,
+                                 const char *context, const char *sealed, struct berth_locked *out,
+                                 struct berth_error *err);
+
+/* --- for changing the key; the caller holds berth_keyfile_lock --- */
+
+/* The store's newest key in the file, which holds them by age; `key_id` is one of them. */
+int berth_secret_provider_newest_key(struct berth_secret_provider *provider, const char *store,
+                                     const char *key_id, char newest[BERTH_KEY_ID_SIZE],
+                                     struct berth_error *err);
+/* One more; on the disk when this returns. */
+int berth_secret_provider_add_key(struct berth_secret_provider *provider, const char *store,
+                                  char id[BERTH_KEY_ID_SIZE], struct berth_error *err);
+/* Of the store's keys only `key_id` and those in the list (of ids) stay. */
+int berth_secret_provider_keep_only(struct berth_secret_provider *provider, const char *store,
+                                    const char *key_id, const struct berth_list *needed,
+                                    struct berth_error *err);
+#endif
