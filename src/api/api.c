@@ -362,7 +362,7 @@ void berth_api_set_recovering(struct berth_api *api, bool recovering)
     atomic_store(&api->recovering, recovering);
 }
 
-static void pass(void *ctx)
+static void run_nothing(void *ctx)
 {
     (void)ctx;
 }
@@ -383,7 +383,8 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_guard_stop(api->guard);
     berth_pool_free(api->quick);
     berth_pool_free(api->slow);
-    (void)berth_engine_do(api->b->engine, pass, NULL, &none); /* what the pools posted has run */
+    (void)berth_engine_do(api->b->engine, run_nothing, NULL,
+                          &none); /* what the pools posted has run */
     berth_api_gate_free(api->gate);
     berth_api_events_free(api->events);
     berth_api_guard_free(api->guard);

@@ -355,8 +355,6 @@ static int end_ours(struct berth_api_call *c, const char *id, bool *ours, struct
 {
     struct berth_api *api = c->api;
     auto_close int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0)
-        return berth_fail_errno(err, "Cannot make an event descriptor");
     struct berth_api_run_waiter waiter = {.fd = fd};
     berth_lock_take(&api->lives_lock);
     *ours = cancel_ours(api, id, &waiter);
@@ -365,12 +363,16 @@ static int end_ours(struct berth_api_call *c, const char *id, bool *ours, struct
         return BERTH_OK;
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
                            {.fd = berth_api_left_fd(c), .events = POLLIN}};
-    while (poll(fds, 2, END_WAIT_MS) < 0 && errno == EINTR)
+    while (fd >= 0 && poll(fds, 2, END_WAIT_MS) < 0 && errno == EINTR)
         continue;
     berth_lock_take(&api->lives_lock);
     waiter_leave(&waiter);
     berth_lock_drop(&api->lives_lock);
-    return BERTH_OK;
+    return fd >= 0 ? BERTH_OK
+                   : berth_fail(err, BERTH_E_UNAVAILABLE,
+                                "Run %s was cancelled, but there is no descriptor left to wait for "
+                                "its end.",
+                                id);
 }
 
 static int end_one(struct berth_api_call *c, const struct berth_run_end *end,

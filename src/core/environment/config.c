@@ -46,7 +46,10 @@ static void provider_form(struct berth_form *f, const char *provider)
 static const char *provider_of(struct berth_arena *arena, const struct berth_json *config)
 {
     const char *provider = berth_json_str(berth_json_get(config, "provider"));
-    return provider && *provider ? berth_form_trimmed(arena, provider) : BERTH_PROVIDER_DEFAULT;
+    if (!provider || !*provider)
+        return BERTH_PROVIDER_DEFAULT;
+    provider = berth_form_trimmed(arena, provider);
+    return provider ? provider : ""; /* the arena remembers that memory was short */
 }
 
 /* --- plugin --- */
@@ -168,8 +171,13 @@ static int ask_outside(const struct berth_registry *registry, enum berth_environ
         provider_form(f, provider_of(f->arena, f->in));
     else if (kind == BERTH_ROUTE_PLUGIN)
         plugin_form(f);
+    else if (use != BERTH_CONFIG_SCHEMA)
+        return berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "Environment driver \"%s\" is not registered in the environment runtime yet.",
+            berth_environment_drivers.names[driver]);
     else
-        berth_form_copy(f); /* its driver is not registered here */
+        berth_form_copy(f);
     int rc = berth_issues_check(f->issues, err);
     if (rc < 0 || use != BERTH_CONFIG_PERSIST || kind == BERTH_ROUTE_BUILTIN)
         return rc;
@@ -192,7 +200,9 @@ int berth_config_normalise(const struct berth_registry *registry,
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: config.");
     }
     const struct berth_route *owner = owner_of(registry, driver, &f);
-    int rc = owner ? ask_owner(owner, &f, use, err) : ask_outside(registry, driver, &f, use, err);
+    int rc = berth_arena_check(f.arena, err);
+    if (rc == BERTH_OK)
+        rc = owner ? ask_owner(owner, &f, use, err) : ask_outside(registry, driver, &f, use, err);
     if (rc < 0)
         berth_json_free(f.out);
     else

@@ -44,7 +44,8 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0 || !late->settles)
         return rc;
     rc = berth_lease_load(db, &late->arena, late->lease_id, &row, err);
-    if (rc < 0 || !row || row->place != BERTH_PLACE_LIVE || row->owner)
+    if (rc < 0 || !row || row->place != BERTH_PLACE_LIVE || row->owner ||
+        row->status == BERTH_LEASE_ACTIVE)
         return rc;                              /* another row answers for the place */
     if (row->status == BERTH_LEASE_ACQUIRING) { /* whoever gave it up has not said so yet */
         row->status = BERTH_LEASE_RELEASING;

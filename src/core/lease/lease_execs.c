@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
+#include "core/lease/stray_queue.h"
 #include "core/lock_order.h"
 #include "os/pool.h"
 #include "os/strays.h"
@@ -141,10 +142,13 @@ static void kill_all(struct berth_lease_execs *all, const char *lease_id)
 bool berth_lease_execs_end(struct berth *b, const char *lease_id)
 {
     struct berth_lease_execs *all = b->lease_execs;
-    if (await_left(all, lease_id, GRACE_MS))
-        return true;
-    kill_all(all, lease_id);
-    return await_left(all, lease_id, KILLED_MS);
+    bool ended = await_left(all, lease_id, GRACE_MS);
+    if (!ended) {
+        kill_all(all, lease_id);
+        ended = await_left(all, lease_id, KILLED_MS);
+    }
+    berth_stray_queue_flush(b->stray_queue);
+    return ended;
 }
 
 /* --- leases that another process has ended --- */

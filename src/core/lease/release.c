@@ -13,7 +13,6 @@
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
 #include "core/lease/self_sweep.h"
-#include "core/lease/stray_queue.h"
 #include "core/metrics.h"
 #include "store/store.h"
 
@@ -220,7 +219,6 @@ static int give_back(struct giving *g, berth_tx_fn *intent, struct berth_error *
         BERTH_FAILPOINT(destroy_after_intent);
     bool empty =
         g->lease->status == BERTH_LEASE_ACTIVE || berth_lease_execs_end(g->b, g->lease->id);
-    berth_stray_queue_flush(g->b->stray_queue); /* what its commands left behind ends first */
     if (g->lease->duty == BERTH_DUTY_PARK && !empty)
         g->lease->duty = BERTH_DUTY_DESTROY; /* what has not stopped is not handed on */
     if (!g->settle)

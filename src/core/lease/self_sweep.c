@@ -4,10 +4,13 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/lock.h"
 #include "core/lock_order.h"
 #include "os/pool.h"
+
+#define RETRY_MS 100
 
 struct berth_self_sweep {
     struct berth *b;
@@ -54,8 +57,15 @@ static void self_sweep_job(void *ctx)
     berth_lock_take(&self->lock);
     self->timed = false;
     berth_lock_drop(&self->lock);
-    if (!self->sweep(self->b))
+    if (self->sweep(self->b))
+        return;
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
+    for (;;) { /* no event says that there is memory for a timer again */
         berth_self_sweep_soon(self->b);
+        if (!atomic_load(&self->missed))
+            return;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 void berth_self_sweep_soon(struct berth *b)

@@ -19,7 +19,9 @@ struct berth_stray_queue {
     struct berth_lock lock;
     char **labels; /* closed by NULL when there are any */
     int count, cap;
-    bool timed; /* a flush is due */
+    bool timed;           /* a flush is due */
+    int flushes;          /* under way */
+    pthread_cond_t ended; /* a flush has */
 };
 
 int berth_stray_queue_new(struct berth_pool *pool, struct berth_stray_queue **out,
@@ -30,6 +32,7 @@ int berth_stray_queue_new(struct berth_pool *pool, struct berth_stray_queue **ou
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: commands.");
     queue->pool = pool;
     berth_lock_init(&queue->lock, BERTH_RANK_STRAYS);
+    pthread_cond_init(&queue->ended, NULL);
     *out = queue;
     return BERTH_OK;
 }
@@ -39,6 +42,7 @@ void berth_stray_queue_free(struct berth_stray_queue *queue)
     if (!queue)
         return;
     berth_stray_queue_flush(queue);
+    pthread_cond_destroy(&queue->ended);
     berth_lock_destroy(&queue->lock);
     free(queue);
 }
@@ -51,12 +55,19 @@ void berth_stray_queue_flush(struct berth_stray_queue *queue)
     queue->labels = NULL;
     queue->count = queue->cap = 0;
     queue->timed = false;
+    queue->flushes++;
     berth_lock_drop(&queue->lock);
     if (count)
         (void)berth_strays_end((const char *const *)(void *)labels);
     for (int i = 0; i < count; i++)
         free(labels[i]);
     free(labels);
+    berth_lock_take(&queue->lock);
+    queue->flushes--;
+    pthread_cond_broadcast(&queue->ended);
+    while (queue->flushes) /* another thread may have taken the labels that the caller means */
+        berth_lock_wait(&queue->lock, &queue->ended);
+    berth_lock_drop(&queue->lock);
 }
 
 static void stray_job(void *ctx)

@@ -13,7 +13,8 @@
 #include "core/run/run.h"
 #include "core/run/run_socket.h"
 
-#define EXIT_MS 10000 /* for a process to exit that has let go of a run without ending it */
+#define UNSEEN_EXIT_MS 1000 /* where the process cannot be watched */
+#define EXIT_MS 10000       /* for a process to exit that has let go of a run without ending it */
 
 static int run_connect(const char *id, int *out, struct berth_error *err)
 {
@@ -76,8 +77,9 @@ static void wait_for_hangup(int fd, int left_fd)
 static void wait_for_exit(int process, int left_fd)
 {
     struct pollfd fds[] = {{.fd = process, .events = POLLIN}, {.fd = left_fd, .events = POLLIN}};
-    if (process >= 0)
-        (void)poll(fds, 2, EXIT_MS);
+    /* Without a descriptor of the process only a pause is left; poll skips a descriptor of -1. */
+    while (poll(fds, 2, process >= 0 ? EXIT_MS : UNSEEN_EXIT_MS) < 0 && errno == EINTR)
+        continue;
 }
 
 /* Ends the run if its process has died, and reads the row again. */
@@ -104,7 +106,8 @@ int berth_run_cancel_elsewhere(struct berth *b, struct berth_arena *arena, const
     int rc = berth_run_get(b, arena, id, out, err);
     if (rc < 0 || berth_run_ended((int)(*out)->status))
         return rc;
-    /* The process died with the run: a lock tells that as soon as it has exited. */
+    /* The process died with the run. On one machine a lock tells that as soon as it has exited; in
+     * a shared store it takes the lapse of a node. */
     if (asked == BERTH_OK)
         wait_for_exit(process, left_fd);
     rc = end_if_lost(b, arena, id, out, err);
