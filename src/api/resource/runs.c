@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/resource/runs.c - what ran, and what was done: runs and the activity of a company. */
+ * src/api/resource/runs.c - runs: listing, starting, ending, and the output of their commands. */
 #include "core/run/run.h"
 
 #include <errno.h>
@@ -28,11 +28,6 @@
 static void run_item(struct berth_json_writer *w, const void *run)
 {
     berth_run_json(w, run);
-}
-
-static void entry(struct berth_json_writer *w, const void *activity)
-{
-    berth_activity_json(w, activity);
 }
 
 static int run_list(struct berth_api_call *c, struct berth_error *err)
@@ -473,28 +468,6 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
     return rc < 0 ? rc : BERTH_API_PASSED_ON;
 }
 
-/* --- what was done --- */
-
-/* Newest first; `before`, the id of an entry, is the cursor of the next page. */
-static int activity(struct berth_api_call *c, struct berth_error *err)
-{
-    struct berth_activity_filter filter = {.entity_id = berth_api_query(c, "entityId")};
-    struct berth_company *company;
-    struct berth_list found;
-    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_limit(c, &filter.limit, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_number(c, "before", 1, INT64_MAX, 0, &filter.before, err);
-    if (rc < 0)
-        return rc;
-    filter.company_id = company->id;
-    rc = berth_activity_list(c->b, &c->arena, &filter, &found, err);
-    if (rc == BERTH_OK)
-        berth_api_say_list(c, &found, entry);
-    return rc;
-}
-
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", run_list, BERTH_API_READ},
     {"POST", "/api/companies/:companyId/runs", run_create, BERTH_API_MANAGE, .slow = true,
@@ -504,6 +477,5 @@ const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
     {"POST", "/api/runs/:id/cancel", run_post_cancel, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/runs/:id/finish", run_finish, BERTH_API_MANAGE, .slow = true},
-    {"GET", "/api/companies/:companyId/activity", activity, BERTH_API_READ},
     {0},
 };

@@ -20,8 +20,10 @@ struct berth_api_guard {
     struct berth_pool *pool;
     struct berth_api_guarded *first;
     struct berth_timer timer;
+    /* The post is on its way. Apart from the flags below: the compiler may read those as one word.
+     */
+    _Atomic bool asked;
     struct berth_post post; /* of a look that was asked for */
-    _Atomic bool asked;     /* the post is on its way */
     bool looking, again, closed;
 };
 

@@ -124,8 +124,7 @@ static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
     if (p->nothing_made) {
         berth_ledger_close(l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE);
     } else {
-        l->status = BERTH_LEASE_RELEASING;
-        l->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_enter_releasing(l, BERTH_LEASE_FAILED);
         berth_ledger_take(p->b, l, BERTH_DUTY_DESTROY);
     }
     bool won;

@@ -188,7 +188,7 @@ static int claim(struct berth_db *db, struct acquisition *a, const struct berth_
 static int activate_at_once(struct berth_db *db, struct acquisition *a, struct berth_error *err)
 {
     struct berth_lease *l = a->lease;
-    l->status = BERTH_LEASE_ACTIVE;
+    berth_ledger_enter(l, BERTH_LEASE_ACTIVE);
     l->owner = NULL;
     l->due_at_ms = l->expires_at_ms;
     int rc = berth_lease_insert(db, l, err);
@@ -322,7 +322,7 @@ static int tx_activate(struct berth_db *db, void *ctx, struct berth_error *err)
     if (a->in_use)
         return fail_in_use(db, a, err);
     int64_t now = berth_time_wall_ms();
-    l.status = BERTH_LEASE_ACTIVE;
+    berth_ledger_enter(&l, BERTH_LEASE_ACTIVE);
     l.place = BERTH_PLACE_LIVE;
     l.acquired_at_ms = l.last_used_at_ms = l.updated_at_ms = now;
     l.owner = NULL;
@@ -386,8 +386,7 @@ static int tx_fail(struct berth_db *db, void *ctx, struct berth_error *err)
     if (f->nothing_made) {
         berth_ledger_close(l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE);
     } else {
-        l->status = BERTH_LEASE_RELEASING;
-        l->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_enter_releasing(l, BERTH_LEASE_FAILED);
         l->provider_lease_id = a->place.id;
         l->place = a->place.id ? BERTH_PLACE_LIVE : BERTH_PLACE_UNKNOWN;
         berth_ledger_take(a->b, l, BERTH_DUTY_DESTROY);

@@ -48,8 +48,7 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
         row->status == BERTH_LEASE_ACTIVE)
         return rc;                              /* another row answers for the place */
     if (row->status == BERTH_LEASE_ACQUIRING) { /* whoever gave it up has not said so yet */
-        row->status = BERTH_LEASE_RELEASING;
-        row->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_enter_releasing(row, BERTH_LEASE_FAILED);
         row->failure_reason = "Its place came when nobody waited for it any more.";
     }
     berth_ledger_take(late->b, row, BERTH_DUTY_DESTROY);

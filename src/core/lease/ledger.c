@@ -115,6 +115,44 @@ bool berth_ledger_config_reuses(const struct berth_lease *lease)
     return berth_json_true(berth_json_get(config, "reuseLease"));
 }
 
+static bool is_final(enum berth_lease_status status)
+{
+    return status == BERTH_LEASE_RELEASED || status == BERTH_LEASE_EXPIRED ||
+           status == BERTH_LEASE_FAILED;
+}
+
+static bool status_may_follow(enum berth_lease_status from, enum berth_lease_status to)
+{
+    switch (from) {
+    case BERTH_LEASE_ACQUIRING:
+        return to == BERTH_LEASE_ACTIVE || to == BERTH_LEASE_RELEASING || is_final(to);
+    case BERTH_LEASE_ACTIVE:
+        return to == BERTH_LEASE_RELEASING || to == BERTH_LEASE_RETAINED || is_final(to);
+    case BERTH_LEASE_RETAINED:
+        return to == BERTH_LEASE_RELEASING || is_final(to);
+    case BERTH_LEASE_RELEASING:
+        return is_final(to);
+    case BERTH_LEASE_RELEASED:
+    case BERTH_LEASE_EXPIRED:
+    case BERTH_LEASE_FAILED:
+        break;
+    }
+    return false;
+}
+
+void berth_ledger_enter(struct berth_lease *lease, enum berth_lease_status status)
+{
+    assert(status_may_follow(lease->status, status));
+    lease->status = status;
+}
+
+void berth_ledger_enter_releasing(struct berth_lease *lease, enum berth_lease_status final)
+{
+    assert(is_final(final));
+    berth_ledger_enter(lease, BERTH_LEASE_RELEASING);
+    lease->final_status = final;
+}
+
 void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty)
 {
     int64_t now = berth_time_wall_ms();
@@ -135,11 +173,11 @@ void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status statu
                         enum berth_lease_place place)
 {
     int64_t now = berth_time_wall_ms();
-    assert(status == BERTH_LEASE_RELEASED || status == BERTH_LEASE_EXPIRED ||
-           status == BERTH_LEASE_FAILED);
+    assert(is_final(status));
     assert(place == BERTH_PLACE_NONE ||
            place == BERTH_PLACE_GONE); /* nothing is left to answer for */
-    lease->status = status;
+    if (lease->status != status) /* a closed lease may only have answered for a parked place */
+        berth_ledger_enter(lease, status);
     lease->place = place;
     if (!lease->released_at_ms)
         lease->released_at_ms = now;
@@ -227,7 +265,7 @@ static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
     int64_t now = berth_time_wall_ms();
     bool closes = l.status == BERTH_LEASE_RELEASING;
     if (closes) {
-        l.status = l.final_status;
+        berth_ledger_enter(&l, l.final_status);
         l.released_at_ms = now;
         l.last_used_at_ms = now;
         l.final_status = 0;

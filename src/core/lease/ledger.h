@@ -31,6 +31,10 @@ int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
 /* Does the captured config say reuseLease? */
 bool berth_ledger_config_reuses(const struct berth_lease *lease);
 
+/* Changes the status. Asserts that this change may happen. */
+void berth_ledger_enter(struct berth_lease *lease, enum berth_lease_status status);
+/* Enters `releasing`; the lease is to end as `final`. */
+void berth_ledger_enter_releasing(struct berth_lease *lease, enum berth_lease_status final);
 /* Puts the row into the state in which this process gives its place back. */
 void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_lease_duty duty);
 /* Closes a row that answers for no place. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/release.c - gives leases back: release, destroy, acknowledge. */
-#include <assert.h>
 #include <string.h>
 
 #include "base/failpoint.h"
@@ -85,8 +84,7 @@ static int retain(struct berth_db *db, struct giving *g, struct berth_error *err
 {
     struct berth_lease *l = g->lease;
     int64_t now = berth_time_wall_ms();
-    assert(l->status == BERTH_LEASE_ACTIVE);
-    l->status = BERTH_LEASE_RETAINED;
+    berth_ledger_enter(l, BERTH_LEASE_RETAINED);
     l->last_used_at_ms = l->updated_at_ms = now;
     l->expires_at_ms = l->due_at_ms = now + g->b->settings.retain_ttl_ms;
     return save_and_tell(db, g, err);
@@ -96,7 +94,6 @@ static int start_release(struct berth_db *db, struct giving *g, struct berth_err
 {
     struct berth_lease *l = g->lease;
     bool park;
-    assert(!is_closed(l) && l->status != BERTH_LEASE_RELEASING);
     int rc = may_park(db, g, &park, err);
     if (rc < 0)
         return rc;
@@ -105,8 +102,7 @@ static int start_release(struct berth_db *db, struct giving *g, struct berth_err
     enum berth_lease_duty duty = park      ? BERTH_DUTY_PARK
                                  : destroy ? BERTH_DUTY_DESTROY
                                            : BERTH_DUTY_RELEASE;
-    l->status = BERTH_LEASE_RELEASING;
-    l->final_status = g->request->status;
+    berth_ledger_enter_releasing(l, g->request->status);
     berth_ledger_take(g->b, l, duty);
     g->settle = true;
     return save_or_again(db, g, err);
@@ -173,8 +169,7 @@ static int tx_destroy(struct berth_db *db, void *ctx, struct berth_error *err)
         return save_and_tell(db, g, err);
     }
     if (!is_closed(l)) {
-        l->status = BERTH_LEASE_RELEASING;
-        l->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_enter_releasing(l, BERTH_LEASE_FAILED);
     }
     berth_ledger_take(g->b, l, BERTH_DUTY_DESTROY);
     g->settle = true;

@@ -15,10 +15,10 @@
 struct berth_self_sweep {
     struct berth *b;
     berth_self_sweep_fn *sweep;
-    struct berth_lock lock;
-    bool timed;          /* a sweep is due */
-    bool stopped;        /* the runtime closes */
     _Atomic bool missed; /* a sweep is wanted, but there was no memory for its timer */
+    struct berth_lock lock;
+    bool timed;   /* a sweep is due */
+    bool stopped; /* the runtime closes */
 };
 
 int berth_self_sweep_new(struct berth *b, berth_self_sweep_fn *sweep, struct berth_self_sweep **out,

@@ -103,8 +103,7 @@ static int tx_take(struct berth_db *db, void *ctx, struct berth_error *err)
         return rc;
     enum berth_lease_duty duty = BERTH_DUTY_DESTROY;
     if (l->status == BERTH_LEASE_ACQUIRING) {
-        l->status = BERTH_LEASE_RELEASING;
-        l->final_status = BERTH_LEASE_FAILED;
+        berth_ledger_enter_releasing(l, BERTH_LEASE_FAILED);
         l->failure_reason = "owner_lost";
     } else if (l->status != BERTH_LEASE_RELEASING && l->duty != BERTH_DUTY_NULL) {
         duty = l->duty; /* owed since an earlier try */
