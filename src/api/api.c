@@ -44,7 +44,7 @@ void berth_api_keep_answer(struct berth_api_call *c)
     berth_idempotency_end(c->b, &c->once, c->status, whole ? berth_buf_str(&c->out) : c->brief);
 }
 
-/* Who asks again hears of the stream's source. */
+/* Stores a 202 with the ids of the stream's source, for a client that sends the request again. */
 void berth_api_keep_stream(struct berth_api_call *c)
 {
     if (!c->once.at_work)
@@ -80,7 +80,8 @@ static void say_error(struct berth_json_writer *w, const struct berth_error *err
     berth_json_close(w, '}');
 }
 
-/* What went wrong inside stays inside: the log has it, under the request's name. */
+/* Returns the error to send. Details of internal errors go to the log only, with the request's id.
+ */
 static struct berth_error shown(const struct berth *b, const struct berth_http_exchange *x,
                                 const struct berth_error *err)
 {
@@ -93,7 +94,7 @@ static struct berth_error shown(const struct berth *b, const struct berth_http_e
     return out;
 }
 
-/* The header that goes with it, if one does. */
+/* Returns the header that belongs to the error; its name is NULL when the error needs no header. */
 static struct berth_http_header header_of(const struct berth_error *err, const char *allow)
 {
     if (err->code == BERTH_E_UNAUTHORIZED)
@@ -142,13 +143,14 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
     berth_api_pass_on(c);
 }
 
-/* Nobody has to show a token here; one that is shown must be good all the same. */
+/* Returns whether the request needs no token. A token that is sent is checked all the same. */
 static bool is_open(const struct berth_api_route *route, const struct berth_http_head *head)
 {
     return route && route->access == BERTH_API_OPEN && !berth_http_header(head, "authorization");
 }
 
-/* The answer of the first time, if this is not it. */
+/* Begins a request with an Idempotency-Key. Fills in the stored answer when the request is a
+ * repetition. */
 static int begin_once(struct berth_api_call *c, struct berth_error *err)
 {
     const char *key = berth_http_header(c->head, "idempotency-key");
@@ -215,7 +217,8 @@ static void run_call(void *ctx)
 
 /* --- requests --- */
 
-/* Whoever shows nothing that could be a token has nothing to say over TCP. */
+/* Returns the largest body to accept. A TCP client without a well-formed token gets a small limit.
+ */
 static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
                               const struct berth_peer *peer)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/api.h - the HTTP API: what callers may ask of a runtime, as JSON. */
+ * src/api/api.h - the HTTP API of a runtime, in JSON. */
 #ifndef BERTH_API_API_H
 #define BERTH_API_API_H
 
@@ -10,19 +10,23 @@ struct berth_api;
 
 int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
                    struct berth_api **out, struct berth_error *err);
-/* At a Unix socket, whoever has our uid, and root, may do everything; everybody else shows a token,
- * as everybody does over TCP. Answers the port. */
+/* Listens at an address and returns the port. At a Unix socket, a client with our uid or root may
+ * do everything without a token. Every other client needs a token, and so does every client over
+ * TCP. */
 int berth_api_listen(struct berth_api *api, const struct berth_http_address *address,
                      struct berth_error *err);
-/* Names by which TCP may be asked for besides numbers and localhost, and the origins of pages that
- * may do so: each closed by NULL, or NULL. Both are copied; from any thread. */
+/* Sets the host names that TCP requests may use besides numbers and localhost, and the origins of
+ * web pages that may send requests. Each list is closed by NULL, or is NULL. Both are copied. From
+ * any thread. */
 int berth_api_allow(struct berth_api *api, const char *const *hosts, const char *const *origins,
                     struct berth_error *err);
-/* By which URLs places may reach us, best first: a list of texts, copied; from any thread. */
+/* Sets the URLs by which places may reach us, best first: a list of texts, copied. From any thread.
+ */
 int berth_api_set_urls(struct berth_api *api, const struct berth_list *urls,
                        struct berth_error *err);
-/* What GET /api/health says of the first sweep after a start. */
+/* Sets whether GET /api/health reports that the first sweep after a start is still running. */
 void berth_api_set_recovering(struct berth_api *api, bool recovering);
-/* Accepts nobody any more, lets what is under way finish for so long, and ends. NULL is fine. */
+/* Stops accepting connections, waits up to wait_ms for running requests, and frees the API. NULL is
+ * fine. */
 void berth_api_close(struct berth_api *api, int64_t wait_ms);
 #endif

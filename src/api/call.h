@@ -15,37 +15,39 @@
 
 struct berth_api_call;
 struct berth_api;
-/* BERTH_OK: what it said is the answer; or one of the two below. */
+/* Handles one request. Returns BERTH_OK when c->out holds the answer, an error code, or one of the
+ * two values below. */
 typedef int berth_api_handler(struct berth_api_call *c, struct berth_error *err);
 enum {
-    BERTH_API_PASSED_ON = 1, /* somebody else answers the exchange */
-    BERTH_API_KEPT = 2,      /* and the call is his, too: berth_api_answer comes, or came */
+    BERTH_API_PASSED_ON = 1, /* another component answers the exchange */
+    BERTH_API_KEPT = 2,      /* the same, and that component calls berth_api_answer, or did */
 };
 
-/* Who may: whoever may look at a thing that belongs to a company is of that company, or of the
- * instance. */
+/* Who may use a route. A thing that belongs to a company is visible to callers of that company and
+ * to callers of the instance. */
 enum berth_api_access {
-    BERTH_API_OPEN,     /* everybody, also without a name */
-    BERTH_API_READ,     /* who is known */
-    BERTH_API_MANAGE,   /* and has environments:manage */
+    BERTH_API_OPEN,     /* every caller, also without a token */
+    BERTH_API_READ,     /* authenticated callers */
+    BERTH_API_MANAGE,   /* callers that have environments:manage */
     BERTH_API_BOARD,    /* operators; for changes, secrets:manage */
     BERTH_API_INSTANCE, /* operators of the instance; for changes, instance:manage */
 };
 
-/* With an Idempotency-Key it is done once, however often it comes. */
+/* How a route treats an Idempotency-Key. A request with a key is performed once, however often it
+ * is sent. */
 enum berth_api_once {
-    BERTH_API_ANY = 0,     /* the key is not looked at */
-    BERTH_API_ONCE,        /* what a killed daemon did is not known */
-    BERTH_API_MAKES_LEASE, /* it is, and what it did not do is taken back */
+    BERTH_API_ANY = 0,     /* the key is ignored */
+    BERTH_API_ONCE,        /* the outcome is unknown when the daemon was killed meanwhile */
+    BERTH_API_MAKES_LEASE, /* the lease's row tells the outcome; an unfinished lease is released */
 };
 
 struct berth_api_route {
     const char *method, *pattern; /* "/api/environments/:id" */
     berth_api_handler *handle;
     enum berth_api_access access;
-    bool slow; /* it may call a provider */
-    bool live; /* it answers over a connection: with what comes later, or bit by bit */
-    bool run;  /* a run's token may, for its own */
+    bool slow; /* the handler may call a provider */
+    bool live; /* needs a connection: the answer comes later, or as a stream */
+    bool run;  /* a run's token may use it for its own run and lease */
     enum berth_api_once once;
 };
 /* One table for each resource, closed by an empty row. */
@@ -62,28 +64,28 @@ struct berth_api_caller {
     const char *company_id; /* NULL: all of them */
     unsigned permissions;   /* of enum berth_permission */
     const char *run_id, *lease_id;
-    const char *token_id; /* that he showed, or NULL */
+    const char *token_id; /* of the token in the request, or NULL */
 };
 
 struct berth_api_call {
     struct berth_api *api;
     struct berth *b;
-    struct berth_http_exchange *x; /* NULL: it came from this process */
+    struct berth_http_exchange *x; /* NULL: the call came from this process */
     const struct berth_http_head *head;
     const char *body; /* as it was sent */
     size_t body_len;
-    int cancel_fd;                       /* of one from this process; see berth_api_left_fd */
-    const struct berth_api_route *route; /* NULL: there is none; `allow` then has the methods */
+    int cancel_fd;                       /* of a call from this process; see berth_api_left_fd */
+    const struct berth_api_route *route; /* NULL: none matches; `allow` lists the methods */
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
     struct berth_api_caller caller;
-    struct berth_actor actor;      /* what is written down of him */
-    struct berth_arena arena;      /* wiped: a body may hold what is to become a secret */
-    struct berth_issues issues;    /* what is wrong with the body; told with the error */
-    struct berth_idempotency once; /* with an Idempotency-Key */
-    const char *brief;             /* kept as the answer instead of a long one, or of a stream */
-    bool replayed;                 /* the answer is that of the first time */
-    const char *type;              /* of what it says; NULL: JSON */
+    struct berth_actor actor;      /* the caller, as the activity log records it */
+    struct berth_arena arena;      /* wiped when freed: a body may hold a secret's value */
+    struct berth_issues issues;    /* faults of the body; sent with the error */
+    struct berth_idempotency once; /* used with an Idempotency-Key */
+    const char *brief;             /* stored as the answer when that is long, or a stream */
+    bool replayed;                 /* the answer is the stored one of the first request */
+    const char *type;              /* content type of the answer; NULL: JSON */
     int status;                    /* 200 unless the handler says otherwise */
     struct berth_buf out;
     struct berth_json_writer w; /* into it */
@@ -92,15 +94,16 @@ struct berth_api_call {
 /* Answers, and frees the call. From any thread. */
 void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err);
 
-/* Keeps what is said as the answer to the Idempotency-Key; berth_api_answer does it otherwise, but
- * blocks. */
+/* Stores the answer under the Idempotency-Key. Blocks. berth_api_answer calls it unless the handler
+ * has. */
 void berth_api_keep_answer(struct berth_api_call *c);
-/* The same for an answer that is a stream, before that begins: it may end before we go on. */
+/* Stores the answer of a stream. Call it before the stream begins, because the stream may end at
+ * any time after that. */
 void berth_api_keep_stream(struct berth_api_call *c);
-/* Frees it: somebody else answers the exchange. */
+/* Frees the call without answering; another component answers the exchange. */
 void berth_api_pass_on(struct berth_api_call *c);
 
-/* --- what was sent --- */
+/* --- the request --- */
 
 enum berth_api_type {
     BERTH_API_TEXT,
@@ -118,48 +121,51 @@ struct berth_api_field {
     bool required, nullable;
     const char *const *words;
 };
-/* Fills the struct by the table, which is closed by an empty row; *given has a bit for each row
- * that was there (also as null). INVALID: all that is wrong is in c->issues. An absent body is {}.
- */
+/* Fills the struct `out` from the body, by a table that ends with an empty row. *given has a bit
+ * for each field that the body contains, also as null. INVALID: the faults are in c->issues. An
+ * absent body counts as {}. */
 int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
                    unsigned *given, struct berth_error *err);
-extern const struct berth_api_field berth_api_nothing[]; /* of those that have no body */
-/* A part of a target, of which the reader has seen that it is well-formed; `form`: "+" is a blank.
- */
+extern const struct berth_api_field berth_api_nothing[]; /* fields of routes that take no body */
+/* Decodes the percent escapes of a part of a target. The HTTP reader has checked that they are
+ * well-formed. With `form`, "+" is a blank. */
 const char *berth_api_decode(struct berth_arena *arena, const char *text, size_t len, bool form);
-/* -1: it is none of them. */
+/* Returns the index of the text in `words`, or -1 when it is not one of them. */
 int berth_api_find_word(const char *const *words, const char *text);
-/* Becomes readable when nobody waits for the answer any more; -1: never. */
+/* Returns a descriptor that becomes readable when the client is gone or the call is cancelled; -1:
+ * never. */
 int berth_api_left_fd(const struct berth_api_call *c);
 bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */
-/* Last-Event-ID: what a reader who comes back has seen. False: he has not, or the id is not ours.
- */
+/* Reads Last-Event-ID, the last event that a returning client has received. Returns false when the
+ * header is absent or is not a number. */
 bool berth_api_last_event(const struct berth_api_call *c, int64_t *out);
-/* Of the query, decoded, in the arena; NULL: it is not there. */
+/* Returns a parameter of the query, decoded, in the arena; NULL when it is absent. */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
-/* A whole number between these; `otherwise` when it is not there. */
+/* Reads a whole number from `min` to `max`; *out is `otherwise` when the parameter is absent. */
 int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t min, int64_t max,
                            int64_t otherwise, int64_t *out, struct berth_error *err);
-/* How many rows of a list are wanted, by `limit`. */
+/* Reads `limit`, the number of rows that the client wants. */
 int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error *err);
-/* NULL: it is not there. What is no id is INVALID. */
+/* Reads an id; *out is NULL when the parameter is absent. INVALID: the text is not an id. */
 int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
                        struct berth_error *err);
-/* ?name=true or false, which it is when it is not there; anything else is INVALID. */
+/* Reads ?name=true or ?name=false; *out is false when the parameter is absent. INVALID: any other
+ * text. */
 int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
                          struct berth_error *err);
-/* -1: it is not there. UNKNOWN words are INVALID. */
+/* Reads one of `words`; *out is its index, or -1 when the parameter is absent. INVALID: any other
+ * text. */
 int berth_api_query_word(struct berth_api_call *c, const char *name, const char *const *words,
                          int *out, struct berth_error *err);
 
-/* --- what is said --- */
+/* --- the answer --- */
 
 void berth_api_say_ok(struct berth_api_call *c); /* {"ok":true} */
 typedef void berth_api_item_fn(struct berth_json_writer *w, const void *item);
 void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
                         berth_api_item_fn *each);
-/* Of a whole list the rows that ?limit= and ?before= ask for; without a limit all. `id_at`: where
- * an item has the pointer to its id. */
+/* Writes the rows of a whole list that ?limit= and ?before= select; without a limit, all. `id_at`
+ * is the offset of an item's pointer to its id. */
 int berth_api_say_page(struct berth_api_call *c, const struct berth_list *all, size_t id_at,
                        berth_api_item_fn *each, struct berth_error *err);
 #endif

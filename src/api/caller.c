@@ -121,7 +121,7 @@ static bool is_named(const struct berth_api_gate *gate, const char *origin)
     return named;
 }
 
-/* Is it the one that we are asked by? */
+/* Returns whether the origin is the host that the request was sent to. */
 static bool is_ours(const char *origin, const char *host)
 {
     const char *rest = strstr(origin, "://");
@@ -164,7 +164,8 @@ static uint64_t digest(const char *text, size_t len)
     return strtoull(hex, NULL, 16);
 }
 
-/* Of the machine, whatever its port; of IPv6, the network that is one customer's. */
+/* Returns the bucket of the client's uid or address, without the port. IPv6 addresses count by
+ * their /64 network. */
 static size_t bucket_of(const struct berth_http_exchange *x)
 {
     const struct berth_peer *peer = berth_http_exchange_peer(x);
@@ -195,7 +196,8 @@ static void count_failure(struct berth_api_gate *gate, size_t bucket)
     pthread_mutex_unlock(&gate->lock);
 }
 
-/* What was shown as a token; NULL: nothing was, *shown says whether something else. */
+/* Returns the bearer token of the request, or NULL. *shown says whether the request has an
+ * Authorization header at all. */
 static const char *token_of(const struct berth_http_head *head, bool *shown)
 {
     const char *value = berth_http_header(head, "authorization");
@@ -212,7 +214,7 @@ bool berth_api_shows_token(const struct berth_http_head *head)
     return token && berth_token_well_formed(token);
 }
 
-/* Whoever has the daemon's account, and root. */
+/* Returns whether the client of the socket has the daemon's uid, or is root. */
 static bool is_owner(const struct berth_peer *peer)
 {
     return peer->local && (peer->uid == geteuid() || peer->uid == 0);
@@ -280,9 +282,9 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
     return BERTH_OK;
 }
 
-/* --- what he may --- */
+/* --- the caller's rights --- */
 
-/* What the first parameter of a path names. */
+/* The kind of thing that the first parameter of a path names. */
 static const struct {
     const char *prefix;
     enum berth_kind kind;
@@ -318,7 +320,8 @@ static int allow_run(struct berth_api_call *c, enum berth_kind kind, const char 
                : berth_fail(err, BERTH_E_DENIED, "A run's token sees its own run and lease only");
 }
 
-/* Is the thing of his company? What does not exist is the handler's to tell. */
+/* Returns DENIED when the thing that the path names belongs to another company. A thing that does
+ * not exist passes; the handler reports it. */
 static int allow_company(struct berth_api_call *c, struct berth_error *err)
 {
     enum berth_kind kind;

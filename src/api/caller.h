@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/caller.h - who asks, and what he may: looked at before anything of what is asked. */
+ * src/api/caller.h - identifies the caller and checks its rights, before the request is handled. */
 #ifndef BERTH_API_CALLER_H
 #define BERTH_API_CALLER_H
 
@@ -12,22 +12,24 @@ void berth_api_gate_free(struct berth_api_gate *gate); /* NULL is fine */
 
 int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
                          const char *const *origins, struct berth_error *err);
-/* Was it for us, and from a page that may? DENIED otherwise. A page of somebody else's can make a
- * browser ask us by a name that it made up; numbers, and names that we know, it cannot. One that is
- * named may read the answer. */
+/* Checks the Host and Origin headers of a TCP request. DENIED: the host name is unknown, or the
+ * page's origin is not allowed. A foreign page can point a host name of its own at us (DNS
+ * rebinding), but cannot do so with a number or a name that we know. A page whose origin is allowed
+ * may read the answer. */
 int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchange *x,
                            struct berth_error *err);
-/* What can be said without the store, on the loop's thread. UNAUTHORIZED: nobody that we know, or
- * what was shown can be no token. RATE_LIMITED: too many have failed from there. */
+/* Checks what needs no store access, on the loop's thread. UNAUTHORIZED: a token is required and
+ * absent, or is not well-formed. RATE_LIMITED: too many attempts from that address have failed. */
 int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
                         struct berth_error *err);
-/* Does it look like one? */
+/* Returns whether the request has a well-formed token. */
 bool berth_api_shows_token(const struct berth_http_head *head);
-/* Who it is: the socket's owner, or whose token was shown. Fills c->caller and c->actor. */
+/* Identifies the caller, by its token or as the socket's owner. Fills c->caller and c->actor. */
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
                            struct berth_error *err);
-/* Places that are this machine, as the daemon's user: for operators of the instance alone. */
+/* Returns DENIED when `local` is set and the caller is not an operator of the instance: local
+ * commands run on this machine as the daemon's user. */
 int berth_api_allow_local(const struct berth_api_call *c, bool local, struct berth_error *err);
-/* May he do this? DENIED says what is missing. */
+/* Checks the caller's rights for c->route. DENIED: the error names the missing right. */
 int berth_api_authorize(struct berth_api_call *c, struct berth_error *err);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/direct.h - the API without a daemon: what a program may ask of a runtime that it has
- * opened itself. Blocks; the calling thread does it. */
+ * src/api/direct.h - the API without a daemon, for a program that has opened a runtime itself. A
+ * call runs on the calling thread and blocks. */
 #ifndef BERTH_API_DIRECT_H
 #define BERTH_API_DIRECT_H
 
@@ -12,10 +12,10 @@ struct berth_api_direct {
     const char *method, *target; /* "/api/plugins/a%20b?limit=3" */
     const char *body;            /* JSON, or NULL */
     const struct berth_actor *actor;
-    int cancel_fd; /* becomes readable when nobody wants it any more; -1: never */
+    int cancel_fd; /* becomes readable when the call is to be cancelled; -1: never */
 };
-/* The answer of a daemon to its own user, in `out`; what is wrong with the body, in `issues`.
- * UNPROCESSABLE: only over a connection. */
+/* Performs the request with the rights of the daemon's own user and writes the answer to `out`.
+ * Faults of the body are in `issues`. UNPROCESSABLE: the route needs a connection. */
 int berth_api_direct(struct berth *b, const struct berth_api_direct *request,
                      struct berth_issues *issues, struct berth_buf *out, struct berth_error *err);
 #endif

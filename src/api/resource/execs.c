@@ -95,7 +95,8 @@ static bool is_short(const struct started_exec *a)
            !berth_exec_truncated(a->exec);
 }
 
-/* May block, unless the answer is short and nobody has to keep it. */
+/* Answers with the result of the ended command. May block, unless the answer is short and has no
+ * Idempotency-Key to be stored under. */
 static void exec_finish(struct started_exec *a)
 {
     struct berth_error err;
@@ -246,7 +247,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
     if (body.detach) {
         let_run(a);
-        berth_exec_journal_flush(c->b); /* whoever is told of it finds it, also elsewhere */
+        berth_exec_journal_flush(c->b); /* other processes must find the exec once its id is out */
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);
@@ -264,7 +265,7 @@ static int run(struct berth_api_call *c, struct berth_error *err)
         berth_api_keep_stream(c);
         let_run(a);
         rc = id ? berth_api_watch_start(c, &options, err) : berth_arena_check(&c->arena, err);
-        if (rc < 0) /* nobody would know of it */
+        if (rc < 0) /* the client does not learn the exec's id */
             (void)berth_api_live_cancel(c->api, id ? id : "", &(struct berth_error){0});
         return rc < 0 ? rc : BERTH_API_PASSED_ON;
     }
@@ -277,13 +278,14 @@ static int run(struct berth_api_call *c, struct berth_error *err)
 
 /* --- what runs --- */
 
-/* One that the caller may speak to: commands of this machine are not for everybody. */
+/* Loads the exec. DENIED: it runs on this machine, and the caller is not an operator of the
+ * instance. */
 static int find_own(struct berth_api_call *c, struct berth_exec_record **out,
                     struct berth_error *err)
 {
     struct berth_lease *lease;
     int rc = berth_exec_rows_get(c->b, &c->arena, c->params[0], out, err);
-    if (rc < 0 || !c->caller.company_id) /* then it is */
+    if (rc < 0 || !c->caller.company_id) /* callers of the instance may use every exec */
         return rc;
     rc = berth_lease_get(c->b, &c->arena, (*out)->lease_id, &lease, err);
     return rc < 0 ? rc
@@ -291,7 +293,7 @@ static int find_own(struct berth_api_call *c, struct berth_exec_record **out,
                                           err);
 }
 
-/* What the first answer would have been, for who did not wait for it. */
+/* Answers with the result of an exec, for a client that did not wait for the first answer. */
 static int result(struct berth_api_call *c, struct berth_error *err)
 {
     auto_free char *path = NULL;

@@ -111,7 +111,7 @@ static void run_tell(struct started_run *p, const struct berth_error *trouble)
     }
     if (rc == BERTH_OK)
         berth_run_json(&c->w, run);
-    else if (trouble) /* there is no run: it says why */
+    else if (trouble) /* no run was made: `trouble` says why */
         err = *trouble;
     c->status = 201;
     berth_api_answer(c, rc < 0 ? err.code : rc, &err);
@@ -263,7 +263,8 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     return BERTH_API_KEPT;
 }
 
-/* Who hands out secrets may have them; and not everybody may have this machine. */
+/* Checks that the caller may give the run its secrets, and may run commands on this machine if the
+ * run is local. */
 static int may_perform(struct berth_api_call *c, const struct run_body *body,
                        struct berth_error *err)
 {
@@ -274,14 +275,14 @@ static int may_perform(struct berth_api_call *c, const struct run_body *body,
     if (body->secrets.count && !(c->caller.permissions & BERTH_MAY_SECRETS))
         return berth_fail(err, BERTH_E_DENIED, "Missing permission: secrets:manage");
     bool local = !body->environment_id;
-    if (body->environment_id && c->caller.company_id && /* one that is not there is told later */
+    if (body->environment_id && c->caller.company_id && /* a missing one is reported later */
         berth_environment_get(c->b, &c->arena, body->environment_id, &e, &none) == BERTH_OK)
         local =
             berth_environment_in_place(c->b, e) && strcmp(e->company_id, c->caller.company_id) == 0;
     return berth_api_allow_local(c, local, err);
 }
 
-/* Without a command it is a run of somebody else's, who finishes it. */
+/* Creates a run. Without a command, the client performs the run itself and finishes it. */
 static int run_create(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
@@ -401,7 +402,7 @@ static int run_post_cancel(struct berth_api_call *c, struct berth_error *err)
     return rc < 0 ? rc : end_one(c, &end, err);
 }
 
-/* Of one that somebody else performs. */
+/* Finishes a run that the client performs itself. */
 static int run_finish(struct berth_api_call *c, struct berth_error *err)
 {
     static const char *const words[] = {"succeeded", "failed", "cancelled", "timed_out", NULL};

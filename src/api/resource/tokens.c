@@ -32,7 +32,8 @@ static int token_list(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-/* Nobody hands out more than he has. */
+/* Reads the permissions of a new token. A caller cannot grant a permission that it does not have.
+ */
 static int read_permissions(struct berth_api_call *c, const struct berth_list *texts, unsigned *out,
                             struct berth_error *err)
 {
@@ -52,7 +53,7 @@ static int read_permissions(struct berth_api_call *c, const struct berth_list *t
     return BERTH_OK;
 }
 
-/* The only answer that ever has the token in it. */
+/* Writes the new token. No other answer ever contains its text. */
 static void say_made(struct berth_api_call *c, const struct berth_token *made,
                      const struct berth_locked *text)
 {
@@ -103,7 +104,7 @@ static int revoke(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     if (c->x)
-        berth_api_guard_look(c->api->guard); /* whoever came in by it leaves */
+        berth_api_guard_look(c->api->guard); /* ends the streams that this token opened */
     berth_token_json(&c->w, token);
     return BERTH_OK;
 }

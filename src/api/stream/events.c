@@ -31,7 +31,7 @@ struct berth_api_events {
     int count;
     int64_t settled; /* the last entry that is known to have all before it; -1: not known yet */
     bool looking;    /* a job is at it */
-    bool closing;    /* nobody is let in any more */
+    bool closing;    /* no more listeners are accepted */
     int64_t found;   /* by the job; -1: nothing */
     struct berth_post post;
     struct berth_timer timer;
@@ -102,13 +102,14 @@ static void free_listener(struct berth_api_listener *l)
     if (l->next)
         l->next->link = l->link;
     if (--l->events->count == 0)
-        l->events->settled = -1; /* nobody looks any more */
+        l->events->settled = -1; /* without listeners the store is not read */
     struct berth_api *api = l->events->api;
     free(l);
     berth_api_count_stream(api, -1);
 }
 
-/* From here on nothing is left out, also for one who comes back without having heard anything. */
+/* Begins the stream after the entry `settled` and sends its id, so that a client that reconnects
+ * before the first event misses nothing. */
 static void begin_at(struct berth_api_listener *l, int64_t settled)
 {
     char text[64];
@@ -118,7 +119,7 @@ static void begin_at(struct berth_api_listener *l, int64_t settled)
     berth_api_stream_put(&l->s, text, (size_t)len);
 }
 
-/* What is new, if its reader has room for it. */
+/* Sends the new entries, unless earlier ones are still being sent. */
 static void read_on(struct berth_api_listener *l)
 {
     struct berth_error none;

@@ -32,7 +32,8 @@ int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struc
     return BERTH_OK;
 }
 
-/* Lock held. What does not fit waits for room; the end comes behind it. */
+/* Writes the input to the command, then closes its standard input. Bytes that do not fit wait for
+ * room. Lock held. */
 static void live_feed(struct berth_api_live *live)
 {
     struct berth_error err;
@@ -60,7 +61,7 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
     (void)snprintf(live->id, sizeof live->id, "%s", berth_exec_id(exec));
     live->exec = exec;
     if (!berth_map_put(&api->lives, live->id, live))
-        berth_exec_cancel(exec); /* nobody would find it */
+        berth_exec_cancel(exec); /* requests could not find it */
     if (input) {
         live->input = *input;
         *input = (struct berth_buf){0};
@@ -69,7 +70,7 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
     berth_lock_drop(&api->lives_lock);
 }
 
-/* --- who waits for room --- */
+/* --- waiters for room --- */
 
 void berth_api_waiter_leave(struct berth_api_waiter *w)
 {
@@ -81,7 +82,7 @@ void berth_api_waiter_leave(struct berth_api_waiter *w)
     w->link = NULL;
 }
 
-/* Behind those who wait already. */
+/* Adds the waiter at the end of the list. */
 bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w)
 {
     struct berth_api_live *live = berth_api_live_find(api, id);
@@ -96,7 +97,7 @@ bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api
     return true;
 }
 
-/* Each of them once: whoever finds no room waits again. */
+/* Wakes each waiter once. A waiter that finds no room waits again. */
 static void wake(struct berth_api_live *live)
 {
     struct berth_api_waiter *list = live->waiters;

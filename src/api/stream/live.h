@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream/live.h - the commands that this daemon runs: whoever asks for one finds it here
- * while it does, writes to it, ends it, and hears what it says at once. */
+ * src/api/stream/live.h - the commands that this daemon is running. Requests find a command here by
+ * its id, write to its standard input, cancel it, and receive its output without delay. */
 #ifndef BERTH_API_STREAM_LIVE_H
 #define BERTH_API_STREAM_LIVE_H
 
@@ -14,65 +14,69 @@
 struct berth_api_watch;
 struct berth_api_live;
 
-/* How the watches of a command hear of it, all at once, on the loop's thread. */
+/* Callbacks for the watches of a command, on the loop's thread. Each call serves all watches. */
 struct berth_api_live_listeners {
     void (*hear)(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
                  const char *bytes, size_t len);
-    void (*let_go)(struct berth_api_live *live); /* the command is over: the log has the rest */
+    void (*let_go)(struct berth_api_live *live); /* the command has ended: the log has the rest */
 };
 
-/* Somebody for whose bytes its standard input has no room. */
+/* A writer that waits because the command's standard input is full. */
 struct berth_api_waiter {
-    void (*on_room)(struct berth_api_waiter *w); /* there may be some, or it is over: write again */
-    struct berth_api_waiter *next, **link;       /* NULL: he does not wait */
+    void (*on_room)(struct berth_api_waiter *w); /* write again: room, or the command ended */
+    struct berth_api_waiter *next, **link;       /* link is NULL: not waiting */
 };
 
 struct berth_api_live {
     struct berth_api *api;
     char id[BERTH_ID_SIZE];
-    struct berth_exec *exec; /* api->lives_lock; NULL: it has no name yet, or is over */
+    struct berth_exec *exec; /* api->lives_lock; NULL: not begun yet, or ended */
     struct berth_buf input;  /* for its standard input; api->lives_lock */
     size_t input_at;
-    /* Of the loop's thread: */
-    struct berth_api_watch *watches; /* those that have read the whole log so far */
+    /* Used on the loop's thread only: */
+    struct berth_api_watch *watches; /* watches that have read the whole log so far */
     const struct berth_api_live_listeners *listeners; /* set with the first watch */
     struct berth_api_waiter *waiters;
-    uint64_t said[2];           /* bytes of each stream */
-    struct berth_post post;     /* of its end */
-    void (*on_over)(void *ctx); /* after all; or NULL */
+    uint64_t said[2];           /* bytes of output of each stream */
+    struct berth_post post;     /* announces the command's end */
+    void (*on_over)(void *ctx); /* called last; or NULL */
     void *ctx;
 };
 
-/* Its output comes to berth_api_live_output from the beginning on, whatever it is called. */
+/* Makes the entry of a command that is not started yet. Its output may come to
+ * berth_api_live_output before berth_api_live_begin. UNAVAILABLE: the daemon is about to end. */
 int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struct berth_error *err);
-/* It runs: it can be found, and what is to be its input (taken over; NULL: none) is written. */
+/* Registers the started command under its id, and writes `input` to its standard input. The buffer
+ * is taken over; NULL writes nothing. */
 void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
                           struct berth_buf *input);
 void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream, const char *bytes,
                            size_t len);
 void berth_api_live_room(struct berth_api_live *live); /* its stdin has room */
-/* It has ended, and its log is whole; nobody uses the exec when this returns. Frees `live`, later,
- * on the loop's thread, after on_over. Also for one that was never begun. */
+/* Call it when the command has ended and its log is complete, or when it never began. No other
+ * thread uses the exec after this returns. `live` is freed later on the loop's thread, after
+ * on_over. */
 void berth_api_live_end(struct berth_api_live *live);
 
-/* CONFLICT: it does not run here. */
+/* Cancels the command. CONFLICT: it does not run here. */
 int berth_api_live_cancel(struct berth_api *api, const char *id, struct berth_error *err);
-/* UNAVAILABLE: too much is waiting. CONFLICT: also when its stdin is closed. `close`: nothing more
- * comes. */
+/* Writes to the command's standard input, and closes it when `close` is set. UNAVAILABLE: too much
+ * is waiting. CONFLICT: the command does not run here, its standard input is closed, or the input
+ * of berth_api_live_begin is not all written yet. */
 int berth_api_live_write(struct berth_api *api, const char *id, const char *bytes, size_t len,
                          bool close, struct berth_error *err);
 int berth_api_live_resize(struct berth_api *api, const char *id, unsigned short rows,
                           unsigned short columns, struct berth_error *err);
-/* One more watch or listener knows the API, or one less. */
+/* Adds `by` to the number of watches and listeners that use the API. */
 void berth_api_count_stream(struct berth_api *api, int by);
-/* Until there is none, once the server is closed. */
+/* Waits until that number is 0. Call it after the server is closed. */
 void berth_api_await_streams(struct berth_api *api);
-/* On the loop's thread; NULL: it does not run here. */
+/* Returns the command, or NULL when it does not run here. On the loop's thread. */
 struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id);
-/* On the loop's thread, after a write that was UNAVAILABLE; on_room comes once. False: the command
- * is over, and whoever writes again hears of it. */
+/* Waits for room after a write that was UNAVAILABLE; on_room is called once. Returns false when the
+ * command has ended; the next write then returns CONFLICT. On the loop's thread. */
 bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w);
-void berth_api_waiter_leave(struct berth_api_waiter *w); /* also one that does not wait */
-/* Waits so long for them and for our runs, ends those that are left, and waits for that. */
+void berth_api_waiter_leave(struct berth_api_waiter *w); /* fine when it does not wait */
+/* Waits up to wait_ms for all commands and runs, then cancels the rest and waits until they end. */
 void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms);
 #endif

@@ -18,7 +18,8 @@ static struct berth_api_stream *of_beat(struct berth_timer *timer)
     return berth_container_of(timer, struct berth_api_stream, beat);
 }
 
-/* False: the one over there does not answer. */
+/* Sends a sign of life. Returns false when the client of a WebSocket did not answer the last one.
+ */
 static bool beat(struct berth_api_stream *s)
 {
     if (s->ws)
@@ -39,7 +40,7 @@ static void on_beat(struct berth_timer *timer)
     uint64_t sent = berth_http_stream_sent(s->x);
     bool moved = sent != s->sent; /* something has gone since the last beat */
     s->sent = sent;
-    berth_timer_set(s->engine, &s->beat, BEAT_MS); /* before a put, which may find him gone */
+    berth_timer_set(s->engine, &s->beat, BEAT_MS); /* before a put, which may end the stream */
     if (full ? moved : beat(s))
         return;
     if (s->on_stalled)
@@ -66,7 +67,7 @@ static void on_gone(void *ctx)
 {
     struct berth_api_stream *s = ctx;
     berth_api_stream_end(s);
-    berth_timer_set(s->engine, &s->beat, 0); /* whoever writes just now goes on first */
+    berth_timer_set(s->engine, &s->beat, 0); /* on_gone comes later, never within a put */
 }
 
 static void on_drain(void *ctx)

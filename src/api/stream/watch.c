@@ -26,7 +26,7 @@
 #define PIECE_BYTES_MAX ((size_t)8 * 1024) /* of output, in one event */
 #define BATCH_BYTES ((size_t)16 * 1024)    /* of events, in one go */
 #define EVENTS_BYTES_MAX ((size_t)1024 * 1024)
-#define LOOK_MS 50 /* at a log that somebody else writes */
+#define LOOK_MS 50 /* between looks at a log that another process writes */
 #define LOOK_MAX_MS 400
 
 struct berth_api_watch {
@@ -42,11 +42,11 @@ struct berth_api_watch {
     uint64_t seen[2];  /* of this command: where its next byte is */
     uint64_t mark;     /* in the log: the first frame that has something new; 0: at its beginning */
 
-    bool gone;    /* its reader is */
-    bool hurried; /* the daemon is about to end: nothing is waited for that others do */
-    bool reading; /* a job is at work, and the rest is its */
+    bool gone;    /* the client has left */
+    bool hurried; /* the daemon is about to end: do not wait for other processes */
+    bool reading; /* a job is running; the fields below belong to it */
     struct berth_buf batch;
-    bool idle, over;  /* there is no more for now; or ever */
+    bool idle, over;  /* no more output for now; no more at all */
     bool cut[2];      /* the log has no more of that stream */
     bool ended;       /* its row says that the command is over */
     bool logless;     /* it has no log, or none yet */
@@ -88,7 +88,7 @@ struct piece {
 };
 
 struct voice {
-    const char *type; /* of the answer; of a WebSocket there is none */
+    const char *type; /* content type of the answer; NULL for a WebSocket */
     void (*output)(struct berth_buf *out, const struct piece *p);
     /* By the members of an object; NULL: nothing is said but the output. */
     void (*event)(struct berth_buf *out, const char *name, uint64_t id,
@@ -133,7 +133,7 @@ static void put_message(struct berth_buf *out, const char *name, uint64_t id,
                         const struct berth_buf *members)
 {
     static const char type[] = "{\"type\":\"", next[] = "\",", end[] = "}";
-    (void)id; /* whoever counts the bytes knows */
+    (void)id; /* WebSocket clients count the bytes themselves */
     berth_http_websocket_frame(out, true,
                                sizeof type - 1 + strlen(name) + sizeof next - 1 + members->len +
                                    sizeof end - 1);
@@ -225,11 +225,11 @@ static void put_event(struct berth_api_watch *w, const char *name, const char *k
     berth_json_put_str(&j, key, value);
     if (rest)
         berth_json_put_raw(&j, "result", rest);
-    uint64_t at = position_at(w, w->seen); /* of what is passed over he does not hear */
+    uint64_t at = position_at(w, w->seen); /* the event's id is never below the client's offset */
     watch_say(w, &w->batch, name, at > w->options.offset ? at : w->options.offset, &members);
 }
 
-/* What comes first in a WebSocket. */
+/* Writes the first message of a WebSocket. */
 static void put_started(struct berth_api_watch *w)
 {
     auto_buf members = BERTH_BUF_INIT(EVENTS_BYTES_MAX);
@@ -287,7 +287,7 @@ static int read_log(struct berth_api_watch *w, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_framereader_open(path, &reader, err);
     if (rc < 0) {
-        w->idle = w->logless = rc == BERTH_E_NOT_FOUND; /* there is none before the first output */
+        w->idle = w->logless = rc == BERTH_E_NOT_FOUND; /* the log is made with the first output */
         return w->logless ? BERTH_OK : rc;
     }
     w->logless = false;
@@ -305,7 +305,7 @@ static int read_log(struct berth_api_watch *w, struct berth_error *err)
     return rc;
 }
 
-/* Whether a log that does not grow is at its end: nobody may be there to write it. */
+/* Checks whether a log that does not grow is complete. The process that wrote it may be gone. */
 static int look_at_exec(struct berth_api_watch *w, struct berth_arena *arena,
                         struct berth_error *err)
 {
@@ -473,7 +473,7 @@ static void on_gone(struct berth_api_stream *s)
         finish_gone(w);
 }
 
-/* What he could not take is in the log. */
+/* Reads on from the log, which has the output that the client was too slow for. */
 static void on_room(struct berth_api_stream *s)
 {
     read_on(of_stream(s));
@@ -500,7 +500,8 @@ static void on_stalled(struct berth_api_stream *s)
         berth_api_stream_abort(s);
 }
 
-/* That we hang up on a WebSocket does not end its command, which has the grace that all have. */
+/* Hurries the watch. Closing a WebSocket here does not cancel its command, which gets the same
+ * grace time as every other command. */
 static void on_drain(struct berth_api_stream *s)
 {
     struct berth_api_watch *w = of_stream(s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream/watch.h - somebody who reads what commands write: those of a run, or one. A watch
- * reads the log at its reader's pace and holds no thread, file or buffer in between; one that has
- * read all of it hears the command itself, and goes back to the log when its reader cannot follow.
- */
+ * src/api/stream/watch.h - streams the output of one command, or of all commands of a run, to a
+ * client. A watch reads the log at the client's pace and holds no thread, file or buffer in
+ * between. When it has read the whole log, it receives the output from the command itself. It
+ * returns to the log when the client is too slow. */
 #ifndef BERTH_API_STREAM_WATCH_H
 #define BERTH_API_STREAM_WATCH_H
 
@@ -14,12 +14,12 @@
 struct berth_api_watch_options {
     const char *exec_id, *run_id; /* one of the two */
     int stream;                   /* enum berth_stream, or -1: both */
-    uint64_t offset;              /* bytes of what is wanted that are not wanted any more */
+    uint64_t offset;              /* bytes of the selected output to skip */
     bool events;                  /* server-sent events, else bytes */
-    /* Messages, and those of the client are heard, too; taken over. Or NULL. */
+    /* Carries output and the client's messages; taken over. Or NULL. */
     struct berth_http_websocket *websocket;
-    bool follow;   /* to its end, also what is still to be written */
-    bool announce; /* an event says first which exec it is */
+    bool follow;   /* until the command ends, including later output */
+    bool announce; /* the first event names the exec */
     bool cancel;   /* the command ends when the reader leaves */
 };
 struct berth_api_call;
