@@ -23,10 +23,12 @@ int berth_activity_of(struct berth_db *db, const struct berth_entity *entity, co
 int berth_activity_of_environment(struct berth_db *db, const struct berth_environment *environment,
                                   const char *action, const struct berth_actor *actor,
                                   const char *details_json, struct berth_error *err);
-/* The last entry before which no other can appear any more: entries are numbered before they are
- * there for others to see. UNAVAILABLE: somebody is at it for too long; try again. */
+/* Finds the last entry before which no other entry can appear any more. An entry gets its number
+ * before its transaction commits, so a later number may become visible first. UNAVAILABLE: a
+ * transaction takes too long; try again. */
 int berth_activity_settled(struct berth *b, int64_t *out, struct berth_error *err);
-/* A list of struct berth_activity of the company, oldest first: behind `after`, up to `last`. */
+/* Lists the company's entries (struct berth_activity) after `after` and up to `last`, oldest first.
+ */
 int berth_activity_after(struct berth *b, struct berth_arena *arena, const char *company_id,
                          int64_t after, int64_t last, int limit, struct berth_list *out,
                          struct berth_error *err);

@@ -74,7 +74,7 @@ int berth_daemon_lock_take(const char *address, const char *socket, int *fd,
     int len = snprintf(text, sizeof text, "%d\n%s%s%s\n", (int)getpid(), here ? here : "",
                        here ? "/" : "", socket);
     if (len >= (int)sizeof text)
-        len = 0; /* it is too long for whoever looks for it */
+        len = 0; /* too long for berth_daemon_lock_find */
     if (ftruncate(note, 0) < 0 || pwrite(note, text, (size_t)len, 0) != len)
         return berth_fail_errno(err, "Cannot write %s", path);
     *fd = note;
@@ -89,11 +89,11 @@ bool berth_daemon_lock_find(const char *address, char socket[BERTH_SOCKET_PATH_S
     char text[NOTE_BYTES_MAX] = "", *line;
     auto_free char *path = note_of(address, &none);
     auto_close int note = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW) : -1;
-    struct flock all = {.l_type = F_RDLCK}; /* asked, not taken: nobody is kept from it */
+    struct flock all = {.l_type = F_RDLCK}; /* only queried: blocks no other process */
     if (note < 0 || fstat(note, &st) < 0 || st.st_uid != geteuid() || !S_ISREG(st.st_mode))
         return false;
     if (fcntl(note, F_OFD_GETLK, &all) < 0 || all.l_type == F_UNLCK)
-        return false; /* nobody holds it any more */
+        return false; /* no process holds the lock */
     if (pread(note, text, sizeof text - 1, 0) <= 0 || !(line = strchr(text, '\n')))
         return false;
     size_t len = strcspn(++line, "\n");

@@ -46,36 +46,36 @@ const struct berth_route *berth_registry_find_provider(const struct berth_regist
 /* Returns whether places of the driver are this machine itself: only an operator of the instance
  * may use them. */
 bool berth_registry_in_place(const struct berth_registry *registry, const char *driver);
-/* The same by a stored config, which says the provider. */
+/* Finds the route by a stored config, which names the provider. Returns NULL when no route fits. */
 const struct berth_route *berth_registry_find_by(const struct berth_registry *registry,
                                                  const char *driver,
                                                  const struct berth_json *config);
-/* Whom the routes of plugins speak to; before the first of them. */
+/* Sets the workers that the routes of plugins use. Call it before the first plugin is set. */
 struct berth_workers;
 void berth_registry_set_workers(struct berth_registry *registry, struct berth_workers *workers,
                                 int64_t ready_ms, int64_t poll_ms);
 struct berth_workers *berth_registry_workers(const struct berth_registry *registry);
-/* These are all the plugins there are: a list of struct berth_plugin. */
+/* Sets all the plugins: a list of struct berth_plugin. */
 int berth_registry_set_plugins(struct berth_registry *registry, const struct berth_list *plugins,
                                struct berth_error *err);
-/* A sandbox provider that is built in; UNPROCESSABLE for any other. */
+/* Finds the route of a built-in sandbox provider; UNPROCESSABLE for any other. */
 int berth_registry_builtin(const struct berth_registry *registry, const char *provider,
                            const struct berth_route **out, struct berth_error *err);
-/* The same for a driver and its stored config; UNPROCESSABLE when there is none. */
+/* Finds the route for a driver and its stored config. UNPROCESSABLE: no implementation is known. */
 int berth_registry_route(const struct berth_registry *registry, const char *driver,
                          const char *config_json, const struct berth_route **out,
                          struct berth_error *err);
 
-/* UNPROCESSABLE: its plugin is not to be used now. */
+/* Returns UNPROCESSABLE when the route's plugin cannot be used now. */
 int berth_route_check(const struct berth_route *route, struct berth_error *err);
 
-/* What a lease's row calls its provider. */
+/* Returns the provider's name in a lease's row. */
 const char *berth_route_provider(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route, struct berth_call *call);
 bool berth_route_can_resume(const struct berth_route *route);
 bool berth_route_can_exec(const struct berth_route *route);
 
-/* A call that is already late (TIMEOUT) or unwanted (CANCELLED) does not begin. */
+/* Returns TIMEOUT or CANCELLED when the call must not begin any more. */
 int berth_call_check(const struct berth_call *call, struct berth_error *err);
 
 int berth_driver_validate(const struct berth_route *route, struct berth_call *call,
@@ -98,13 +98,13 @@ int berth_driver_realize(const struct berth_route *route, struct berth_call *cal
 int berth_driver_release(const struct berth_route *route, struct berth_call *call,
                          const struct berth_place_request *who, const struct berth_place *place,
                          enum berth_release_mode mode, struct berth_error *err);
-/* UNSUPPORTED when the driver cannot: nothing else runs the command then. */
+/* Starts a command. UNSUPPORTED: the driver cannot run commands, and nothing else runs it then. */
 int berth_driver_exec_start(const struct berth_route *route, struct berth_call *call,
                             const struct berth_place_request *who, const struct berth_place *place,
                             const struct berth_command *command,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err);
-/* Leaves *end as it is when the driver has nobody to ask. */
+/* Asks the place how a command ended. *end stays as it is when the driver cannot ask. */
 int berth_driver_exec_settle(const struct berth_route *route, struct berth_call *call,
                              const struct berth_place_request *who, const struct berth_place *place,
                              const char *exec_id, struct berth_exec_end *end,

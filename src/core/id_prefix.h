@@ -8,14 +8,15 @@
 
 #define BERTH_PREFIX_LEN_MIN 4
 
-/* Could the text be the beginning of an id? */
+/* Returns whether the text could be the beginning of an id. */
 bool berth_id_prefix_valid(const char *text);
-/* *out is the whole id, in the arena, of something of the company (NULL: of any). NOT_FOUND: none
- * begins so. CONFLICT: several do. */
+/* Finds the whole id that begins with the text, among the company's things (NULL: any company's).
+ * *out is in the arena. NOT_FOUND: no id begins with it. CONFLICT: several do. */
 int berth_id_prefix_find(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
                          const char *company_id, const char *text, const char **out,
                          struct berth_error *err);
-/* Whose the thing of that id is; both NULL: there is none. lease_id: of an exec or a lease. */
+/* Finds the company of the thing with that id, and the lease of an exec or a lease. Both are NULL
+ * when no thing has the id. */
 int berth_id_prefix_owner(struct berth *b, struct berth_arena *arena, enum berth_kind kind,
                           const char *id, const char **company_id, const char **lease_id,
                           struct berth_error *err);

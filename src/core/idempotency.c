@@ -49,8 +49,8 @@ static bool was_made(const struct berth_lease *l)
     return status != BERTH_LEASE_ACQUIRING && status != BERTH_LEASE_FAILED;
 }
 
-/* Of one whose process is gone: its lease is the answer, or the request is ours, by another id, and
- * so nobody else's. */
+/* Takes over a request whose process is gone. Its lease is the answer; or the request gets our new
+ * id, so that no other process can take it over. */
 static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work *work = ctx;
@@ -63,9 +63,10 @@ static int tx_take_over(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc =
         berth_request_load(db, work->arena, work->request->caller, work->request->key, &now, err);
     if (rc < 0 || !now || now->status || strcmp(now->id, work->row->id) != 0)
-        return rc; /* somebody else was faster */
+        return rc; /* another process was faster */
     rc = berth_lease_load(db, work->arena, now->id, &l, err);
-    /* By its version: whoever was making it, and lives after all, has lost. */
+    /* Raises the version: if the process that was making the lease lives after all, its save fails.
+     */
     if (rc == BERTH_OK && l && l->status == BERTH_LEASE_ACQUIRING)
         rc = berth_lease_save(db, l, &won, err);
     if (rc < 0 || !won)

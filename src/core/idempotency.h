@@ -8,25 +8,27 @@
 #include "core/berth.h"
 
 struct berth_idempotency_request {
-    const char *caller, *key; /* his name for it */
-    const char *digest;       /* of all that was asked */
-    bool makes_lease; /* of the id in struct berth_idempotency: so it is known what became of it */
+    const char *caller, *key; /* the caller, and its name for the request */
+    const char *digest;       /* hash of the whole request */
+    bool makes_lease; /* with the id in struct berth_idempotency: its row tells the outcome */
 };
 
 struct berth_idempotency {
     struct berth_id id;
-    bool at_work; /* it is to be done now, and berth_idempotency_end to follow */
-    int status;   /* else this is the answer */
+    bool at_work; /* perform the request now, then call berth_idempotency_end */
+    int status;   /* otherwise: the stored answer */
     const char *answer;
 };
 
-/* UNPROCESSABLE: the key was used for something else. CONFLICT: somebody is at it, or nobody knows
- * what became of it. The lease that a killed process had made is the answer; one that it had not is
- * taken back by the sweep, and another may be made. */
+/* Begins a request, or returns the stored answer of the first one. UNPROCESSABLE: the key was used
+ * for a different request. CONFLICT: the request is being performed, or its outcome is not known.
+ * When the process that made a lease was killed, a finished lease is the answer; an unfinished one
+ * is left to the sweep, and the request is performed again. */
 int berth_idempotency_begin(struct berth *b, struct berth_arena *arena,
                             const struct berth_idempotency_request *request,
                             struct berth_idempotency *out, struct berth_error *err);
-/* status 0: it failed, and may be tried again. Twice is fine. */
+/* Ends a request and stores its answer. status 0: it failed, and may be tried again. Twice is fine.
+ */
 void berth_idempotency_end(struct berth *b, struct berth_idempotency *once, int status,
                            const char *answer);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/token.c - see berth/token.h. A token is its row's id and 32 random bytes, of which the
- * row has a hash: no salt is needed where nobody can guess. */
+ * src/core/token.c - see berth/token.h. A token is its row's id and 32 random bytes. The row has
+ * a hash of these bytes; random bytes cannot be guessed, so the hash needs no salt. */
 #include "core/token.h"
 
 #include <errno.h>
@@ -317,7 +317,7 @@ int berth_token_revoke(struct berth *b, struct berth_arena *arena, const char *i
     return rc;
 }
 
-/* --- letting somebody in --- */
+/* --- checking tokens --- */
 
 static bool all_hex(const char *text, size_t len)
 {
@@ -331,7 +331,7 @@ bool berth_token_well_formed(const char *text)
            text[SECRET_AT - 1] == '_' && all_hex(text + SECRET_AT, SECRET_LEN);
 }
 
-/* 8-4-4-4-12 */
+/* Reads an id without hyphens and inserts them: 8-4-4-4-12. */
 static struct berth_id read_id(const char *text)
 {
     struct berth_id id = {0};
@@ -389,7 +389,7 @@ int berth_token_check(struct berth *b, struct berth_arena *arena, const char *te
         return rc;
     if (!is_good(work.token, hash, work.now_ms))
         return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
-    struct berth_error none; /* that it is not written down keeps nobody out */
+    struct berth_error none; /* a failure to record the use does not refuse the token */
     if (work.now_ms - work.token->last_used_at_ms >= USED_EVERY_MS)
         (void)berth_store_tx(b->store, tx_used, &work, &none);
     *out = work.token;

@@ -9,15 +9,16 @@
 
 #define BERTH_TOKEN_TEXT_SIZE 104 /* "berth_", the id, "_", 32 random bytes; all in hex */
 
-/* Could the text be a token at all? Nobody has to look it up if not. */
+/* Returns whether the text has the form of a token. Does not use the store. */
 bool berth_token_well_formed(const char *text);
-/* Whose it is. UNAUTHORIZED: nobody's, revoked, expired, or its run is over; the text is the same
- * for all. That it was used is written down, once a minute. */
+/* Loads the token's row. UNAUTHORIZED: the token is unknown, revoked or expired, or its run has
+ * ended; the message is the same for all of these. Records the time of use, at most once a minute.
+ */
 int berth_token_check(struct berth *b, struct berth_arena *arena, const char *text,
                       struct berth_token **out, struct berth_error *err);
-/* Is the one of this id still of use? */
+/* Sets *out to whether the token with this id is still valid. */
 int berth_token_alive(struct berth *b, const char *id, bool *out, struct berth_error *err);
-/* Is there one that lets somebody in? */
+/* Sets *out to whether the store has a valid token. */
 int berth_token_exists(struct berth *b, bool *out, struct berth_error *err);
 void berth_token_json(struct berth_json_writer *w, const struct berth_token *token);
 void berth_token_fields(struct berth_json_writer *w, const struct berth_token *token);

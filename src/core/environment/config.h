@@ -22,7 +22,7 @@ int berth_config_driver(const char *name, enum berth_environment_driver *out,
                         struct berth_error *err);
 
 /* Returns why others than operators of the instance may not use the config, because its places are
- * reached with credentials of this process. NULL: everybody may. */
+ * reached with credentials of this process. NULL: every caller may. */
 const char *berth_config_refusal(const struct berth_registry *registry, const char *driver,
                                  const struct berth_json *normalised);
 

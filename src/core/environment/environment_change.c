@@ -194,8 +194,8 @@ static int make_secret(struct berth_db *db, const struct change *c, const struct
                : berth_activity_of(db, &entity, "secret.created", actor, details, err);
 }
 
-/* Makes the pasted ones, binds all, and lets go of those that nobody needs any more. In the
- * transaction that stores the config. */
+/* Creates the pasted secrets, binds all secrets of the config, and deletes those that are unused
+ * now. Runs in the transaction that stores the config. */
 static int settle_secrets(struct berth_db *db, const struct change *c, struct berth_error *err)
 {
     const struct berth_environment *e = c->environment;
@@ -385,7 +385,7 @@ int berth_environment_ensure_local(struct berth *b, struct berth_arena *arena,
         input.metadata_json = "{\"managedByPaperclip\":true,\"defaultForCompany\":true}";
         struct berth_issues issues = {.arena = arena};
         rc = berth_environment_create(b, arena, &input, &issues, out, err);
-        if (rc != BERTH_E_CONFLICT) /* else somebody was faster: theirs serves */
+        if (rc != BERTH_E_CONFLICT) /* else another process was faster: use its environment */
             return rc;
     }
     return berth_fail(err, BERTH_E_INTERNAL, "Failed to ensure local environment");

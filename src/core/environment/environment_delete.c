@@ -24,7 +24,7 @@ struct deletion {
     struct berth_environment *environment;
     struct berth_list standing; /* of struct berth_lease */
     bool deleted;
-    bool gone; /* somebody else has: a sweep that came by */
+    bool gone; /* another process has deleted it, such as a sweep */
 };
 
 static int remove_row(struct berth_db *db, struct deletion *d, struct berth_error *err)
@@ -37,7 +37,7 @@ static int remove_row(struct berth_db *db, struct deletion *d, struct berth_erro
         rc = berth_secret_drop_unused(db, d->arena, d->id, true, d->actor, err);
     if (rc == BERTH_OK)
         rc = berth_environment_remove(db, d->id, err);
-    if (rc == BERTH_OK && d->environment->created_at_ms) /* else nobody had created it */
+    if (rc == BERTH_OK && d->environment->created_at_ms) /* else it was never created */
         rc = berth_activity_of_environment(db, d->environment, "environment.deleted", d->actor,
                                            details, err);
     d->deleted = rc == BERTH_OK;

@@ -30,7 +30,7 @@ struct probing {
     const char *reason;        /* why it failed */
     bool nothing_made;
     struct berth_lease *row; /* to be settled, or NULL */
-    bool unserved;           /* nobody here can reach the place */
+    bool unserved;           /* no implementation here can reach the place */
     int keys;                /* of a config that is not saved; -1: it is */
 };
 
@@ -150,7 +150,7 @@ static void record_failure(struct probing *p, bool called, const struct berth_er
     }
 }
 
-/* A place nobody here can reach is an answer, not an error. */
+/* Answers the probe of a place that no implementation here can reach. That is not an error. */
 static int probe_unserved(struct berth_arena *arena, const struct berth_environment *e,
                           struct berth_probe *out, struct berth_error *err)
 {
@@ -220,7 +220,7 @@ static int call_driver(struct probing *p, struct berth_error *err)
     return rc;
 }
 
-/* Who serves it; nobody: that is an answer, too. */
+/* Finds the route. Sets p->unserved, and returns BERTH_OK, when no implementation serves it. */
 static int find_route(struct probing *p, struct berth_error *err)
 {
     const struct berth_environment *e = p->environment;

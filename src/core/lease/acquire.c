@@ -226,7 +226,7 @@ static int find_route(struct berth_db *db, struct acquisition *a, struct berth_e
     return rc;
 }
 
-/* A driver is found before the first write: without one there is no row. */
+/* Writes the lease's row. Finds the driver first, so that no row is written without one. */
 static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct acquisition *a = ctx;
@@ -449,7 +449,7 @@ static int tx_return_claim(struct berth_db *db, void *ctx, struct berth_error *e
     return rc;
 }
 
-/* Nobody was asked to wake it: it sleeps on. */
+/* Parks the place again; it was not resumed. */
 static int tx_repark(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct acquisition *a = ctx;
@@ -486,7 +486,8 @@ static int drop_claim(struct acquisition *a, berth_tx_fn *fn, struct berth_error
     return BERTH_OK;
 }
 
-/* Back to where it was: the place is as good as before, and so is no reason for a fresh one. */
+/* Parks the place again. It is as good as before, so a failed resume does not lead to a new place.
+ */
 static int leave_asleep(struct acquisition *a, const struct berth_error *why,
                         struct berth_error *err)
 {

@@ -47,7 +47,7 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0 || !row || row->place != BERTH_PLACE_LIVE || row->owner ||
         row->status == BERTH_LEASE_ACTIVE)
         return rc;                              /* another row answers for the place */
-    if (row->status == BERTH_LEASE_ACQUIRING) { /* whoever gave it up has not said so yet */
+    if (row->status == BERTH_LEASE_ACQUIRING) { /* the acquire's failure is not stored yet */
         berth_ledger_enter_releasing(row, BERTH_LEASE_FAILED);
         row->failure_reason = "Its place came when nobody waited for it any more.";
     }
@@ -58,8 +58,8 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc;
 }
 
-/* UPSTREAM: it repeats a secret, or cannot be kept. The place stays unknown, as one that nobody
- * told of. */
+/* Checks the late place's id, and removes secrets from its metadata. UPSTREAM: the id contains a
+ * secret or cannot be stored. The place then stays unknown, as if it had not been reported. */
 static int late_clean(struct berth_late_place *late, struct berth_error *err)
 {
     struct berth_lease *row;

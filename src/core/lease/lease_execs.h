@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/lease_execs.h - the commands that this process runs, by lease. No command outlives
- * its lease: whoever ends a lease ends its commands here. When another process ends the lease, its
- * commands are found a few seconds later. */
+ * its lease: code that ends a lease ends its commands here. When another process ends the lease,
+ * its commands are found a few seconds later. */
 #ifndef BERTH_CORE_LEASE_LEASE_EXECS_H
 #define BERTH_CORE_LEASE_LEASE_EXECS_H
 

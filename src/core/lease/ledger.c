@@ -98,7 +98,7 @@ int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
                                 lease->config_json ? lease->config_json : "{}", out, err);
 }
 
-/* The caller's; NULL when there is none, or none that can be read. */
+/* Returns the captured config, which the caller frees; NULL when it is absent or unreadable. */
 static struct berth_json *captured_config(const struct berth_lease *lease)
 {
     struct berth_json *config = NULL;
@@ -166,7 +166,7 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
     if (lease->place == BERTH_PLACE_NONE)
         lease->place = BERTH_PLACE_UNKNOWN;
     if (lease->place == BERTH_PLACE_PARKED)
-        lease->place = BERTH_PLACE_LIVE; /* it is on its way out: nobody may claim it */
+        lease->place = BERTH_PLACE_LIVE; /* it is being released: it must not be claimed */
 }
 
 void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
@@ -285,7 +285,7 @@ static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
         rc = berth_activity_of_lease(db, &l, action, s->actor, err);
     if (rc < 0)
         return rc;
-    /* The row as it is now, ours or, when somebody else was faster, theirs. */
+    /* Load the row as it is now: ours, or that of another process that was faster. */
     return berth_lease_load(db, s->arena, l.id, &s->stored, err);
 }
 
@@ -302,8 +302,9 @@ static int tx_environment(struct berth_db *db, void *ctx, struct berth_error *er
                                   err);
 }
 
-/* The first release by the driver `plugin` tells what its environment says now, as long as that
- * names the same worker, and nothing otherwise; whoever tries again goes by what was captured. */
+/* Finds the config for the first release by the driver `plugin`: the environment's current config,
+ * as long as that names the same worker, and nothing otherwise. Later attempts use the captured
+ * config. */
 static int current_config(struct berth *b, struct berth_arena *arena,
                           const struct berth_lease *lease, const char **out,
                           struct berth_error *err)
@@ -442,7 +443,7 @@ int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, cons
     row->place = BERTH_PLACE_LIVE;
     row->cleanup = BERTH_CLEANUP_PENDING;
     row->duty = BERTH_DUTY_DESTROY;
-    row->owner = NULL; /* whoever is at work on it knows less: its save is lost now */
+    row->owner = NULL; /* a process at work does not know the place: its save must fail */
     row->updated_at_ms = row->due_at_ms = now;
     rc = berth_lease_save(db, row, &won, err);
     if (rc == BERTH_OK && !won)

@@ -7,16 +7,17 @@
 #include "core/secret/driver_input.h"
 #include "store/lease.h"
 
-/* Which operation a step belongs to; names its failpoints. */
+/* The operation that a step belongs to; selects the names of its failpoints. */
 enum berth_ledger_op {
-    BERTH_OP_ACQUIRE, /* of which came nothing */
+    BERTH_OP_ACQUIRE, /* an acquire that failed */
     BERTH_OP_PROBE,
     BERTH_OP_RELEASE,
     BERTH_OP_DESTROY,
     BERTH_OP_SWEEP,
 };
 
-/* The call of a lease's driver: by the settings unless timeout_ms or the driver says otherwise. */
+/* Returns the call for a lease's driver. The settings give its timeout, unless timeout_ms or the
+ * driver does. */
 struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
                                     struct berth_arena *arena, int64_t timeout_ms, int cancel_fd);
 /* With the captured config and its secrets; a row of others has it rebuilt from its metadata. The
@@ -24,11 +25,11 @@ struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *r
 int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
                        struct berth_driver_input *out, struct berth_error *err);
 struct berth_place berth_ledger_place(const struct berth_lease *lease);
-/* The implementation that made the lease's place, whatever its environment says now. */
+/* Finds the implementation that made the lease's place, whatever its environment says now. */
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
                        const struct berth_route **out, struct berth_error *err);
 
-/* Does the captured config say reuseLease? */
+/* Returns whether the captured config has reuseLease. */
 bool berth_ledger_config_reuses(const struct berth_lease *lease);
 
 /* Changes the status. Asserts that this change may happen. */
@@ -41,9 +42,9 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
 void berth_ledger_close(struct berth_lease *lease, enum berth_lease_status status,
                         enum berth_lease_place place);
 
-/* Can a provider's id be kept? Not empty, not too long, UTF-8. */
+/* Returns whether a provider's id can be stored: not empty, not too long, valid UTF-8. */
 bool berth_ledger_is_usable(const char *place_id);
-/* Is it a code with which a driver says that it made nothing? See driver.h. */
+/* Returns whether a driver's error code means that it made nothing. See driver.h. */
 bool berth_ledger_made_nothing(int code);
 
 /* Tells the provider what `lease->duty` says and stores what came of it. The row is this
@@ -53,7 +54,8 @@ int berth_ledger_settle(struct berth *b, struct berth_arena *arena, struct berth
                         enum berth_ledger_op op, const struct berth_actor *actor,
                         struct berth_error *err);
 
-/* A place came to light that the row does not answer for: it does now, and owes its end. */
+/* Records a place that its lease's row does not answer for. Unless another row does, the row
+ * answers for it now and owes its destruction. */
 int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, const char *lease_id,
                             const struct berth_place *place, struct berth_error *err);
 #endif

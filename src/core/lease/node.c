@@ -24,7 +24,7 @@
 #include "store/node.h"
 #include "store/store.h"
 
-#define FORGET_LAPSES 100 /* a dead node's row is kept for so many lapses, to be looked at */
+#define FORGET_LAPSES 100 /* lapses for which a dead node's row is kept, for inspection */
 
 struct berth_node {
     struct berth_id id;
@@ -49,7 +49,8 @@ static char *node_path(const struct berth_node *node, const char *id)
     return asprintf(&path, "%s/%s", node->directory, id) < 0 ? NULL : path;
 }
 
-/* A file that is missing or can be locked belongs to nobody who lives. */
+/* Sets *alive to whether the node's file is locked. When it is missing or can be locked, the node
+ * is dead. */
 static int file_alive(struct berth_node *node, const char *id, bool *alive, struct berth_error *err)
 {
     enum berth_lockfile state = BERTH_LOCKFILE_NONE;
@@ -94,7 +95,7 @@ static void close_files(struct berth_node *node)
 
 struct beat {
     struct berth_node *node;
-    const char *id; /* of whom */
+    const char *id; /* of the node */
     bool alive;
 };
 

@@ -12,18 +12,19 @@
 struct berth_registry;
 struct berth_route;
 
-/* By the fingerprint where the row captured its config, else by the metadata: provider,
- * reuseLease exactly true, and every other key of the config with an equal value. */
+/* Returns whether the lease's place serves the config. Compares fingerprints when the row captured
+ * its config. Otherwise compares the metadata: the provider, reuseLease exactly true, and an equal
+ * value for every other key of the config. */
 bool berth_parking_matches(const struct berth_json *config, const char *fingerprint,
                            const struct berth_lease *lease);
-/* The first of the leases that matches, or NULL. */
+/* Returns the first of the leases that matches, or NULL. */
 const struct berth_lease *berth_parking_find(const struct berth_json *config,
                                              const char *fingerprint,
                                              const struct berth_list *leases);
 
-/* A config from a lease's metadata, the caller's. Strict: only for a provider built in here that
- * accepts it, and just its own fields. Loose: for the others too, with every field. *out is NULL
- * when there is none. */
+/* Builds a config from a lease's metadata; the caller frees it. Strict: only for a built-in
+ * provider that accepts the config, and with that provider's fields alone. Loose: for other
+ * providers too, with every field. *out is NULL when no config can be built. */
 int berth_parking_config_strict(const struct berth_registry *registry, struct berth_arena *arena,
                                 const struct berth_json *metadata, struct berth_json **out,
                                 struct berth_error *err);
@@ -31,8 +32,8 @@ int berth_parking_config_loose(const struct berth_registry *registry, struct ber
                                const struct berth_json *metadata, struct berth_json **out,
                                struct berth_error *err);
 
-/* The metadata of a lease as others read it. The ledger's own keys win over the config's, and what
- * the config sets wins over the provider's words. */
+/* Builds the public metadata of a lease. The ledger's own keys win over the config's, and the
+ * config's keys win over the provider's. */
 int berth_lease_metadata(struct berth_arena *arena, const struct berth_route *route,
                          const char *driver, const char *workspace_mode,
                          const struct berth_json *config, const struct berth_json *provider_words,

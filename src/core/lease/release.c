@@ -139,7 +139,7 @@ static int tx_release(struct berth_db *db, void *ctx, struct berth_error *err)
     if (is_closed(l) || l->status == BERTH_LEASE_RELEASING)
         return BERTH_OK; /* done, or being done */
     if (g->request->if_version && l->version != g->request->if_version)
-        return BERTH_OK; /* somebody has decided otherwise meanwhile */
+        return BERTH_OK; /* the lease has changed meanwhile */
     if (l->status == BERTH_LEASE_RETAINED && wanted == BERTH_LEASE_FAILED)
         return BERTH_OK;
     l->failure_reason = failure_reason(g);
@@ -162,7 +162,7 @@ static int tx_destroy(struct berth_db *db, void *ctx, struct berth_error *err)
     struct berth_lease *l = g->lease;
     if (l->status == BERTH_LEASE_RELEASING || (is_closed(l) && !l->due_at_ms) ||
         (is_closed(l) && l->owner))
-        return BERTH_OK; /* nothing is there, or somebody is at it */
+        return BERTH_OK; /* no place is left, or a release is in progress */
     if (ledger_only(g->b, l)) {
         berth_ledger_close(l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE);
         l->cleanup = BERTH_CLEANUP_SUCCESS;
@@ -176,7 +176,8 @@ static int tx_destroy(struct berth_db *db, void *ctx, struct berth_error *err)
     return save_or_again(db, g, err);
 }
 
-/* A lease that is being acquired can be given back only when nobody is at it any more. */
+/* Checks the owner of a lease that is being acquired. It can be released only when no live process
+ * works on it. */
 static int look_at_owner(struct giving *g, struct berth_error *err)
 {
     struct berth_lease *l;

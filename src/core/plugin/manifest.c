@@ -11,7 +11,7 @@
 #include "base/map.h"
 #include "base/utf8.h"
 
-#define FAULTS_MAX 1000 /* in each list: nobody reads more */
+#define FAULTS_MAX 1000 /* in each list; more would not be read */
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define DIGITS "0123456789"
 #define IDENTIFIER LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ" DIGITS "-"
@@ -59,8 +59,8 @@ static int compare_identifiers(const char *a, size_t a_len, const char *b, size_
     return longer && (a_number || !order) ? longer : order;
 }
 
-/* Identifiers between dots, up to one of `ends`, of which the dot is one. The longer list is
- * greater when the shorter one is its beginning. */
+/* Compares identifiers between dots, up to one of `ends`, which includes the dot. The longer list
+ * is greater when the shorter one is its beginning. */
 static int compare_lists(const char *a, const char *b, const char *ends)
 {
     for (;; a++, b++) {
@@ -239,7 +239,8 @@ static struct berth_json *read_list(struct reading *r, const struct spot *at)
     return out;
 }
 
-/* What a later host would refuse is no reason for us to do so: it is left out. */
+/* Reads an object by its rules. A key that only later hosts know is left out when they would refuse
+ * its value; that is not an error here. */
 static struct berth_json *read_object(struct reading *r, const struct spot *at)
 {
     struct berth_json *out = made(r, berth_json_new_object());
@@ -330,7 +331,7 @@ static bool is_key(const char *text)
 #define FLAG BERTH_JSON_BOOL
 #define LIST BERTH_JSON_ARRAY
 #define OBJECT BERTH_JSON_OBJECT
-#define ONE BERTH_JSON_INT /* of which only 1 is allowed */
+#define ONE BERTH_JSON_INT /* an integer that must be 1 */
 #define MAYBE .optional = true
 #define LATER .optional = true, .later = true
 

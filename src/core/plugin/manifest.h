@@ -18,16 +18,16 @@ struct berth_manifest_driver {
 struct berth_manifest {
     const char *id, *version, *display_name, *description, *author;
     const char *worker;               /* entrypoints.worker */
-    const char *minimum_host_version; /* the one or the other name; or NULL */
-    struct berth_list capabilities;   /* of const char *; also those nobody knows */
+    const char *minimum_host_version; /* under either of its two names; or NULL */
+    struct berth_list capabilities;   /* of const char *; includes unknown ones */
     struct berth_list drivers;        /* of struct berth_manifest_driver * */
     const char *json;                 /* normalised, canonical */
 };
 
-/* Every fault is in `issues` (path and message), and the error (INVALID) is "Invalid plugin
- * manifest: <path>: <message>; <path>: <message>" of all of them, as far as it fits. What is only
- * odd is in `warnings`: capabilities nobody knows, and keys of later hosts that have another type
- * than there. All lives in the arena. */
+/* Reads a manifest. INVALID: every fault is in `issues` (path and message), and the error is
+ * "Invalid plugin manifest: <path>: <message>; <path>: <message>", as far as it fits. `warnings`
+ * has the minor faults: unknown capabilities, and keys of later hosts whose value has a type other
+ * than there. Everything lives in the arena. */
 int berth_manifest_read(struct berth_arena *arena, const struct berth_json *value,
                         struct berth_issues *issues, struct berth_issues *warnings,
                         struct berth_manifest **out, struct berth_error *err);

@@ -19,7 +19,7 @@
 #include "store/store.h"
 
 #define INSTALL_MS 180000
-#define ABANDONED_MS (5 * INSTALL_MS) /* nobody is still at it */
+#define ABANDONED_MS (5 * INSTALL_MS) /* an install older than this is abandoned */
 
 /* One package on its way in. */
 struct arrival {
@@ -67,7 +67,7 @@ static bool has_package(const struct berth_list *plugins, const char *path)
     return false;
 }
 
-/* What was begun long ago, in `folder`, by somebody who did not live to see its end. */
+/* Finds unfinished installs in `folder` that began long ago, so their process has died. */
 static int find_abandoned(const struct berth *b, struct berth_arena *arena, const char *folder,
                           struct berth_list *out, struct berth_error *err)
 {

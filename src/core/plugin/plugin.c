@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/plugin/plugin.c - see plugin.h: rows, their statuses, and what keeps the registry true
- * to them.
- */
+ * to them. */
 #include "core/plugin/plugin.h"
 
 #include <pthread.h>
@@ -34,7 +33,7 @@
 
 struct berth_plugins {
     struct berth *b;
-    struct berth_manager *manager; /* NULL: somebody else's workers were given to the registry */
+    struct berth_manager *manager; /* NULL: the registry was given other workers */
     struct berth_lock lock;
     int64_t read_at_ms; /* monotonic; 0: never */
 };

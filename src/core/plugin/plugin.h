@@ -13,11 +13,11 @@ struct berth_plugins; /* safe to share between threads */
 int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth_error *err);
 void berth_plugins_close(struct berth_plugins *plugins); /* ends their workers; NULL is fine */
 
-/* The registry's routes as the rows are now, or were a second ago at most. Not inside of a
- * transaction. What fails shows when a plugin is needed. */
+/* Updates the registry's routes from the rows, unless that was done within the last second. Not
+ * inside a transaction. A failure shows when a plugin is needed. */
 void berth_plugins_refresh(struct berth *b);
 
-/* Is it a directory that is meant? Else it is the name of a package. */
+/* Returns whether `source` is a directory; otherwise it is the name of a package. */
 bool berth_plugin_is_path(const char *source);
 
 void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *plugin);

@@ -120,8 +120,9 @@ static bool exec_needs_settle(const struct berth_exec *x)
 
 /* --- the log, on the pool --- */
 
-/* The way to the place broke, or something still held its streams. Asks it again; until somebody
- * could, how it ended is not known, and what is left of it ends with the lease at the latest. */
+/* Asks the place how the command ended, when the connection broke or a process still held its
+ * streams. When the place cannot be asked, the end is not known; remaining processes end with the
+ * lease at the latest. */
 static void exec_settle(struct berth_exec *x)
 {
     struct berth_error err;
@@ -209,7 +210,7 @@ static void write_chunk(struct berth_exec *x, struct chunk *chunk)
     free(chunk);
 }
 
-/* Lock held. Until it has been started, there is nobody to tell. */
+/* Pauses or resumes the command's output. Does nothing before it is started. Lock held. */
 static void set_pause(struct berth_exec *x)
 {
     if (x->running && !x->ended)
@@ -241,7 +242,7 @@ static void log_job(void *ctx)
         }
     }
     bool last = x->ended && !x->done;
-    x->writing = last; /* nobody else is to finish it */
+    x->writing = last; /* no other thread may finish it */
     berth_lock_drop(&x->lock);
     struct berth_error none;
     bool asks = last && exec_needs_settle(x);

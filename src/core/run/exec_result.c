@@ -30,7 +30,8 @@ void berth_exec_end_fields(struct berth_json_writer *w, const struct berth_exec_
     berth_json_put_time(w, "finishedAt", end->finished_at_ms);
 }
 
-/* The first bytes of both streams, whole characters only. There is no log without output. */
+/* Reads the first bytes of both streams, whole characters only. A command without output has no
+ * log. */
 static int read_texts(const char *log_path, const struct berth_exec_end *end,
                       struct berth_buf texts[2], bool *cut, struct berth_error *err)
 {

@@ -89,7 +89,7 @@ void berth_exec_rows_json(struct berth_json_writer *w, const struct berth_exec_r
     berth_json_open(w, '{');
     for (int i = 0; i < BERTH_EXEC_TEXTS; i++) {
         const char **text = berth_exec_text_at(&x, &berth_exec_texts[i]);
-        if (text != &x.owner) /* the node's id is no business of clients */
+        if (text != &x.owner) /* the node's id is not for clients */
             berth_json_put_str(w, berth_exec_texts[i].key, *text);
     }
     berth_json_put_str(w, "status", x.ended ? "ended" : "running");

@@ -214,7 +214,7 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const struct ber
     struct work now = {.arena = arena, .id = run->id};
     int rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
-        return rc; /* whoever performed it has ended it since it was listed */
+        return rc; /* its process has ended the run since it was listed */
     const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
     if (!label)
         return berth_arena_check(arena, err);

@@ -47,7 +47,7 @@ struct berth_run_job {
 
     /* Set by berth_run_start, where no thread waits for the run: */
     berth_run_done_fn *on_done;
-    _Atomic int arrived; /* its beginning is over, its command is: whoever is second goes on */
+    _Atomic int arrived; /* the start and the command's end count here; the second goes on */
     void *ctx;
     int cancel_fd; /* ours; made readable by berth_run_cancel */
     struct berth_arena own;
@@ -283,7 +283,7 @@ static int tx_bind(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_secret_bind(db, &arena, &target, &bindings, err);
 }
 
-/* Whoever starts the run says which it may read; the record says that it did. */
+/* Resolves the secrets that the request names for the run. Each access is recorded. */
 static int resolve_secrets(struct berth_run_job *p, struct berth_error *err)
 {
     const struct berth_run_request *r = p->request;
@@ -377,7 +377,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         berth_pool_put(p->b->providers, &p->end_job);
 }
 
-/* Until it has ended; somebody who wants it to end is heard. */
+/* Waits until the command has ended. Cancels it when cancel_fd or closing_fd becomes readable. */
 static void run_job_await(const struct berth_run_job *p, struct berth_exec *x)
 {
     struct pollfd fds[] = {{.fd = p->ended_fd, .events = POLLIN},
@@ -396,7 +396,8 @@ static void run_job_await(const struct berth_run_job *p, struct berth_exec *x)
     }
 }
 
-/* From here on it can be cancelled, also when somebody wanted that before; NULL: it cannot. */
+/* Sets the exec that a cancellation ends, and cancels it when that was requested before. NULL:
+ * nothing can be cancelled. */
 static void run_job_hold(struct berth_run_job *p, struct berth_exec *x)
 {
     struct pollfd wish = {.fd = p->cancel_fd, .events = POLLIN};
@@ -541,7 +542,7 @@ static int run_job_begin(struct berth_run_job *p)
     return p->rc;
 }
 
-/* The command has ended, or there is none. */
+/* Ends the run, after its command has ended or without one. */
 static void run_job_finish(struct berth_run_job *p)
 {
     char text[128];

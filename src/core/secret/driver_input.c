@@ -65,7 +65,7 @@ static bool stays_in_quotes(char c)
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
 }
 
-/* Each value, and the parts of it that look the same when somebody has quoted it. */
+/* Adds each value as a pattern, and the parts of it that stay the same when it is quoted. */
 static int set_patterns(struct berth_arena *arena, struct berth_driver_input *use,
                         struct berth_error *err)
 {
@@ -225,7 +225,7 @@ int berth_driver_input_clean(const struct berth_driver_input *use, struct berth_
     if (!use->patterns.count || !*json)
         return BERTH_OK;
     auto_json *parsed = NULL;
-    struct berth_error ignored; /* what cannot be read is refused by whoever wants to keep it */
+    struct berth_error ignored; /* unreadable text is replaced by null */
     if (berth_json_parse(*json, strlen(*json), BERTH_JSON_OURS, &parsed, &ignored) < 0) {
         *json = "null";
         return BERTH_OK;

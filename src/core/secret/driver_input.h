@@ -16,8 +16,9 @@ struct berth_driver_input {
     struct berth_locked config;
 };
 
-/* use->who is filled in but for the secrets; its lease, when it names one, is what captured them.
- * Close it right after the call. */
+/* Resolves the secrets of use->who, whose other members the caller has set. If it names
+ * a lease, secrets that the lease's config captured may be used, too. Close it right after the
+ * call. */
 int berth_driver_input_open(struct berth *b, struct berth_arena *arena, const char *driver,
                             struct berth_driver_input *use, struct berth_error *err);
 void berth_driver_input_close(struct berth_driver_input *use);
@@ -28,7 +29,7 @@ bool berth_driver_input_shows(const struct berth_driver_input *use,
                               const char *text); /* a value is in it */
 void berth_driver_input_mask(const struct berth_driver_input *use, char *text); /* in place */
 void berth_driver_input_mask_error(const struct berth_driver_input *use, struct berth_error *err);
-/* An object as JSON text, or NULL; the clean one is in the arena. */
+/* Removes the secrets from *json, an object as JSON text or NULL. The new text is in the arena. */
 int berth_driver_input_clean(const struct berth_driver_input *use, struct berth_arena *arena,
                              const char **json, struct berth_error *err);
 #endif

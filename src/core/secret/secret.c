@@ -54,7 +54,7 @@ static int tx_usage(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc < 0 ? rc : berth_binding_select(db, look->arena, look->id, look->list, err);
 }
 
-/* Also of a secret that is no more. */
+/* Lists the events of a secret, also of a deleted one. */
 static int tx_events(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
@@ -243,7 +243,7 @@ static int current_key(struct berth *b, struct berth_db *db, struct berth_arena 
     rc = berth_secret_provider_first_key(b->secret_provider, b->store_id, id, err);
     if (rc == BERTH_OK)
         rc = berth_secret_key_insert(db, id, berth_time_wall_ms(), err);
-    if (rc == BERTH_OK) /* perhaps somebody else's, who was faster */
+    if (rc == BERTH_OK) /* perhaps the key of a faster process */
         rc = berth_secret_key_load(db, arena, BERTH_LOCK_SHARE, out, err);
     if (rc == BERTH_OK && !*out)
         rc = berth_fail(err, BERTH_E_INTERNAL, "The store has no key for its secrets.");
@@ -328,7 +328,8 @@ static int check_words(const struct berth_secret_input *in, struct berth_error *
     return rc;
 }
 
-/* Lower case, what is no letter, digit, "_", "." or "-" as one "-", none of those at the ends. */
+/* Makes a key from a text: lower case, runs of other characters than letters, digits, "_", "." and
+ * "-" become one "-", and "-" at the ends is removed. */
 static const char *key_from(struct berth_arena *arena, const char *text)
 {
     char *key = berth_arena_alloc(arena, strlen(text) + 1), *to = key;
@@ -429,7 +430,7 @@ int berth_secret_create(struct berth *b, struct berth_arena *arena,
     return rc;
 }
 
-/* The row, which nobody else changes until we commit. */
+/* Loads the row and locks it until we commit. */
 static int load_for_change(struct berth_db *db, struct change *c, struct berth_error *err)
 {
     int rc = berth_secret_load(db, c->arena, c->id, BERTH_LOCK_UPDATE, &c->secret, err);

@@ -16,27 +16,28 @@ void berth_secret_event_json(struct berth_json_writer *w, const struct berth_sec
 
 /* --- what secret.c, resolve.c and rekey.c share --- */
 
-/* What a version is sealed for: moved to another row, it opens no more. NULL: no memory. */
+/* Returns the context that a version is sealed with. A sealed value that is moved to another row
+ * cannot be opened. NULL: memory ran out. */
 const char *berth_secret_context(struct berth_arena *arena, const char *company_id,
                                  const struct berth_secret_version *v);
-/* NOT_FOUND: there is none. UNPROCESSABLE: it is another company's. */
+/* Loads a secret. NOT_FOUND: it does not exist. UNPROCESSABLE: it belongs to another company. */
 int berth_secret_of_company(struct berth_db *db, struct berth_arena *arena, const char *company_id,
                             const char *secret_id, enum berth_row_lock lock,
                             struct berth_secret **out, struct berth_error *err);
 
 /* --- for environments, in their own transaction --- */
 
-/* The row with its first version. */
+/* Inserts the row and its first version. */
 int berth_secret_add(struct berth *b, struct berth_db *db, struct berth_arena *arena,
                      const struct berth_secret *row, const void *value, size_t len,
                      struct berth_error *err);
-/* Replaces all bindings of the target by these (of struct berth_binding, all of one company).
- * NOT_FOUND, UNPROCESSABLE: a secret is not there or another company's. */
+/* Replaces all bindings of the target by these (struct berth_binding). NOT_FOUND: a secret does not
+ * exist. UNPROCESSABLE: a secret belongs to another company. */
 int berth_secret_bind(struct berth_db *db, struct berth_arena *arena,
                       const struct berth_binding *target, const struct berth_list *bindings,
                       struct berth_error *err);
-/* Those that the environment made, and nobody else is bound to or has captured, go. With `gone`
- * the environment goes too, and lets the rest be. */
+/* Deletes the secrets that the environment made and that have no bindings and no captures left.
+ * With `gone` the environment is being deleted, and the remaining secrets stop belonging to it. */
 int berth_secret_drop_unused(struct berth_db *db, struct berth_arena *arena,
                              const char *environment_id, bool gone, const struct berth_actor *actor,
                              struct berth_error *err);

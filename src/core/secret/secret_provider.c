@@ -10,7 +10,7 @@
 #include "base/auto.h"
 #include "base/lock.h"
 
-#define LOCK_WAIT_MS 10000 /* for somebody who changes the key file */
+#define LOCK_WAIT_MS 10000 /* for another process that changes the key file */
 
 struct berth_secret_provider {
     char *path;
@@ -147,7 +147,7 @@ static const struct berth_key *newest_of(const struct berth_secret_provider *pro
     return NULL;
 }
 
-/* The file's lock is taken before ours: whoever changes keys holds it for longer. */
+/* Takes the file's lock before ours, because a change of keys holds the file's lock for long. */
 int berth_secret_provider_first_key(struct berth_secret_provider *provider, const char *store,
                                     char id[BERTH_KEY_ID_SIZE], struct berth_error *err)
 {

@@ -15,33 +15,33 @@ struct berth_secret_ref {
     int64_t version; /* 0: the latest */
 };
 
-/* A value that came in where a reference should stand. */
+/* A secret's value that a config has in place of a reference. */
 struct berth_pasted {
     const char *path, *field; /* field: the path as part of a name */
     const char *secret_id;    /* of the secret to be made */
     struct berth_locked value;
 };
 
-/* A list of paths: those of `properties` whose format is "secret-ref", also inside allOf, anyOf
+/* Lists the paths of the schema's properties whose format is "secret-ref", also inside allOf, anyOf
  * and oneOf. */
 int berth_secret_ref_paths(struct berth_arena *arena, const struct berth_json *schema,
                            struct berth_list *out, struct berth_error *err);
-/* A list of struct berth_secret_ref. */
+/* Lists the references (struct berth_secret_ref) in a config. */
 int berth_secret_refs_of(const struct berth_registry *registry, struct berth_arena *arena,
                          const char *driver, const struct berth_json *config,
                          struct berth_list *out, struct berth_error *err);
-/* Takes the pasted values out of the config and puts ids there; struct berth_pasted are added to
- * the list, which berth_pasted_clear ends. Blank values are removed. */
+/* Replaces the pasted values in the config by ids, and adds a struct berth_pasted to the list for
+ * each. berth_pasted_clear wipes the list. Blank values are removed. */
 int berth_secret_refs_take(const struct berth_registry *registry, struct berth_arena *arena,
                            const char *driver, struct berth_json *config, struct berth_list *out,
                            struct berth_error *err);
 void berth_pasted_clear(struct berth_list *pasted);
 
-/* The config as text, with the values (one for each reference) in their places. UNPROCESSABLE: a
- * value is no text. */
+/* Writes the config as text, with one value at the place of each reference. UNPROCESSABLE: a value
+ * is not text. */
 int berth_secret_refs_fill(const struct berth_json *config, const struct berth_list *references,
                            const struct berth_locked *values, struct berth_locked *out,
                            struct berth_error *err);
-/* Removes what stands at the references' places, and objects that are empty then. */
+/* Removes the values at the references' places, and objects that become empty by that. */
 void berth_secret_refs_strip(struct berth_json *object, const struct berth_list *references);
 #endif

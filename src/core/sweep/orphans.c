@@ -21,8 +21,8 @@ struct found {
 
 enum finding {
     KNOWN,     /* or about to be */
-    FOREIGN,   /* labelled by somebody else's ledger */
-    FORGOTTEN, /* labelled by us, and nobody answers for it */
+    FOREIGN,   /* labelled by another ledger */
+    FORGOTTEN, /* labelled by us, and no lease answers for it */
 };
 
 struct audit {
@@ -149,7 +149,7 @@ static int ask_provider(struct audit *audit, const struct berth_route *route,
     return rc;
 }
 
-/* Those of the list that nobody answers for. */
+/* Finds the places of the list that no lease answers for. */
 static int find_suspects(struct audit *audit, struct berth_list *out, int *foreign,
                          struct berth_error *err)
 {
@@ -176,8 +176,9 @@ static bool is_among(const struct berth_list *list, const char *place_id)
     return false;
 }
 
-/* A place that is given back while the provider lists the others is on the list, and nobody's any
- * more: only what is there once more, now that nobody answers for it, was forgotten. */
+/* Finds forgotten places by listing twice. A place that is released while the provider lists the
+ * others is on the first list although no lease answers for it any more. Only a place that is on
+ * the second list, too, was forgotten. */
 static int audit_route(struct audit *audit, const struct berth_route *route,
                        struct berth_orphans_report *report, struct berth_error *err)
 {
@@ -210,7 +211,7 @@ void berth_orphans_end(struct berth *b, const struct berth_environment *e,
     struct berth_error err;
     if (berth_registry_route(b->registry, berth_environment_drivers.names[e->driver],
                              e->config_json, &route, &err) < 0)
-        return; /* there is nobody to ask */
+        return; /* no implementation here can be asked */
     if (audit_route(&audit, route, out, &err) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "provider could not be asked", "environmentId",
                        e->id, "error", err.message, NULL);

@@ -42,7 +42,7 @@ struct pass {
     pthread_cond_t done;
     int holders;
     int running; /* jobs */
-    int left;    /* groups nobody has finished yet */
+    int left;    /* groups that are not finished yet */
     struct berth_sweep_report report;
 };
 
@@ -60,7 +60,7 @@ struct lane {
     struct pass *pass;
     const char *provider;
     struct berth_list groups;
-    unsigned first; /* each pass starts elsewhere, so that nobody is always last */
+    unsigned first; /* each pass starts elsewhere, so that no group is always last */
     int next;
 };
 
@@ -90,7 +90,7 @@ struct taking {
     struct pass *pass;
     struct berth_arena *arena;
     const struct berth_standing *seen;
-    struct berth_lease *lease; /* NULL: somebody else has it now */
+    struct berth_lease *lease; /* NULL: another process has it now */
 };
 
 static int tx_take(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -212,7 +212,7 @@ static void finish_delete(struct pass *pass, const struct berth_environment *e)
         count(pass, &pass->report.deleted);
 }
 
-/* Only an audit has to look at environments of which nothing stands. */
+/* Returns whether the pass audits. Only an audit looks at environments without standing leases. */
 static bool audits(const struct pass *pass)
 {
     return pass->options.audit && pass->options.call_providers;
@@ -311,7 +311,7 @@ static struct group *add_group(struct pass *pass, struct berth_map *by_id, const
     return group;
 }
 
-/* Sorts the rows by environment; rows nobody can read are reported and left alone. */
+/* Groups the rows by environment. Unreadable rows are reported and not changed. */
 static int make_groups(struct pass *pass, struct berth_error *err)
 {
     struct berth_map by_id = BERTH_MAP_INIT;

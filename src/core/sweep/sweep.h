@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/sweep/sweep.h - takes back what nobody gave back. Safe in several processes at once. */
+ * src/core/sweep/sweep.h - releases leases and places that their owners did not release. Safe in
+ * several processes at once. */
 #ifndef BERTH_CORE_SWEEP_SWEEP_H
 #define BERTH_CORE_SWEEP_SWEEP_H
 
