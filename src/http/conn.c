@@ -354,7 +354,7 @@ static void on_conn_closed(void *ctx)
 
 /* --- the beginning --- */
 
-/* Returns false when there is no memory for TLS. */
+/* Opens the TLS link of a secure connection. Returns false when memory ran out. */
 static bool conn_open_link(struct berth_http_conn *c)
 {
     struct berth_error none;

@@ -194,7 +194,8 @@ const char *berth_http_header(const struct berth_http_head *head, const char *na
     return NULL;
 }
 
-/* Of these a second one could mean something else to somebody else. */
+/* Returns whether a header that must be unique is repeated. Another program could use the other
+ * value. */
 static bool is_repeated(const struct berth_http_head *head)
 {
     static const char *const once[] = {"host",
@@ -363,7 +364,7 @@ static enum berth_http_step read_lines(struct berth_http_reader *r, const char *
     return whole ? read_head(r) : BERTH_HTTP_MORE;
 }
 
-/* A new request: what was lent of the one before is gone. */
+/* Begins a new request. Pointers into the previous request become invalid. */
 static void reader_begin(struct berth_http_reader *r)
 {
     berth_buf_truncate(&r->buf, 0);

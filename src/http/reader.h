@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/http/reader.h - HTTP/1.1 requests out of bytes, one after the other. It knows no socket, and
- * is strict: what two programs could read in two ways is refused, so that nobody in front of us and
- * we ourselves can be made to disagree. */
+ * src/http/reader.h - parses HTTP/1.1 requests from bytes, one after the other. It does not use a
+ * socket. It is strict: it refuses input that two programs could read differently, so that a proxy
+ * in front of us and this parser always agree. */
 #ifndef BERTH_HTTP_READER_H
 #define BERTH_HTTP_READER_H
 
@@ -30,24 +30,25 @@ struct berth_http_header {
 struct berth_http_head {
     enum berth_http_method method;
     const char *path;  /* begins with "/", has no empty, "." or ".." segment; still encoded */
-    const char *query; /* what stands behind "?", still encoded; or NULL */
+    const char *query; /* the part after "?", still encoded; or NULL */
     const char *host;  /* NULL only in HTTP/1.0 */
     struct berth_http_header headers[BERTH_HTTP_HEADERS_MAX];
     int header_count;
-    int64_t body_bytes; /* as announced; -1: chunked, so nobody knows */
+    int64_t body_bytes; /* Content-Length; -1: chunked, so the length is unknown */
     bool keep_alive, wants_continue;
-    const char *upgrade; /* what it wants to become, or NULL; HTTP/1.0 cannot */
+    const char *upgrade; /* the Upgrade header, or NULL; always NULL in HTTP/1.0 */
 };
-/* By its name in lower case; NULL: it is not there. */
+/* Returns the value of a header by its name in lower case; NULL when it is absent. */
 const char *berth_http_header(const struct berth_http_head *head, const char *name);
-/* Is the word in a list with commas, in whatever case? NULL is an empty one. */
+/* Returns whether the comma-separated list contains the word, in any case. NULL is an empty list.
+ */
 bool berth_http_has_word(const char *list, const char *word);
 
 enum berth_http_step {
-    BERTH_HTTP_MORE, /* all bytes were read, and it goes on */
+    BERTH_HTTP_MORE, /* all bytes were read; more are needed */
     BERTH_HTTP_HEAD_READ,
-    BERTH_HTTP_BODY, /* a piece of it, of piece_len bytes: never empty */
-    BERTH_HTTP_DONE, /* the request is over; what follows is the next one */
+    BERTH_HTTP_BODY, /* a piece of the body, of piece_len bytes: never empty */
+    BERTH_HTTP_DONE, /* the request is complete; the next one follows */
     BERTH_HTTP_BAD,  /* refused, with a status and a reason; nothing more is read */
 };
 
@@ -72,9 +73,9 @@ struct berth_http_reader {
 
 void berth_http_reader_init(struct berth_http_reader *r);
 void berth_http_reader_clear(struct berth_http_reader *r);
-/* Reads on. *used: so many of the bytes are done with, all unless something was found. */
+/* Reads on. *used is the number of bytes consumed: all of them, unless something was found. */
 enum berth_http_step berth_http_reader_step(struct berth_http_reader *r, const char *bytes,
                                             size_t len, size_t *used);
-/* Has a request begun? Else the connection is idle. */
+/* Returns whether a request has begun; otherwise the connection is idle. */
 bool berth_http_reader_busy(const struct berth_http_reader *r);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/server.c - the server: its addresses, how many connections it takes, its end. See
- * server.h. */
+ * http.h. */
 #include "http/http.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/stream.c - an answer that goes on, or a connection that changes its protocol. See
- * server.h and conn.h. */
+ * http.h and conn.h. */
 #include "base/auto.h"
 #include "http/answer_head.h"
 #include "http/conn.h"

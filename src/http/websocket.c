@@ -18,8 +18,8 @@
 #define FIN 0x80
 #define LENGTH_IN_2_BYTES 126 /* lengths below stand in the head itself */
 #define LENGTH_IN_8_BYTES 127
-/* Of answers to a client who does not read them: no more is read from him then. What a reader of
- * ours has queued at once is less. */
+/* When more bytes than this wait for a client that does not read, no more is read from the client.
+ * One batch of our own output is smaller. */
 #define QUEUED_BYTES_MAX ((size_t)64 * 1024)
 
 struct berth_http_websocket {
@@ -335,7 +335,7 @@ void berth_http_websocket_begin(struct berth_http_websocket *ws, struct berth_ht
 void berth_http_websocket_hold(struct berth_http_websocket *ws, bool held)
 {
     ws->held = held;
-    if (held || ws->depth > 0) /* whoever reads just now goes on by himself */
+    if (held || ws->depth > 0) /* the read in progress goes on by itself */
         return;
     ws->depth++;
     berth_http_stream_read_on(ws->x);
@@ -345,7 +345,7 @@ void berth_http_websocket_hold(struct berth_http_websocket *ws, bool held)
 bool berth_http_websocket_beat(struct berth_http_websocket *ws)
 {
     static const struct wslay_event_msg ping = {.opcode = WSLAY_PING};
-    bool alive = !ws->asked || ws->heard || is_held(ws); /* else his answer waits with us */
+    bool alive = !ws->asked || ws->heard || is_held(ws); /* held: the pong may be unread here */
     ws->heard = false;
     ws->asked = true;
     ws->depth++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/http/websocket.h - messages both ways (RFC 6455) over a connection that was a request's. All
- * of it on the loop's thread, unless it is said otherwise. */
+ * src/http/websocket.h - WebSocket messages (RFC 6455) over the connection of a request. Everything
+ * runs on the loop's thread, unless a comment says otherwise. */
 #ifndef BERTH_HTTP_WEBSOCKET_H
 #define BERTH_HTTP_WEBSOCKET_H
 
@@ -8,53 +8,54 @@
 
 struct berth_http_websocket;
 
-/* What is asked for, as the request says it. */
+/* The client's handshake, as read from the request. */
 struct berth_http_handshake {
-    int status;      /* 101; or what is to be answered instead, */
-    const char *why; /* and why */
-    bool named;      /* our protocol is among those that are offered */
-    /* Its SHA-1, as base64, goes back to the client. */
+    int status;      /* 101, or the status of an error to answer */
+    const char *why; /* the error's text */
+    bool named;      /* the client offers our protocol */
+    /* The answer to the client contains its SHA-1 as base64. */
     char challenge[24 + 36 + 1];
 };
-/* From any thread. */
+/* Reads the handshake from a request. From any thread. */
 void berth_http_handshake_read(const struct berth_http_head *head, const char *protocol,
                                struct berth_http_handshake *out);
 
 enum berth_http_close {
     BERTH_HTTP_CLOSE_NORMAL = 1000,
-    BERTH_HTTP_CLOSE_GOING = 1001,    /* we are about to end */
-    BERTH_HTTP_CLOSE_PROTOCOL = 1002, /* these are no frames */
-    BERTH_HTTP_CLOSE_POLICY = 1008,   /* that is not how we talk */
+    BERTH_HTTP_CLOSE_GOING = 1001,    /* the daemon is about to end */
+    BERTH_HTTP_CLOSE_PROTOCOL = 1002, /* the bytes are not valid frames */
+    BERTH_HTTP_CLOSE_POLICY = 1008,   /* the client stalled, or its token became invalid */
     BERTH_HTTP_CLOSE_TOO_BIG = 1009,
-    BERTH_HTTP_CLOSE_TROUBLE = 1011, /* of ours */
+    BERTH_HTTP_CLOSE_TROUBLE = 1011, /* an error on our side */
 };
 
 struct berth_http_websocket_handlers {
-    /* A whole one; of text it is known that it is UTF-8. A NUL is behind it. */
+    /* Called for each whole message, which a NUL follows. Text is valid UTF-8. */
     void (*on_message)(void *ctx, bool text, const char *bytes, size_t len);
-    void (*on_room)(void *ctx);  /* all that was written has gone */
-    void (*on_gone)(void *ctx);  /* nobody is there any more, or we hung up: end it */
-    void (*on_drain)(void *ctx); /* before we hang up, since the server is about to end; or NULL */
+    void (*on_room)(void *ctx);  /* everything written has been sent */
+    void (*on_gone)(void *ctx);  /* the client left, or we closed: call _end */
+    void (*on_drain)(void *ctx); /* before we close because the server ends; or NULL */
     void *ctx;
 };
-/* From any thread. `accept` is what the challenge became; `protocol` is a constant, or NULL. */
+/* Makes a WebSocket that is not begun yet. `accept` is the answer to the client's challenge;
+ * `protocol` is a constant, or NULL. From any thread. */
 int berth_http_websocket_new(const char *accept, const char *protocol,
                              struct berth_http_websocket **out, struct berth_error *err);
 void berth_http_websocket_free(
-    struct berth_http_websocket *ws); /* one that was not begun; or NULL */
-/* Answers x, which is a stream from now on; berth_http_stream_queued and _sent tell of it. */
+    struct berth_http_websocket *ws); /* only before begin; NULL is fine */
+/* Answers x, which becomes a stream; berth_http_stream_queued and _sent apply to it. */
 void berth_http_websocket_begin(struct berth_http_websocket *ws, struct berth_http_exchange *x,
                                 const struct berth_http_websocket_handlers *handlers);
-/* The beginning of a message: exactly so many bytes are to be appended behind it. From any thread.
+/* Writes the head of a message. The caller appends exactly `len` bytes behind it. From any thread.
  */
 void berth_http_websocket_frame(struct berth_buf *out, bool text, size_t len);
-/* Whole messages, one or many. */
+/* Writes one or more whole messages. */
 void berth_http_websocket_write(struct berth_http_websocket *ws, const char *frames, size_t len);
-/* Held: nothing more is read from the client, but for some KB that were. */
+/* Stops or resumes reading from the client. A few KB that were already received may remain. */
 void berth_http_websocket_hold(struct berth_http_websocket *ws, bool held);
-/* Asks whether the client is there. False: the last time nobody answered. */
+/* Sends a ping. Returns false when the client did not answer the previous one. */
 bool berth_http_websocket_beat(struct berth_http_websocket *ws);
-/* Says goodbye, if that was not done yet. It and its exchange are gone afterwards, without on_gone.
- */
+/* Sends a close frame unless one was sent, then frees the WebSocket and ends its exchange. on_gone
+ * is not called. */
 void berth_http_websocket_end(struct berth_http_websocket *ws, enum berth_http_close code);
 #endif

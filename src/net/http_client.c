@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/net/http_client.c - see http_client.h: libcurl, one transfer at a time, so that somebody who
- * wants it to end is heard at once. */
+ * src/net/http_client.c - see http_client.h: libcurl's multi interface with one transfer, so that a
+ * cancellation takes effect at once. */
 #include "net/http_client.h"
 
 #include <curl/curl.h>
@@ -154,7 +154,7 @@ static int fail_transfer(const struct asking *a, CURLcode code, struct berth_err
     }
 }
 
-/* Until it is over, or somebody wants that. */
+/* Runs the transfer until it ends or is cancelled. */
 static int transfer(struct asking *a, struct berth_error *err)
 {
     for (;;) {

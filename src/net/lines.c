@@ -51,7 +51,7 @@ bool berth_lines_next(struct berth_lines *lines, char **line, size_t *len, size_
     char *end = from ? memchr(buf->data + lines->scanned, '\n', buf->len - lines->scanned) : NULL;
     size_t whole = from ? (size_t)((end ? end : buf->data + buf->len) - from) : 0;
     lines->scanned = buf->len;
-    if (!end && whole > lines->max) { /* nobody waits for its end */
+    if (!end && whole > lines->max) { /* too long: drop it without waiting for its end */
         lines->dropped += whole;
         berth_buf_clear(buf);
         lines->taken = lines->scanned = 0;

@@ -14,10 +14,12 @@ struct berth_lines {
 };
 
 void berth_lines_init(struct berth_lines *lines, size_t max);
-/* What came; lines that were handed out go. Not enough memory counts as a line that is too long. */
+/* Appends received bytes, and frees the lines that were handed out. A line for which memory ran out
+ * counts as too long. */
 void berth_lines_put(struct berth_lines *lines, const char *bytes, size_t len);
-/* The next whole line, without LF and a CR before it; a NUL follows it. A line that was too long is
- * handed out empty, and *dropped says how long it was. False: there is none. */
+/* Hands out the next whole line, without LF and a CR before it; a NUL follows it. A line that was
+ * too long is handed out empty, and *dropped is its length. Returns false when no whole line has
+ * come. */
 bool berth_lines_next(struct berth_lines *lines, char **line, size_t *len, size_t *dropped);
 void berth_lines_clear(struct berth_lines *lines);
 #endif

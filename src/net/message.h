@@ -34,8 +34,8 @@ struct berth_message {
     struct berth_json *whole;        /* the others point into it */
 };
 
-/* INVALID: the line is no message, and the error says why in the protocol's words. A NUL follows
- * the line. */
+/* Parses a line, which a NUL must follow. INVALID: the line is not a message, and the error says
+ * why in the protocol's words. */
 int berth_message_read(const char *line, size_t len, struct berth_message *out,
                        struct berth_error *err);
 void berth_message_clear(struct berth_message *message);

@@ -199,7 +199,7 @@ static void pump(struct berth_rpc *rpc)
         if (rc == BERTH_E_UNAVAILABLE)
             return;
         rpc->deaf |= rc == BERTH_E_CONFLICT;
-        o->sent = rc < 0 ? o->lines.len : o->sent + len; /* nobody reads: its end will be told */
+        o->sent = rc < 0 ? o->lines.len : o->sent + len; /* it reads no more; on_end follows */
         if (o->sent == o->lines.len)
             drop_head(rpc);
     }
@@ -268,8 +268,8 @@ static void take_response(struct berth_rpc *rpc, const struct berth_message *m)
     call_answer(at, &reply);
 }
 
-/* A line that cannot be read may be an answer that somebody waits for: if it says to whom, they
- * need not wait any longer. What was done is not known. */
+/* Fails the pending call that an unreadable line seems to answer, if its id can be found. The
+ * caller need not wait any longer, but what the worker did is not known. */
 static void answer_unreadable(struct berth_rpc *rpc)
 {
     char head[HEAD_BYTES + 1];

@@ -11,13 +11,13 @@
 struct berth_pool;
 struct berth_rpc;
 
-/* How a call of ours came back. */
+/* The outcome of a call of ours. */
 enum berth_reply_kind {
     BERTH_REPLY_RESULT,
-    BERTH_REPLY_ERROR,   /* the other side's own: code and text */
-    BERTH_REPLY_TIMEOUT, /* it may still be at it */
-    BERTH_REPLY_GONE,    /* the other side ended meanwhile; the text says how */
-    BERTH_REPLY_UNSENT,  /* it has never heard of it; the text says why */
+    BERTH_REPLY_ERROR,   /* the worker's error: code and text */
+    BERTH_REPLY_TIMEOUT, /* the worker may still be performing it */
+    BERTH_REPLY_GONE,    /* the worker ended meanwhile; the text says how */
+    BERTH_REPLY_UNSENT,  /* the call was not sent; the text says why */
 };
 struct berth_reply {
     enum berth_reply_kind kind;
@@ -28,30 +28,30 @@ struct berth_reply {
 typedef void berth_reply_fn(void *ctx, const struct berth_reply *reply);
 
 struct berth_rpc_handlers {
-    /* A request or a notification. */
+    /* Called for a request or a notification. */
     void (*on_message)(void *ctx, const struct berth_message *message);
-    /* A line that is no message; `why` says what is wrong with it. */
+    /* Called for a line that is not a message; `why` says what is wrong with it. */
     void (*on_noise)(void *ctx, const char *line, size_t len, const char *why);
     void (*on_stderr)(void *ctx, const char *bytes, size_t len);
-    /* The last call. What is pending is answered when it returns, with the text that it wrote. */
+    /* Called last. It writes a text; pending calls are answered with that text after it returns. */
     void (*on_end)(void *ctx, const struct berth_exec_end *end, struct berth_buf *text);
     void *ctx;
 };
 
-/* On the engine's thread, as are all below. */
+/* Starts the child. On the engine's thread, as all functions below. */
 int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
                     const struct berth_process_options *options,
                     const struct berth_rpc_handlers *handlers, struct berth_rpc **out,
                     struct berth_error *err);
-/* After on_end. NULL is fine. */
+/* Call it after on_end. NULL is fine. */
 void berth_rpc_free(struct berth_rpc *rpc);
 
 struct berth_rpc_request {
     const char *method, *params_json;
     const char *invocation_json; /* or NULL */
-    int64_t timeout_ms;          /* 0: none */
-    berth_reply_fn *on_reply;    /* exactly once */
-    /* Or NULL: after a TIMEOUT, exactly once, what came of it all the same. */
+    int64_t timeout_ms;          /* 0: no limit */
+    berth_reply_fn *on_reply;    /* called exactly once */
+    /* Called exactly once after a TIMEOUT, with the outcome of the call. Or NULL. */
     berth_reply_fn *on_late;
     void *ctx;
 };
