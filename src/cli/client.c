@@ -78,8 +78,8 @@ int cli_daemon_error(struct cli *cli, int status, const char *text, size_t len)
     int found = code ? berth_code_find(code) : BERTH_OK;
     if (!message || found == BERTH_OK)
         return berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
-                          "%s answered with status %d, and is no berthd.", cli->daemon->where,
-                          status);
+                          "%s answered with status %d, but is not berthd. Check the URL.",
+                          cli->daemon->where, status);
     if (found == BERTH_E_UNAUTHORIZED)
         return berth_fail(
             &cli->err, found,

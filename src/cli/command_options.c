@@ -16,7 +16,9 @@ static int add_env(struct cli *cli, struct berth_list *out, const char *text)
 {
     const char *value = strchr(text, '=') ? NULL : getenv(text);
     if (!strchr(text, '=') && !value)
-        return cli_usage(cli, "--env %s: there is no such variable here", text);
+        return cli_usage(
+            cli, "--env %s: the variable is not set here. Write NAME=VALUE to give it a value",
+            text);
     const char *pair = value ? berth_arena_printf(&cli->arena, "%s=%s", text, value) : text;
     (void)berth_list_add(out, &cli->arena, (char *)(uintptr_t)pair);
     return CLI_OK;
@@ -32,8 +34,8 @@ int cli_command_request(struct cli *cli, const struct cli_command_options *optio
     (void)berth_list_add(&env, &cli->arena, NULL);
     if (status == CLI_OK && options->timeout &&
         !berth_time_parse_duration(options->timeout, &out->timeout_ms))
-        status =
-            cli_usage(cli, "--timeout \"%s\" is no time: write 90s, 15m or 1h", options->timeout);
+        status = cli_usage(cli, "--timeout \"%s\" is not a duration: write 90s, 15m or 1h",
+                           options->timeout);
     out->argv = (const char *const *)argv;
     out->env = (const char *const *)(void *)env.items;
     out->cwd = options->cwd;

@@ -169,7 +169,7 @@ static int find_company(struct cli *cli)
     }
     if (!company)
         return berth_fail(&cli->err, BERTH_E_NOT_FOUND,
-                          "There is no company \"default\": --company says which.");
+                          "The company \"default\" does not exist. Name one with --company.");
     cli->company_id = cli_text(company, "id");
     return cli->company_id ? BERTH_OK : cli_not_understood(cli);
 }

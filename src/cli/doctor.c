@@ -138,7 +138,7 @@ static void check_url(struct visit *v, const char *url)
         v, "url", ours ? GOOD : POOR,
         ours     ? say(v, "%s answers", url)
         : rc < 0 ? say(v, "%s: %s", url, trouble.message)
-                 : say(v, "%s is no berthd", url),
+                 : say(v, "%s is not berthd", url),
         "sandboxes that try it cannot call back: set publicUrl in berthd.yaml to one that works");
 }
 

@@ -434,7 +434,7 @@ const struct cli_command cli_env_commands[] = {
     {"env", "show", "NAME|ID", "one environment", env_show},
     {"env", "update", "NAME|ID [--name TEXT]" FORM_USAGE,
      "change an environment; open leases keep what they have", env_update},
-    {"env", "archive", "NAME|ID", "let nobody take a new lease", env_archive},
+    {"env", "archive", "NAME|ID", "refuse new leases; open ones go on", env_archive},
     {"env", "delete", "NAME|ID [--drain]",
      "delete an environment; --drain gives its open leases back first", env_delete},
     {"env", "probe", "NAME|ID", "touch the real place and leave nothing behind", env_probe},

@@ -61,9 +61,9 @@ static int lease_acquire(struct cli *cli, int argc, char **argv)
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     if (ttl && !berth_time_parse_duration(ttl, &ttl_ms))
-        return cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", ttl);
+        return cli_usage(cli, "--ttl \"%s\" is not a duration: write 90s, 15m, 1h or 2d", ttl);
     if (timeout && !berth_time_parse_duration(timeout, &timeout_ms))
-        return cli_usage(cli, "--timeout \"%s\" is no time: write 90s, 15m or 1h", timeout);
+        return cli_usage(cli, "--timeout \"%s\" is not a duration: write 90s, 15m or 1h", timeout);
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;

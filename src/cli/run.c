@@ -201,7 +201,7 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
         return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
     int status = cli_command_request(cli, &o->command, argv + end + 1, &request->command);
     if (status == CLI_OK && o->ttl && !berth_time_parse_duration(o->ttl, &request->ttl_ms))
-        status = cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 2d", o->ttl);
+        status = cli_usage(cli, "--ttl \"%s\" is not a duration: write 90s, 15m, 1h or 2d", o->ttl);
     return status;
 }
 

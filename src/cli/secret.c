@@ -275,7 +275,7 @@ const struct cli_command cli_secret_commands[] = {
      secret_rotate},
     {"secret", "update",
      "NAME|ID [--name TEXT] [--description TEXT] [--status active|disabled|archived]",
-     "change its words; one that is not active is given to nobody", secret_update},
+     "change its texts or status; an inactive secret is not handed out", secret_update},
     {"secret", "delete", "NAME|ID", "delete it; refused while a config or a lease needs it",
      secret_delete},
     {"secret", "usage", "NAME|ID", "which configs name it", secret_usage},

@@ -74,7 +74,7 @@ static int sweep_main(struct cli *cli, int argc, char **argv)
     if (interval && !watching)
         return cli_usage(cli, "--interval goes with --watch");
     if (interval && !berth_time_parse_duration(interval, &interval_ms))
-        return cli_usage(cli, "--interval \"%s\" is no time: write 30s or 5m", interval);
+        return cli_usage(cli, "--interval \"%s\" is not a duration: write 30s or 5m", interval);
     int status = cli_connect(cli);
     if (status != CLI_OK)
         return status;
@@ -91,6 +91,6 @@ static int sweep_main(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_sweep_commands[] = {
     {"sweep", NULL, "[--watch] [--interval 30s]",
-     "take back what nobody gave back, and clean up what is owed", sweep_main},
+     "end expired and abandoned leases, and clean up what is owed", sweep_main},
     {0},
 };

@@ -71,7 +71,7 @@ struct wishes {
 static int read_wishes(struct cli *cli, struct wishes *w)
 {
     if (w->ttl && !berth_time_parse_duration(w->ttl, &w->ttl_ms))
-        return cli_usage(cli, "--ttl \"%s\" is no time: write 90s, 15m, 1h or 30d", w->ttl);
+        return cli_usage(cli, "--ttl \"%s\" is not a duration: write 90s, 15m, 1h or 30d", w->ttl);
     if (w->agent && (w->run || w->lease))
         return cli_usage(cli, "a token is for an agent or for a run");
     for (int i = 0; i < w->allow.count; i++) {
@@ -222,7 +222,7 @@ const struct cli_command cli_token_commands[] = {
     {"token", "create",
      "NAME [--allow PERMISSION]... [--instance | --agent ID | --run ID --lease ID] [--ttl 30d]"
      " [--out FILE]",
-     "let somebody speak to the daemon; the token is shown once", token_create},
+     "make a token for the daemon; it is shown once", token_create},
     {"token", "list", "[--all] [--limit N]", "tokens that are of use; --all shows the others, too",
      token_list},
     {"token", "revoke", "ID", "end a token, at once", token_revoke},

@@ -22,7 +22,7 @@ int berth_data_directory(char **out, struct berth_error *err)
     if (!named && !home)
         return berth_fail(
             err, BERTH_E_INVALID,
-            "There is no home directory to keep the store in: name one with --store.");
+            "HOME is not set, so there is no default store. Name a store with --store.");
     if (asprintf(out, "%s%s/berth", named ? data : home, named ? "" : "/.local/share") < 0)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
     return BERTH_OK;

@@ -20,7 +20,7 @@ static void put_flags(struct berth_json_writer *w, bool runs, bool resumes)
     berth_json_put_bool(w, "supportsReusableLeases", resumes);
 }
 
-/* "fake" is shown as "Fake". */
+/* Returns the provider's key with a capital letter. */
 static const char *display_name(struct berth_arena *arena, const char *provider)
 {
     char *name = berth_arena_strdup(arena, provider);

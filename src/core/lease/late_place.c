@@ -49,7 +49,7 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
         return rc;                              /* another row answers for the place */
     if (row->status == BERTH_LEASE_ACQUIRING) { /* the acquire's failure is not stored yet */
         berth_ledger_enter_releasing(row, BERTH_LEASE_FAILED);
-        row->failure_reason = "Its place came when nobody waited for it any more.";
+        row->failure_reason = "The provider made the place after the acquire had given up.";
     }
     berth_ledger_take(late->b, row, BERTH_DUTY_DESTROY);
     rc = berth_lease_save(db, row, &won, err);

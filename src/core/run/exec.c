@@ -499,7 +499,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
                      struct berth_error *err)
 {
     if (!request->argv || !request->argv[0])
-        return berth_fail(err, BERTH_E_INVALID, "There is no command to run.");
+        return berth_fail(err, BERTH_E_INVALID, "The command is missing.");
     struct berth_exec *x = calloc(1, sizeof *x);
     if (!x)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
