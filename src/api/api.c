@@ -66,17 +66,8 @@ static void say_error(struct berth_json_writer *w, const struct berth_error *err
     berth_json_open(w, '{');
     berth_json_put_str(w, "error", err->message);
     berth_json_put_str(w, "code", berth_code_wire(err->code));
-    if (issues && issues->list.count) {
-        berth_json_open_in(w, "details", '[');
-        for (int i = 0; i < issues->list.count; i++) {
-            const struct berth_issue *issue = issues->list.items[i];
-            berth_json_open(w, '{');
-            berth_json_put_str(w, "path", issue->path);
-            berth_json_put_str(w, "message", issue->message);
-            berth_json_close(w, '}');
-        }
-        berth_json_close(w, ']');
-    }
+    if (issues && issues->list.count)
+        berth_issues_json(w, "details", issues);
     berth_json_close(w, '}');
 }
 

@@ -30,3 +30,17 @@ int berth_issues_check(const struct berth_issues *issues, struct berth_error *er
     const struct berth_issue *first = issues->list.items[0];
     return berth_fail(err, BERTH_E_UNPROCESSABLE, "%s", first->message);
 }
+
+void berth_issues_json(struct berth_json_writer *w, const char *key,
+                       const struct berth_issues *issues)
+{
+    berth_json_open_in(w, key, '[');
+    for (int i = 0; i < issues->list.count; i++) {
+        const struct berth_issue *issue = issues->list.items[i];
+        berth_json_open(w, '{');
+        berth_json_put_str(w, "path", issue->path);
+        berth_json_put_str(w, "message", issue->message);
+        berth_json_close(w, '}');
+    }
+    berth_json_close(w, ']');
+}

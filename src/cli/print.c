@@ -102,15 +102,7 @@ void cli_print_prefix(void)
 static void print_issues_json(struct berth_json_writer *w, const struct berth_issues *issues)
 {
     berth_json_open_in(w, "details", '{');
-    berth_json_open_in(w, "issues", '[');
-    for (int i = 0; i < issues->list.count; i++) {
-        const struct berth_issue *issue = issues->list.items[i];
-        berth_json_open(w, '{');
-        berth_json_put_str(w, "path", issue->path);
-        berth_json_put_str(w, "message", issue->message);
-        berth_json_close(w, '}');
-    }
-    berth_json_close(w, ']');
+    berth_issues_json(w, "issues", issues);
     berth_json_close(w, '}');
 }
 

@@ -535,18 +535,25 @@ static long journal_size(struct fixture *f)
     return (long)st.st_size;
 }
 
+/* A command of this process that is about to start. */
+static struct berth_exec_record record_of(struct fixture *f, const struct berth_lease *l,
+                                          const char *id)
+{
+    return (struct berth_exec_record){.id = id,
+                                      .company_id = l->company_id,
+                                      .environment_id = l->environment_id,
+                                      .lease_id = l->id,
+                                      .command = "true",
+                                      .owner = berth_node_id(f->b->node)};
+}
+
 /* Killed when the journal has the start of a command and the word that it never began. */
 static void what_never_began_has_no_row(void **state)
 {
     struct fixture *f = *state;
     struct berth_lease *l = lease_here(f);
     struct berth_id id = berth_id_new();
-    struct berth_exec_record record = {.id = id.text,
-                                       .company_id = l->company_id,
-                                       .environment_id = l->environment_id,
-                                       .lease_id = l->id,
-                                       .command = "true",
-                                       .owner = berth_node_id(f->b->node)};
+    struct berth_exec_record record = record_of(f, l, id.text);
     struct berth_exec_record *found;
     struct berth_exec_request r = request_of(l, SH("true"));
     struct live live;
@@ -579,12 +586,7 @@ static void a_trim_keeps_what_is_not_written(void **state)
     struct fixture *f = *state;
     struct berth_lease *l = lease_here(f);
     struct berth_id id = berth_id_new();
-    struct berth_exec_record record = {.id = id.text,
-                                       .company_id = l->company_id,
-                                       .environment_id = l->environment_id,
-                                       .lease_id = l->id,
-                                       .command = "true",
-                                       .owner = berth_node_id(f->b->node)};
+    struct berth_exec_record record = record_of(f, l, id.text);
     struct berth_exec_request r = request_of(l, (const char *const[]){"/etc/passwd", NULL});
     struct berth_exec *x;
     berth_exec_journal_hold(f->b);
