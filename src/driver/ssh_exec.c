@@ -385,7 +385,7 @@ static int ssh_exec_start(struct ssh_running *r, struct berth_call *call,
     options.terminal = command->terminal;
     options.rows = command->rows;
     options.columns = command->columns;
-    options.grace_ms = 500;
+    options.grace_ms = BERTH_SSH_GRACE_MS;
     if (command->timeout_ms > 0)
         options.timeout_ms = command->timeout_ms + command->grace_ms + LATE_MS;
     int rc = berth_ssh_link_start(r->link, call, &options, &handlers, &r->process, err);

@@ -31,6 +31,11 @@
 #define CROWDED_MS 1000         /* sshd frees a session some moments after its end */
 #define SAID_BYTES_MAX (64 * 1024)
 #define ANSWER_BYTES_MAX (1024 * 1024)
+#define KEY_TEXT_BYTES_MAX (4 * 1024 * 1024) /* a config as text, with its keys */
+#define VARIABLE_BYTES_MAX 8192              /* longer variables are not passed to ssh(1) */
+#define REASON_BYTES_MAX 400                 /* of the line of ssh(1) that an error shows */
+#define SSH_FAILED 255                       /* exit status of ssh(1) for errors of its own */
+#define LOOK_MS 1000 /* the deadline is compared with the clock at least this often */
 
 enum state {
     CONNECTING,
@@ -214,7 +219,7 @@ static int write_files(struct berth_ssh_link *link, const struct berth_ssh_confi
 /* Nothing of ours is ssh's business but how to find the user's files and agent. */
 struct variables {
     const char *env[8];
-    char texts[4][8192];
+    char texts[4][VARIABLE_BYTES_MAX];
 };
 
 static void set_env(struct variables *out)
@@ -297,7 +302,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
     options.argv = arguments.argv;
     options.env = variables.env;
     options.with_stdin = true;
-    options.grace_ms = 500;
+    options.grace_ms = BERTH_SSH_GRACE_MS;
     auto_ssh_line line = BERTH_SSH_LINE_INIT;
     berth_ssh_line_set(&line, "m", link->mark.text);
     berth_ssh_line_set(&line, "k", link->label);
@@ -316,7 +321,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
 static int key_of(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SIZE],
                   struct berth_error *err)
 {
-    auto_buf buf = BERTH_BUF_INIT(4 * 1024 * 1024);
+    auto_buf buf = BERTH_BUF_INIT(KEY_TEXT_BYTES_MAX);
     berth_buf_printf(&buf, "%s\n%d\n%s\n%d\n", c->host, c->port, c->username, c->strict);
     berth_buf_puts(&buf, c->private_key ? c->private_key : "");
     berth_buf_puts(&buf, "\n");
@@ -382,7 +387,7 @@ static struct berth_ssh_link *find_link(struct berth_ssh_links *links, const cha
 }
 
 /* The last line that says something. */
-static const char *last_line(const struct berth_buf *buf, char out[400])
+static const char *last_line(const struct berth_buf *buf, char out[REASON_BYTES_MAX])
 {
     const char *text = berth_buf_str(buf);
     size_t end = text ? buf->len : 0, begin;
@@ -390,7 +395,7 @@ static const char *last_line(const struct berth_buf *buf, char out[400])
         end--;
     for (begin = end; begin && text[begin - 1] != '\n' && text[begin - 1] != '\r';)
         begin--;
-    (void)snprintf(out, 400, "%.*s", (int)(end - begin), text ? text + begin : "");
+    (void)snprintf(out, REASON_BYTES_MAX, "%.*s", (int)(end - begin), text ? text + begin : "");
     berth_utf8_mend(out);
     return out;
 }
@@ -400,18 +405,18 @@ static int say_why(struct berth_ssh_link *link, struct berth_error *err)
     static const char *const refusals[] = {"Permission denied", "Host key verification failed",
                                            "Too many authentication failures", "invalid format",
                                            "error in libcrypto"};
-    char text[400];
+    char text[REASON_BYTES_MAX];
     const char *line = last_line(&link->errors, text);
-    if (link->end.exit_code >= 0 && link->end.exit_code != 255)
-        return berth_fail(
-            err, BERTH_E_UNAVAILABLE,
-            "The login shell of %s ended with status %d before it did anything: %.300s",
-            link->where, link->end.exit_code, *line ? line : last_line(&link->said, text));
+    if (link->end.exit_code >= 0 && link->end.exit_code != SSH_FAILED)
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "The login shell of %s ended with status %d before it did anything: %s",
+                          link->where, link->end.exit_code,
+                          *line ? line : last_line(&link->said, text));
     int code = BERTH_E_UNAVAILABLE;
     for (unsigned i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         if (strstr(line, refusals[i]))
             code = BERTH_E_DENIED;
-    return berth_fail(err, code, "SSH to %s failed: %.400s", link->where,
+    return berth_fail(err, code, "SSH to %s failed: %s", link->where,
                       *line ? line : "the connection was closed.");
 }
 
@@ -424,7 +429,7 @@ static int link_await(struct berth_ssh_link *link, struct berth_call *call, stru
         int64_t left_ms = call->deadline_ms - berth_time_mono_ms();
         if (left_ms <= 0)
             return berth_fail(err, BERTH_E_TIMEOUT, "SSH to %s took too long.", link->where);
-        int got = poll(fds, 2, left_ms < 1000 ? (int)left_ms : 1000);
+        int got = poll(fds, 2, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
         if (got > 0 && fds[1].revents)
             return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
     }
@@ -606,12 +611,12 @@ static int read_answer(struct berth_ssh_link *link, struct berth_call *call,
         *out = berth_arena_printf(call->arena, "%.*s", (int)(end - at), at);
         return berth_arena_check(call->arena, err);
     }
-    char text[400];
+    char text[REASON_BYTES_MAX];
     const char *line = last_line(&c->streams[1], text);
-    if (c->end.exit_code < 0 || c->end.exit_code == 255)
-        return berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection to %s broke: %.400s",
-                          link->where, *line ? line : "it was closed.");
-    return berth_fail(err, BERTH_E_UNPROCESSABLE, "%s refused: %.600s", link->where,
+    if (c->end.exit_code < 0 || c->end.exit_code == SSH_FAILED)
+        return berth_fail(err, BERTH_E_UPSTREAM, "The SSH connection to %s broke: %s", link->where,
+                          *line ? line : "it was closed.");
+    return berth_fail(err, BERTH_E_UNPROCESSABLE, "%s refused: %s", link->where,
                       *line ? line : "it said nothing.");
 }
 

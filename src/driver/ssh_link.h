@@ -9,6 +9,9 @@
 #include "driver/ssh_script.h"
 #include "os/capture.h"
 
+/* How long an ssh(1) that is ended has between SIGTERM and SIGKILL. */
+#define BERTH_SSH_GRACE_MS 500
+
 /* Where to, and as whom. Borrowed from the JSON it was read from. */
 struct berth_ssh_config {
     const char *host, *username, *path;
