@@ -27,7 +27,8 @@ static int add_drivers(struct berth_registry *registry, struct berth_error *err)
 {
     static const struct {
         const char *driver, *provider;
-        int (*make)(struct berth_driver **out, struct berth_error *err);
+        int (*make)(struct berth_engine *engine, struct berth_driver **out,
+                    struct berth_error *err);
     } drivers[] = {
         {"local", NULL, berth_driver_local_new},
         {"ssh", NULL, berth_driver_ssh_new},
@@ -35,7 +36,7 @@ static int add_drivers(struct berth_registry *registry, struct berth_error *err)
     };
     for (unsigned i = 0; i < sizeof drivers / sizeof drivers[0]; i++) {
         struct berth_driver *driver;
-        int rc = drivers[i].make(&driver, err);
+        int rc = drivers[i].make(berth_registry_engine(registry), &driver, err);
         if (rc == BERTH_OK)
             rc = berth_registry_add(registry, drivers[i].driver, drivers[i].provider, driver, err);
         if (rc < 0)
@@ -53,7 +54,8 @@ static void tune_process(void)
 static int new_worker(const struct berth_worker_route *what, struct berth_driver **out,
                       struct berth_error *err)
 {
-    struct berth_worker_driver_options options = {.workers = what->workers,
+    struct berth_worker_driver_options options = {.engine = what->engine,
+                                                  .workers = what->workers,
                                                   .plugin_id = what->plugin_id,
                                                   .plugin_key = what->plugin_key,
                                                   .driver_key = what->driver_key,

@@ -11,16 +11,14 @@
 #include <berth/secret.h>
 
 struct berth_driver;
-struct berth_engine;
 struct berth_place;
 
 /* The circumstances of one call. A driver returns TIMEOUT soon after the deadline and CANCELLED
  * soon after cancel_fd became readable. It then owes nothing: the ledger asks again. */
 struct berth_call {
-    int64_t deadline_ms;         /* CLOCK_BOOTTIME in milliseconds; INT64_MAX: no deadline */
-    int cancel_fd;               /* becomes readable when the caller gives up; -1: never */
-    struct berth_arena *arena;   /* holds what the call returns */
-    struct berth_engine *engine; /* opaque; for the drivers that come with the library */
+    int64_t deadline_ms;       /* CLOCK_BOOTTIME in milliseconds; INT64_MAX: no deadline */
+    int cancel_fd;             /* becomes readable when the caller gives up; -1: never */
+    struct berth_arena *arena; /* holds what the call returns */
 };
 
 /* Who asks for a place, and with which config. Valid during the call. */

@@ -87,10 +87,10 @@ static int check_package(struct cli *cli, struct card *card, struct berth_engine
                          struct berth_check_request *request)
 {
     struct berth_package read = {0};
-    struct berth_call call = {.deadline_ms = berth_time_mono_ms() + READ_MS,
-                              .cancel_fd = -1,
-                              .arena = &cli->arena,
-                              .engine = engine};
+    struct berth_package_call call = {.deadline_ms = berth_time_mono_ms() + READ_MS,
+                                      .cancel_fd = -1,
+                                      .arena = &cli->arena,
+                                      .engine = engine};
     int rc = berth_builtins.packages->read(&call, package, scratch, &read, &cli->err);
     auto_json *manifest = read.manifest;
     if (rc < 0)

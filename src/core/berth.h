@@ -43,7 +43,7 @@ struct berth {
     struct berth_registry *registry;
     struct berth_node *node;
     struct berth_secret_provider *secret_provider;
-    struct berth_engine *engine;  /* runs commands; its thread starts with the first one */
+    struct berth_engine *engine;  /* of the registry; its thread starts with the first use */
     struct berth_pool *pool;      /* timers and short work */
     struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_plugins *plugins;
@@ -60,6 +60,7 @@ struct berth {
 
 /* What a route to the worker of a plugin is made of; see driver/worker.h. */
 struct berth_worker_route {
+    struct berth_engine *engine;
     struct berth_workers *workers;
     const char *plugin_id, *plugin_key, *driver_key, *schema_json;
     bool sandbox;

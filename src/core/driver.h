@@ -30,7 +30,11 @@ static inline const struct berth_driver_traits *berth_route_traits(const struct 
     return route->implementation->traits;
 }
 
+/* Makes a registry without drivers, and the engine that its drivers run commands on. */
 int berth_registry_new(struct berth_registry **out, struct berth_error *err);
+struct berth_engine;
+/* Returns the engine, which lives until the registry is freed. */
+struct berth_engine *berth_registry_engine(const struct berth_registry *registry);
 /* The built-in sandbox providers, sorted. */
 int berth_registry_providers(const struct berth_registry *registry, struct berth_arena *arena,
                              struct berth_list *out, struct berth_error *err);

@@ -24,7 +24,6 @@
 #include "core/secret/secret_provider.h"
 #include "core/sweep/sweep.h"
 #include "core/sweep/sweep_slots.h"
-#include "os/engine.h"
 #include "os/pool.h"
 #include "store/company.h"
 #include "store/secret.h"
@@ -131,10 +130,10 @@ static int open_parts(struct berth *b, struct berth_error *err)
     int rc = BERTH_OK;
     if (!b->registry)
         rc = berth_registry_new_builtin(&b->registry, err);
-    if (rc == BERTH_OK)
-        rc = berth_engine_new(&b->engine, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK) {
+        b->engine = berth_registry_engine(b->registry);
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
+    }
     if (rc == BERTH_OK)
         rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
     b->metrics = calloc(1, sizeof *b->metrics);
@@ -215,8 +214,7 @@ void berth_close(struct berth *b)
     berth_exec_journal_free(b->exec_journal);
     berth_plugins_close(b->plugins); /* no call to a worker is left */
     berth_late_places_free(b->late_places);
-    berth_registry_free(b->registry);
-    berth_engine_free(b->engine); /* with what drivers had running */
+    berth_registry_free(b->registry); /* with the engine, and what drivers had running */
     berth_node_close(b->node);
     berth_store_close(b->store);
     berth_secret_provider_free(b->secret_provider);

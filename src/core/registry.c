@@ -9,10 +9,12 @@
 
 #include <berth/plugin.h>
 
+#include "base/auto.h"
 #include "base/issues.h"
 #include "core/berth.h"
 #include "core/driver.h"
 #include "core/plugin/manifest.h"
+#include "os/engine.h"
 
 #define ROUTES_MAX 32
 
@@ -28,6 +30,7 @@ struct way {
 struct berth_registry {
     struct berth_route routes[ROUTES_MAX]; /* driver and provider are ours */
     int count;
+    struct berth_engine *engine; /* ends after the drivers, with the commands they left running */
     struct berth_workers *workers;
     int64_t ready_ms, poll_ms;
     pthread_rwlock_t lock; /* of the ways */
@@ -36,11 +39,20 @@ struct berth_registry {
 
 int berth_registry_new(struct berth_registry **out, struct berth_error *err)
 {
-    *out = calloc(1, sizeof **out);
-    if (!*out)
+    auto_free struct berth_registry *registry = calloc(1, sizeof *registry);
+    if (!registry)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: drivers.");
-    pthread_rwlock_init(&(*out)->lock, NULL);
+    int rc = berth_engine_new(&registry->engine, err);
+    if (rc < 0)
+        return rc;
+    pthread_rwlock_init(&registry->lock, NULL);
+    *out = take_ptr(registry);
     return BERTH_OK;
+}
+
+struct berth_engine *berth_registry_engine(const struct berth_registry *registry)
+{
+    return registry->engine;
 }
 
 static void free_driver(struct berth_driver *d)
@@ -76,6 +88,7 @@ void berth_registry_free(struct berth_registry *registry)
         next = way->next;
         free_way(way);
     }
+    berth_engine_free(registry->engine);
     pthread_rwlock_destroy(&registry->lock);
     free(registry);
 }
@@ -139,7 +152,8 @@ static struct way *new_way(const struct berth_registry *registry, const struct b
                                       .plugin = &way->plugin};
     bool whole = way->plugin.id && way->plugin.key && way->plugin.driver_key && way->schema &&
                  way->route.driver;
-    struct berth_worker_route what = {.workers = registry->workers,
+    struct berth_worker_route what = {.engine = registry->engine,
+                                      .workers = registry->workers,
                                       .plugin_id = p->id,
                                       .plugin_key = p->plugin_key,
                                       .driver_key = driver->key,

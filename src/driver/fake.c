@@ -182,8 +182,10 @@ static const struct berth_driver_traits fake_traits = {
                  "be saved.",
 };
 
-int berth_driver_fake_new(struct berth_driver **out, struct berth_error *err)
+int berth_driver_fake_new(struct berth_engine *engine, struct berth_driver **out,
+                          struct berth_error *err)
 {
+    (void)engine;
     auto_free struct fake_driver *fake = calloc(1, sizeof *fake);
     if (!fake)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: fake provider.");

@@ -19,6 +19,7 @@
 
 struct local_driver {
     struct berth_driver base;
+    struct berth_engine *engine;
 };
 
 static int local_acquire(struct berth_driver *d, struct berth_call *call,
@@ -158,7 +159,8 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err)
 {
-    (void)d, (void)who, (void)place;
+    (void)who, (void)place;
+    const struct local_driver *local = (struct local_driver *)d;
     auto_free struct local_running *running = calloc(1, sizeof *running);
     if (!running)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
@@ -175,7 +177,7 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     options.grace_ms = command->grace_ms;
     if (!options.env)
         return berth_arena_check(call->arena, err);
-    int rc = berth_process_start(call->engine, &options, handlers, &running->process, err);
+    int rc = berth_process_start(local->engine, &options, handlers, &running->process, err);
     if (rc == BERTH_OK)
         *out = &take_ptr(running)->base;
     return rc;
@@ -197,12 +199,14 @@ static const struct berth_driver_traits local_traits = {
     .in_place = true,
 };
 
-int berth_driver_local_new(struct berth_driver **out, struct berth_error *err)
+int berth_driver_local_new(struct berth_engine *engine, struct berth_driver **out,
+                           struct berth_error *err)
 {
     auto_free struct local_driver *local = calloc(1, sizeof *local);
     if (!local)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: local driver.");
     local->base = (struct berth_driver){.ops = &local_ops, .traits = &local_traits};
+    local->engine = engine;
     *out = &take_ptr(local)->base;
     return BERTH_OK;
 }

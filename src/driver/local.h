@@ -5,5 +5,8 @@
 
 #include <berth/driver.h>
 
-int berth_driver_local_new(struct berth_driver **out, struct berth_error *err);
+struct berth_engine;
+
+int berth_driver_local_new(struct berth_engine *engine, struct berth_driver **out,
+                           struct berth_error *err);
 #endif

@@ -315,13 +315,14 @@ static const struct berth_driver_traits ssh_traits = {
     .wants_sole = true,
 };
 
-int berth_driver_ssh_new(struct berth_driver **out, struct berth_error *err)
+int berth_driver_ssh_new(struct berth_engine *engine, struct berth_driver **out,
+                         struct berth_error *err)
 {
     auto_free struct ssh_driver *ssh = calloc(1, sizeof *ssh);
     if (!ssh)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH driver.");
     ssh->base = (struct berth_driver){.ops = &ssh_ops, .traits = &ssh_traits};
-    int rc = berth_ssh_links_new(&ssh->links, err);
+    int rc = berth_ssh_links_new(engine, &ssh->links, err);
     if (rc == BERTH_OK)
         *out = &take_ptr(ssh)->base;
     return rc;

@@ -66,6 +66,7 @@ struct berth_ssh_link {
 };
 
 struct berth_ssh_links {
+    struct berth_engine *engine;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* one has gone */
     struct berth_ssh_link *first;
@@ -74,12 +75,13 @@ struct berth_ssh_links {
     int made;
 };
 
-int berth_ssh_links_new(struct berth_ssh_links **out, struct berth_error *err)
+int berth_ssh_links_new(struct berth_engine *engine, struct berth_ssh_links **out,
+                        struct berth_error *err)
 {
     struct berth_ssh_links *links = calloc(1, sizeof *links);
     if (!links)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH.");
-    *links = (struct berth_ssh_links){.room = BERTH_RUNTIME_ROOM_INIT};
+    *links = (struct berth_ssh_links){.engine = engine, .room = BERTH_RUNTIME_ROOM_INIT};
     pthread_mutex_init(&links->lock, NULL);
     pthread_cond_init(&links->changed, NULL);
     berth_runtime_tidy("ssh");
@@ -290,8 +292,8 @@ static void write_arguments(const struct berth_ssh_link *link, const struct bert
     out->argv[out->count] = NULL;
 }
 
-static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
-                        const struct berth_ssh_config *c, struct berth_error *err)
+static int connect_link(struct berth_ssh_link *link, const struct berth_ssh_config *c,
+                        struct berth_error *err)
 {
     struct variables variables;
     struct arguments arguments;
@@ -311,7 +313,7 @@ static int connect_link(struct berth_ssh_link *link, struct berth_call *call,
         rc = write_files(link, c, err);
     BERTH_FAILPOINT(ssh_after_key);
     if (rc == BERTH_OK)
-        rc = berth_process_start(call->engine, &options, &handlers, &link->process, err);
+        rc = berth_process_start(link->links->engine, &options, &handlers, &link->process, err);
     if (rc == BERTH_OK && berth_process_write(link->process, line.buf.data, line.buf.len, err) < 0)
         berth_process_cancel(link->process);
     return rc;
@@ -335,9 +337,8 @@ static int key_of(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SI
 }
 
 /* Lock held. */
-static int new_link(struct berth_ssh_links *links, struct berth_call *call,
-                    const struct berth_ssh_config *c, const char *key, struct berth_ssh_link **out,
-                    struct berth_error *err)
+static int new_link(struct berth_ssh_links *links, const struct berth_ssh_config *c,
+                    const char *key, struct berth_ssh_link **out, struct berth_error *err)
 {
     int rc = links->room.fd < 0 ? berth_runtime_room_open("ssh", &links->room, err) : BERTH_OK;
     struct berth_ssh_link *link = rc == BERTH_OK ? calloc(1, sizeof *link) : NULL;
@@ -360,7 +361,7 @@ static int new_link(struct berth_ssh_links *links, struct berth_call *call,
     (void)snprintf(link->key_file, sizeof link->key_file, "%s/%d.k", links->room.path, number);
     (void)snprintf(link->hosts_file, sizeof link->hosts_file, "%s/%d.h", links->room.path, number);
     rc = link->settled_fd < 0 ? berth_fail_errno(err, "Cannot make an event descriptor")
-                              : connect_link(link, call, c, err);
+                              : connect_link(link, c, err);
     if (rc < 0) {
         (void)unlink(link->key_file);
         (void)unlink(link->hosts_file);
@@ -450,7 +451,7 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
         link->sessions++;
         berth_process_limit(link->process, 0);
     } else {
-        rc = new_link(links, call, config, key, &link, err);
+        rc = new_link(links, config, key, &link, err);
     }
     pthread_mutex_unlock(&links->lock);
     if (rc == BERTH_OK)
@@ -525,7 +526,7 @@ const char *berth_ssh_link_label(const struct berth_ssh_link *link)
 /* --- sessions --- */
 
 /* By the client, over this connection or not at all: without it ssh would make one of its own. */
-static int start_on_terminal(struct berth_ssh_link *link, struct berth_engine *engine,
+static int start_on_terminal(struct berth_ssh_link *link,
                              const struct berth_process_options *options,
                              const struct berth_exec_handlers *handlers, struct berth_process **out,
                              struct berth_error *err)
@@ -555,7 +556,7 @@ static int start_on_terminal(struct berth_ssh_link *link, struct berth_engine *e
     set_env(&variables);
     client.argv = argv;
     client.env = variables.env;
-    return berth_process_start(engine, &client, handlers, out, err);
+    return berth_process_start(link->links->engine, &client, handlers, out, err);
 }
 
 /* No session came of it: others are not to try the same for a moment, or at all. */
@@ -573,10 +574,12 @@ int berth_ssh_link_start(struct berth_ssh_link *link, const struct berth_call *c
                          struct berth_error *err)
 {
     if (options->terminal)
-        return start_on_terminal(link, call->engine, options, handlers, out, err);
-    int rc = berth_ssh_mux_start(
-        call, link->control, speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX : BERTH_SSH_READ_LINE,
-        options, handlers, out, err);
+        return start_on_terminal(link, options, handlers, out, err);
+    struct berth_ssh_session session = {.engine = link->links->engine,
+                                        .control = link->control,
+                                        .command = speaks_posix(link) ? BERTH_SSH_READ_LINE_POSIX
+                                                                      : BERTH_SSH_READ_LINE};
+    int rc = berth_ssh_mux_start(&session, call, options, handlers, out, err);
     if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_TIMEOUT)
         avoid(link);
     return rc;
@@ -593,7 +596,7 @@ static int start_session(void *ctx, struct berth_engine *engine,
                          struct berth_error *err)
 {
     const struct session_start *s = ctx;
-    (void)engine; /* the call's */
+    (void)engine; /* it is the link's */
     return berth_ssh_link_start(s->link, s->call, options, handlers, out, err);
 }
 
@@ -633,6 +636,6 @@ int berth_ssh_link_ask(struct berth_ssh_link *link, struct berth_call *call,
     c.input_len = line->buf.len;
     c.deadline_ms = call->deadline_ms;
     c.cancel_fd = call->cancel_fd;
-    int rc = berth_capture_run(call->engine, &c, err);
+    int rc = berth_capture_run(link->links->engine, &c, err);
     return rc < 0 ? rc : read_answer(link, call, &c, mark, out, err);
 }

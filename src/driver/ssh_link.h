@@ -23,7 +23,8 @@ struct berth_ssh_config {
 struct berth_ssh_links; /* all of a driver's; safe to share between threads */
 struct berth_ssh_link;
 
-int berth_ssh_links_new(struct berth_ssh_links **out, struct berth_error *err);
+int berth_ssh_links_new(struct berth_engine *engine, struct berth_ssh_links **out,
+                        struct berth_error *err);
 /* Nobody holds a link any more. NULL is fine. */
 void berth_ssh_links_free(struct berth_ssh_links *links);
 

@@ -258,20 +258,20 @@ static int ask_session(int fd, const struct berth_call *call, const char *comman
     return sent ? await_session(fd, call, answer, err) : fail_session(err);
 }
 
-int berth_ssh_mux_start(const struct berth_call *call, const char *control, const char *command,
+int berth_ssh_mux_start(const struct berth_ssh_session *session, const struct berth_call *call,
                         const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err)
 {
     int ours[3] = {-1, -1, -1}, theirs[3] = {-1, -1, -1};
-    int fd = connect_to(control, err);
+    int fd = connect_to(session->control, err);
     if (fd < 0)
         return fd;
     struct answer *answer = calloc(1, sizeof *answer);
     int rc = answer ? make_pipes(ours, theirs, err)
                     : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: session.");
     if (rc == BERTH_OK)
-        rc = ask_session(fd, call, command, theirs, answer, err);
+        rc = ask_session(fd, call, session->command, theirs, answer, err);
     close_all(theirs, 3);
     if (rc < 0) {
         close_all(ours, 3);
@@ -284,5 +284,5 @@ int berth_ssh_mux_start(const struct berth_call *call, const char *control, cons
                                   .read_exit = read_exit,
                                   .free = free,
                                   .ctx = answer};
-    return berth_process_adopt(call->engine, &what, options, handlers, out, err);
+    return berth_process_adopt(session->engine, &what, options, handlers, out, err);
 }

@@ -8,11 +8,18 @@
 
 #include "os/process.h"
 
+/* The session to open. */
+struct berth_ssh_session {
+    struct berth_engine *engine; /* reads what the master says later */
+    const char *control;         /* the socket of the master */
+    const char *command;         /* for the login shell */
+};
+
 /* Opens a session without a terminal, which only the ssh(1) client can have. Of the options it uses
  * time-outs and whether there is an input. Blocks until the session is open. UNAVAILABLE: the
  * master refused or is gone. TIMEOUT, CANCELLED: as the call demands. After a failure nothing has
  * run. */
-int berth_ssh_mux_start(const struct berth_call *call, const char *control, const char *command,
+int berth_ssh_mux_start(const struct berth_ssh_session *session, const struct berth_call *call,
                         const struct berth_process_options *options,
                         const struct berth_exec_handlers *handlers, struct berth_process **out,
                         struct berth_error *err);

@@ -504,7 +504,7 @@ static void write_params(struct worker_running *r, const struct berth_place_requ
     r->params.failed |= !config;
 }
 
-static struct worker_running *new_running(struct berth_worker_driver *d, struct berth_call *call,
+static struct worker_running *new_running(struct berth_worker_driver *d,
                                           const struct berth_place_request *who,
                                           const struct berth_place *place,
                                           const struct berth_command *command,
@@ -515,7 +515,7 @@ static struct worker_running *new_running(struct berth_worker_driver *d, struct 
         return NULL;
     *r = (struct worker_running){.base = {.ops = &running_ops},
                                  .driver = d,
-                                 .engine = call->engine,
+                                 .engine = d->options.engine,
                                  .handlers = *handlers,
                                  .invocation = strdup(command->id),
                                  .company_id = strdup(who->company_id),
@@ -554,7 +554,7 @@ int berth_worker_exec_start(struct berth_driver *base, struct berth_call *call,
         rc = berth_worker_ready(d, call, err);
     if (rc < 0)
         return rc;
-    struct worker_running *r = new_running(d, call, who, place, command, handlers);
+    struct worker_running *r = new_running(d, who, place, command, handlers);
     if (!r)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     *out = &r->base;

@@ -8,6 +8,7 @@
 
 #include "net/rpc.h"
 
+struct berth_engine;
 struct berth_locked;
 
 struct berth_worker_call {
@@ -42,6 +43,7 @@ struct berth_workers_ops {
 
 /* What the driver of one plugin is made of. Texts are copied. */
 struct berth_worker_driver_options {
+    struct berth_engine *engine;
     struct berth_workers *workers;
     const char *plugin_id, *plugin_key, *driver_key;
     const char *schema_json;   /* of the config */

@@ -45,17 +45,24 @@ struct berth_package {
     const char *path, *name;
     struct berth_json *manifest; /* as the package has it; the caller frees it */
 };
+/* The circumstances of one call; as struct berth_call, with the engine that runs npm and node. */
+struct berth_package_call {
+    struct berth_engine *engine;
+    int64_t deadline_ms; /* by base/time's monotonic clock */
+    int cancel_fd;
+    struct berth_arena *arena;
+};
 /* Fetches and reads packages. All three block. */
 struct berth_package_ops {
     /* Installs a package by npm, without its scripts, into an empty directory. */
-    int (*fetch)(const struct berth_call *call, const char *name, const char *version,
+    int (*fetch)(const struct berth_package_call *call, const char *name, const char *version,
                  const char *into, const char **path, struct berth_error *err);
     /* Fails when the worker is missing, lies outside of its package, or cannot be run. */
-    int (*check)(const struct berth_call *call, const char *path, const char *plugin_key,
+    int (*check)(const struct berth_package_call *call, const char *path, const char *plugin_key,
                  const char *worker, struct berth_error *err);
     /* Reads the manifest. `scratch` is a directory for the program that evaluates a manifest which
      * is a script. */
-    int (*read)(const struct berth_call *call, const char *path, const char *scratch,
+    int (*read)(const struct berth_package_call *call, const char *path, const char *scratch,
                 struct berth_package *out, struct berth_error *err);
 };
 

@@ -26,7 +26,7 @@
 
 /* --- npm --- */
 
-static int64_t sooner(const struct berth_call *call, int64_t within_ms)
+static int64_t sooner(const struct berth_package_call *call, int64_t within_ms)
 {
     int64_t at_ms = berth_time_mono_ms() + within_ms;
     return at_ms < call->deadline_ms ? at_ms : call->deadline_ms;
@@ -85,8 +85,9 @@ static const char *last_lines(struct berth_capture *c)
 /* npm is trusted, but does not go on without us. */
 static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
 
-static int package_fetch(const struct berth_call *call, const char *name, const char *version,
-                         const char *into, const char **path, struct berth_error *err)
+static int package_fetch(const struct berth_package_call *call, const char *name,
+                         const char *version, const char *into, const char **path,
+                         struct berth_error *err)
 {
     int rc = check_name(name, err);
     for (const char *c = version; rc == BERTH_OK && c && *c; c++)
@@ -153,8 +154,9 @@ static bool is_there(int root, const char *path)
 }
 
 /* A manifest that is a script says what it is when it is run, which is done in a cage. */
-static int run_manifest(const struct berth_call *call, const char *package, const char *file,
-                        const char *scratch, struct berth_json **out, struct berth_error *err)
+static int run_manifest(const struct berth_package_call *call, const char *package,
+                        const char *file, const char *scratch, struct berth_json **out,
+                        struct berth_error *err)
 {
     static const char script[] = "import{pathToFileURL as u}from'node:url';"
                                  "const m=await import(u(process.argv[1]).href);"
@@ -211,8 +213,8 @@ static const char *manifest_file(int root, const struct berth_json *package_json
     return NULL;
 }
 
-static int package_read(const struct berth_call *call, const char *path, const char *scratch,
-                        struct berth_package *out, struct berth_error *err)
+static int package_read(const struct berth_package_call *call, const char *path,
+                        const char *scratch, struct berth_package *out, struct berth_error *err)
 {
     char *real = realpath(path, NULL);
     if (!real)
@@ -245,8 +247,8 @@ static int package_read(const struct berth_call *call, const char *path, const c
                          : run_manifest(call, out->path, file, scratch, &out->manifest, err);
 }
 
-static int package_check(const struct berth_call *call, const char *path, const char *plugin_key,
-                         const char *worker, struct berth_error *err)
+static int package_check(const struct berth_package_call *call, const char *path,
+                         const char *plugin_key, const char *worker, struct berth_error *err)
 {
     struct berth_worker_spec spec = {
         .plugin_key = plugin_key,

@@ -13,7 +13,6 @@
 #include "farhost.h"
 #include "fixture.h"
 #include "inventory.h"
-#include "os/engine.h"
 #include "os/fs.h"
 #include "scripted.h"
 
@@ -77,7 +76,6 @@ struct bench {
     struct scripted *world;
     struct berth_arena arena;
     struct berth_error err;
-    struct berth_engine *engine;
     char workspace[200]; /* of the far host */
     int cancel_fd;
 };
@@ -99,7 +97,6 @@ static int setup(void **state)
         return -1;
     (void)snprintf(bench->inventory, sizeof bench->inventory, "%s/inventory", bench->directory);
     if (mkdir(bench->inventory, 0700) < 0 || setenv("XDG_RUNTIME_DIR", bench->directory, 1) < 0 ||
-        berth_engine_new(&bench->engine, &bench->err) < 0 ||
         berth_registry_new(&bench->registry, &bench->err) < 0 ||
         berth_builtins.add_drivers(bench->registry, &bench->err) < 0 ||
         inventory_new(bench->inventory, &inventory, &bench->err) < 0 ||
@@ -116,7 +113,6 @@ static int teardown(void **state)
 {
     struct bench *bench = *state;
     berth_registry_free(bench->registry);
-    berth_engine_free(bench->engine);
     scripted_free(bench->world);
     berth_arena_clear(&bench->arena);
     (void)close(bench->cancel_fd);
@@ -129,8 +125,7 @@ static int teardown(void **state)
 
 static struct berth_call no_limit(struct bench *bench)
 {
-    return (struct berth_call){
-        .deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &bench->arena, .engine = bench->engine};
+    return (struct berth_call){.deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &bench->arena};
 }
 
 static struct berth_place_request request_of(const char *lease_id, const char *config)

@@ -15,7 +15,6 @@
 #include "base/time.h"
 #include "farhost.h"
 #include "fixture.h"
-#include "os/engine.h"
 #include "os/fs.h"
 #include "os/strays.h"
 
@@ -71,7 +70,6 @@ struct bench {
     struct berth_place place;
     struct berth_arena arena;
     struct berth_error err;
-    struct berth_engine *engine;
     struct live lives[LIVES_MAX];
     int count;
 };
@@ -80,8 +78,7 @@ struct bench {
 
 static struct berth_call no_limit(struct bench *b)
 {
-    return (struct berth_call){
-        .deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &b->arena, .engine = b->engine};
+    return (struct berth_call){.deadline_ms = INT64_MAX, .cancel_fd = -1, .arena = &b->arena};
 }
 
 static struct berth_place_request who_of(const struct bench *b)
@@ -280,7 +277,6 @@ static int teardown(void **state)
             live->running->ops->free(live->running);
     }
     berth_registry_free(b->registry);
-    berth_engine_free(b->engine);
     for (int i = 0; i < b->count; i++)
         for (int k = 0; k < 2; k++)
             berth_buf_clear(&b->lives[i].streams[k]);
@@ -300,7 +296,6 @@ static int open_bench(struct bench *b)
     }
     if (!mkdtemp(b->directory) || chmod(b->directory, 0755) < 0 ||
         setenv("XDG_RUNTIME_DIR", b->directory, 1) < 0 ||
-        berth_engine_new(&b->engine, &b->err) < 0 ||
         berth_registry_new(&b->registry, &b->err) < 0 ||
         berth_builtins.add_drivers(b->registry, &b->err) < 0)
         return -1;

@@ -128,12 +128,12 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static int start(const struct master *m, int64_t deadline_ms, struct session *s,
                  struct berth_process **out, struct berth_error *err)
 {
-    struct berth_call call = {
-        .deadline_ms = deadline_ms, .cancel_fd = m->cancel_fd, .engine = engine};
+    struct berth_ssh_session session = {.engine = engine, .control = m->path, .command = "true"};
+    struct berth_call call = {.deadline_ms = deadline_ms, .cancel_fd = m->cancel_fd};
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     struct berth_exec_handlers handlers = {.on_end = on_end, .ctx = s};
     options.with_stdin = true;
-    return berth_ssh_mux_start(&call, m->path, "true", &options, &handlers, out, err);
+    return berth_ssh_mux_start(&session, &call, &options, &handlers, out, err);
 }
 
 static void session_runs_to_its_end(void **state)

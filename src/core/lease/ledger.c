@@ -29,8 +29,7 @@ struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *r
         deadline_ms = INT64_MAX;
     return (struct berth_call){.deadline_ms = deadline_ms,
                                .cancel_fd = cancel_fd >= 0 ? cancel_fd : b->closing_fd,
-                               .arena = arena,
-                               .engine = b->engine};
+                               .arena = arena};
 }
 
 /* Builds the config of a row that captured none: its metadata, without the keys that are not the

@@ -25,7 +25,7 @@
 struct arrival {
     struct berth *b;
     struct berth_arena *arena;
-    struct berth_call call;
+    struct berth_package_call call;
     const char *fetched; /* a directory of ours, or NULL */
     struct berth_package package;
     struct berth_manifest *manifest;
