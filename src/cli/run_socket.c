@@ -19,7 +19,6 @@
 #include "core/run/run_socket.h"
 
 #define PIECE_BYTES (64 * 1024)
-#define WAIT_MS 20 /* between two tries to write to a command that does not read */
 
 struct client {
     struct cli_run_socket *control;
@@ -35,8 +34,10 @@ struct cli_run_socket {
     /* Owned by the listening thread, except for `done`. */
     struct client clients[BERTH_RUN_SOCKET_CLIENTS_MAX];
     pthread_mutex_t lock;
+    pthread_cond_t changed;  /* the command has started, has room for input, or has ended */
     struct berth_exec *exec; /* the command that "stdin" writes to, or NULL */
     bool over;               /* the command has ended */
+    bool closing;
 };
 
 /* --- one client --- */
@@ -50,7 +51,7 @@ static bool client_is_same_user(int fd)
 }
 
 /* Writes to the command; `bytes` NULL closes its input. The lock is held, so that the exec is not
- * freed meanwhile. UNAVAILABLE: try again later. */
+ * freed meanwhile. UNAVAILABLE: try again after `changed`. */
 static int try_write(struct cli_run_socket *c, const char *bytes, size_t len)
 {
     struct berth_error err;
@@ -65,16 +66,14 @@ static int try_write(struct cli_run_socket *c, const char *bytes, size_t len)
 /* Waits while the command is not started yet or does not read. Returns the answer. */
 static const char *write_piece(struct cli_run_socket *c, const char *bytes, size_t len)
 {
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        int rc = try_write(c, bytes, len);
-        pthread_mutex_unlock(&c->lock);
-        if (rc != BERTH_E_UNAVAILABLE)
-            return rc == BERTH_OK ? BERTH_RUN_SOCKET_OK : "the command does not read any more";
-        struct pollfd stop = {.fd = c->stop_fd, .events = POLLIN};
-        if (poll(&stop, 1, WAIT_MS) > 0)
-            return "the run has ended";
-    }
+    int rc;
+    pthread_mutex_lock(&c->lock);
+    while ((rc = try_write(c, bytes, len)) == BERTH_E_UNAVAILABLE && !c->closing)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
+    return rc == BERTH_OK              ? BERTH_RUN_SOCKET_OK
+           : rc == BERTH_E_UNAVAILABLE ? "the run has ended"
+                                       : "the command does not read any more";
 }
 
 static const char *take_stdin(struct cli_run_socket *c, FILE *in, size_t left)
@@ -209,6 +208,7 @@ static void run_socket_free(struct cli_run_socket *c)
     }
     if (c->stop_fd >= 0)
         (void)close(c->stop_fd);
+    pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -224,6 +224,7 @@ int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket
     for (int i = 0; i < BERTH_RUN_SOCKET_CLIENTS_MAX; i++)
         c->clients[i].fd = -1;
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
     int rc = run_socket_listen(c, run_id, err);
     if (rc < 0)
         run_socket_free(c);
@@ -239,6 +240,16 @@ void cli_run_socket_serve(struct cli_run_socket *c, struct berth_exec *exec)
     pthread_mutex_lock(&c->lock);
     c->exec = exec;
     c->over = !exec;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void cli_run_socket_room(struct cli_run_socket *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -246,6 +257,10 @@ void cli_run_socket_close(struct cli_run_socket *c)
 {
     if (!c)
         return;
+    pthread_mutex_lock(&c->lock);
+    c->closing = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
     (void)eventfd_write(c->stop_fd, 1);
     (void)pthread_join(c->thread, NULL);
     run_socket_free(c);

@@ -16,5 +16,7 @@ int cli_run_socket_open(const char *run_id, int cancel_fd, struct cli_run_socket
 /* Sets the command that clients write to. NULL: it has ended; the exec is not used any more when
  * this returns. */
 void cli_run_socket_serve(struct cli_run_socket *control, struct berth_exec *exec);
+/* Tells clients that the command's input has room: from on_stdin_room. NULL is fine. */
+void cli_run_socket_room(struct cli_run_socket *control);
 void cli_run_socket_close(struct cli_run_socket *control); /* NULL is fine */
 #endif

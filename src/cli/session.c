@@ -295,6 +295,7 @@ static void session_on_stdin_room(void *ctx)
 {
     struct cli_session *s = ctx;
     (void)sem_post(&s->room);
+    cli_run_socket_room(s->control);
 }
 
 void cli_session_start(void *ctx, struct berth_exec *exec)

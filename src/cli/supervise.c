@@ -263,6 +263,12 @@ static void supervise_on_started(void *ctx, struct berth_exec *exec)
     cli_run_socket_serve(s->control, exec);
 }
 
+static void supervise_on_stdin_room(void *ctx)
+{
+    const struct supervision *s = ctx;
+    cli_run_socket_room(s->control);
+}
+
 static void supervise_on_stopped(void *ctx)
 {
     struct supervision *s = ctx;
@@ -282,6 +288,7 @@ static int supervise_run(struct supervision *s, const char *run_id, struct berth
     r->on_phase = supervise_on_phase;
     r->on_started = supervise_on_started;
     r->on_stopped = supervise_on_stopped;
+    r->handlers.on_stdin_room = supervise_on_stdin_room;
     r->handlers.ctx = s;
     int rc = cli_run_socket_open(run_id, r->cancel_fd, &s->control, &cli->err);
     if (rc == BERTH_OK)
