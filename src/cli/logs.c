@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
@@ -20,11 +20,13 @@
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
 #include "core/sweep/sweep.h"
+#include "os/file_watch.h"
 #include "os/framelog.h"
 #include "os/fs.h"
 
-#define LOOK_MS 50         /* between two looks at the log and at the run */
-#define LOOKS_OF_A_PASS 20 /* looks at the run between two sweeps, which notice dead processes */
+#define LOOK_MS 50      /* between two looks at rows, and at a log that cannot be watched */
+#define WATCHED_MS 1000 /* between two looks at rows while a log is watched */
+#define SWEEP_MS 1000   /* between two sweeps, which notice dead processes */
 
 struct following {
     struct cli *cli;
@@ -32,17 +34,12 @@ struct following {
     bool follow;
     uint64_t skip;            /* bytes of output to leave out, of both streams */
     uint64_t at;              /* bytes of output so far, of both streams */
-    int looks;                /* how often the run was looked at */
+    int64_t swept_at_ms;      /* by the monotonic clock */
     struct berth_buf half[2]; /* --json: an incomplete UTF-8 sequence at the end */
     struct berth_frame last[2];
     char exec_id[BERTH_ID_SIZE]; /* the exec whose output the daemon sends */
     int trouble;
 };
-
-static void wait_a_moment(void)
-{
-    (void)nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
-}
 
 /* Prints one object: the first `whole` bytes of the text that waits in the frame's stream. */
 static int print_line(struct following *f, const char *exec_id, const struct berth_frame *frame,
@@ -113,7 +110,11 @@ static int run_has_ended(struct following *f, bool *ended)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_run *run;
-    int rc = ++f->looks % LOOKS_OF_A_PASS ? BERTH_OK : berth_sweep_ledger(f->cli->b, &f->cli->err);
+    int rc = BERTH_OK;
+    if (berth_time_mono_ms() - f->swept_at_ms >= SWEEP_MS) {
+        rc = berth_sweep_ledger(f->cli->b, &f->cli->err);
+        f->swept_at_ms = berth_time_mono_ms();
+    }
     if (rc == BERTH_OK)
         rc = berth_run_get(f->cli->b, &arena, f->run_id, &run, &f->cli->err);
     if (rc == BERTH_OK)
@@ -164,7 +165,8 @@ static int print_log(struct following *f, const char *exec_id)
     auto_free char *path = NULL;
     struct berth_framereader *reader = NULL;
     struct berth_frame frame = {.kind = BERTH_FRAME_STDOUT};
-    bool more, over = false;
+    auto_close int watch_fd = -1;
+    bool more, watched = false, over = false;
     int rc = berth_exec_rows_log(f->cli->b, exec_id, &path, &f->cli->err);
     while (rc == BERTH_OK && frame.kind != BERTH_FRAME_END) {
         rc = next_frame(path, &reader, &frame, &more, &f->cli->err);
@@ -174,8 +176,13 @@ static int print_log(struct following *f, const char *exec_id)
             continue;
         if (!f->follow || over)
             break;
-        rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then it is read once more */
-        wait_a_moment();
+        if (reader && !watched) {
+            watched = true;
+            watch_fd = berth_file_watch_open(path);
+            continue; /* what was written before is read first */
+        }
+        if (!berth_file_watch_wait(watch_fd, watch_fd >= 0 ? WATCHED_MS : LOOK_MS))
+            rc = command_has_ended(f, exec_id, reader == NULL, &over); /* then it is read again */
     }
     if (rc == BERTH_OK && !reader)
         rc = say_missing(f, exec_id);
@@ -204,7 +211,7 @@ static int print_logs(struct following *f)
         rc = run_has_ended(f, &over);
         if (rc < 0)
             return rc;
-        wait_a_moment();
+        (void)berth_file_watch_wait(-1, LOOK_MS); /* rows: nothing tells of their changes */
     }
 }
 
@@ -261,6 +268,7 @@ static int logs_main(struct cli *cli, int argc, char **argv)
 {
     const char *since = NULL;
     struct following f = {.cli = cli,
+                          .swept_at_ms = berth_time_mono_ms(),
                           .half = {BERTH_BUF_INIT(2 * BERTH_FRAME_BYTES_MAX),
                                    BERTH_BUF_INIT(2 * BERTH_FRAME_BYTES_MAX)}};
     const struct cli_option options[] = {{"follow", .flag = &f.follow}, {"since", &since}, {0}};

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/call.h"
 #include "api/stream/input.h"
@@ -13,10 +14,14 @@
 #include "base/container.h"
 #include "base/json.h"
 #include "base/time.h"
+#include "os/file_watch.h"
 #include "os/pool.h"
 
-#define LOOK_MS 50 /* between looks at a log that another process writes */
+/* Between looks at the log and the row of a command that another process runs. */
+#define LOOK_MS 50
 #define LOOK_MAX_MS 400
+#define CHANGED_MS 10   /* after a change of the log: a busy command is looked at this often */
+#define WATCHED_MS 1000 /* while changes of the log are reported: the row may say that it ended */
 
 struct berth_api_watch {
     struct berth_api_stream s; /* first */
@@ -28,7 +33,11 @@ struct berth_api_watch {
     bool hurried;                 /* the daemon is about to end: do not wait for other processes */
     int64_t pause_ms;             /* until the next look, when the last one found nothing */
     struct berth_timer look;
-    struct berth_api_live *live; /* the command that sends its output here, or NULL */
+    struct berth_file_watch *log; /* of the log that another process writes, or NULL */
+    char log_id[BERTH_ID_SIZE];   /* the command that `log` belongs to */
+    bool changed;                 /* the log has changed since the last read began */
+    bool waiting;                 /* `look` is set */
+    struct berth_api_live *live;  /* the command that sends its output here, or NULL */
     struct berth_api_watch *next, **link;
 
     bool reading; /* a job is running, and owns the fields below */
@@ -66,8 +75,14 @@ static void read_job(void *ctx)
 
 /* --- on the loop's thread --- */
 
+static void unwatch_log(struct berth_api_watch *w)
+{
+    berth_file_watch_free(take_ptr(w->log));
+}
+
 static void free_watch(struct berth_api_watch *w)
 {
+    unwatch_log(w);
     berth_timer_clear(w->s.engine, &w->look);
     berth_api_log_clear(&w->cursor);
     berth_api_input_clear(&w->input);
@@ -101,6 +116,7 @@ static void join(struct berth_api_watch *w, struct berth_api_live *live)
     if (w->next)
         w->next->link = &w->next;
     live->watches = w;
+    unwatch_log(w);
     live->listeners = &watch_listeners;
 }
 
@@ -110,6 +126,7 @@ static void read_on(struct berth_api_watch *w)
     if (w->reading || w->live)
         return;
     w->reading = true;
+    w->waiting = w->changed = false;
     if (berth_pool_submit(w->api->quick, read_job, w, &err) == BERTH_OK)
         return;
     w->reading = false;
@@ -192,6 +209,29 @@ static bool has_heard(const struct berth_api_watch *w, const struct berth_api_li
            w->cursor.seen[stream] == live->said[stream];
 }
 
+static void on_log_change(void *ctx)
+{
+    struct berth_api_watch *w = ctx;
+    if (w->waiting && !w->changed)
+        berth_timer_set(w->s.engine, &w->look, CHANGED_MS);
+    w->changed = true;
+}
+
+/* Watches the log of the command. Returns false when that is not possible. */
+static bool watch_log(struct berth_api_watch *w)
+{
+    const struct berth_api_log_cursor *c = &w->cursor;
+    if (w->log && strcmp(w->log_id, c->exec_id) == 0)
+        return true;
+    unwatch_log(w);
+    if (!c->log)
+        return false;
+    memcpy(w->log_id, c->exec_id, sizeof w->log_id);
+    w->log = berth_file_watch_new(w->s.engine, c->log, on_log_change, w);
+    w->changed = w->log != NULL; /* perhaps: it was read before */
+    return w->log;
+}
+
 /* Waits for more output after everything was read. */
 static void wait_for_more(struct berth_api_watch *w)
 {
@@ -210,10 +250,15 @@ static void wait_for_more(struct berth_api_watch *w)
         end_watch(w);
         return;
     }
+    bool watched = !live && watch_log(w) && !w->cursor.ended;
     int64_t least = live ? 1 : LOOK_MS;
     w->pause_ms = w->pause_ms * 2 > LOOK_MAX_MS ? LOOK_MAX_MS : w->pause_ms * 2;
     w->pause_ms = w->pause_ms < least ? least : w->pause_ms;
-    berth_timer_set(w->s.engine, &w->look, w->pause_ms);
+    w->waiting = true;
+    berth_timer_set(w->s.engine, &w->look,
+                    w->changed ? CHANGED_MS
+                    : watched  ? WATCHED_MS
+                               : w->pause_ms);
 }
 
 static void on_read(struct berth_post *post)
