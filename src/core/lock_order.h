@@ -8,7 +8,7 @@
 
 enum berth_lock_rank {
     BERTH_RANK_API_COMMANDS,    /* api/stream/live.c: the commands and runs that requests started */
-    BERTH_RANK_RUN_JOBS,        /* run/run_job.c: runs that this process performs */
+    BERTH_RANK_RUN_JOBS,        /* run/run_jobs.c: runs that this process performs */
     BERTH_RANK_PLUGINS,         /* plugin/plugin.c: when the plugin rows were last read */
     BERTH_RANK_EXEC_WRITER,     /* run/exec_journal.c: one thread writes exec rows at a time */
     BERTH_RANK_EXEC_JOURNAL,    /* run/exec_journal.c: the queue of exec rows and its file */

@@ -20,7 +20,7 @@
 #include "core/paths.h"
 #include "core/plugin/plugin.h"
 #include "core/run/exec_journal.h"
-#include "core/run/run_job.h"
+#include "core/run/run_jobs.h"
 #include "core/secret/secret_provider.h"
 #include "core/sweep/sweep.h"
 #include "core/sweep/sweep_slots.h"
@@ -144,7 +144,7 @@ static int open_parts(struct berth *b, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = berth_exec_journal_new(b, &b->exec_journal, err);
     if (rc == BERTH_OK)
-        rc = berth_run_jobs_new(b, &b->run_jobs, err);
+        rc = berth_run_jobs_new(&b->run_jobs, err);
     if (rc == BERTH_OK)
         rc = berth_late_places_new(b, &b->late_places, err);
     if (rc == BERTH_OK)

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/run_job.c - performs a whole run: takes a lease, makes the workspace ready, runs the
- * command, and gives the place back whatever happened. */
-#include <errno.h>
+ * src/core/run/run_job.c - see run_job.h. */
+#include "core/run/run_job.h"
+
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -14,56 +11,15 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/id.h"
-#include "base/lock.h"
 #include "core/environment/environment.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
 #include "core/lease/stray_queue.h"
-#include "core/lock_order.h"
 #include "core/run/exec.h"
+#include "core/run/exec_await.h"
 #include "core/run/run.h"
-#include "core/run/run_job.h"
-#include "core/secret/secret.h"
-#include "os/pool.h"
-#include "os/spawn.h"
-#include "store/store.h"
-
-#define PROVISION_MS 300000
-
-struct berth_run_job {
-    struct berth *b;
-    struct berth_arena *arena;
-    const struct berth_run_request *request;
-    struct berth_environment *environment;
-    struct berth_lease *lease;
-    struct berth_run_result *out;
-    const char *code;        /* of what failed */
-    int ended_fd;            /* readable when a command has ended */
-    bool outlasted;          /* its lease was over before it was */
-    struct berth_exec *exec; /* the command, once it runs; the lock of all jobs */
-    int rc;                  /* of what failed before it, with `err` */
-    struct berth_error *err;
-    struct berth_locked *values; /* of the request's secrets */
-
-    /* Set by berth_run_start, where no thread waits for the run: */
-    berth_run_done_fn *on_done;
-    _Atomic int arrived; /* the start and the command's end count here; the second goes on */
-    void *ctx;
-    int cancel_fd; /* ours; made readable by berth_run_cancel */
-    struct berth_arena own;
-    struct berth_run_result result;
-    struct berth_error trouble;
-    struct berth_job end_job; /* so that the end needs no memory */
-    struct berth_run_job *next, **link;
-};
-
-struct berth_run_jobs {
-    struct berth *b;
-    struct berth_lock lock;
-    pthread_cond_t left; /* a job has left */
-    struct berth_run_job *first;
-    bool closing; /* none begins any more */
-};
+#include "core/run/run_provision.h"
+#include "core/run/run_secrets.h"
 
 static void run_job_enter(const struct berth_run_job *p, enum berth_run_phase phase)
 {
@@ -176,173 +132,18 @@ static int make_workspace(struct berth_run_job *p, struct berth_realized *out,
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "realize workspace for", err) : rc;
 }
 
-/* --- the provision command --- */
-
-/* The first line that says something. */
-static void first_line(const char *text, char out[200])
-{
-    text += strspn(text, "\r\n\t ");
-    (void)snprintf(out, 200, "%.*s", (int)strcspn(text, "\r\n"), text);
-}
-
-struct provisioning {
-    struct berth_buf streams[2]; /* how they begin */
-    struct berth_run_job *p;
-};
-
-static int judge_provision(const struct provisioning *v, const struct berth_exec_end *end,
-                           struct berth_error *err)
-{
-    char line[200] = "", code[16] = "null";
-    if (end->cause == BERTH_END_CANCELLED)
-        return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
-    if (end->cause == BERTH_END_TIMEOUT)
-        return berth_fail(err, BERTH_E_TIMEOUT, "provision command timed out");
-    if (end->cause == BERTH_END_EXITED && end->exit_code == 0)
-        return BERTH_OK;
-    for (int i = 1; i >= 0 && !*line; i--) /* stderr first */
-        if (v->streams[i].data)
-            first_line(v->streams[i].data, line);
-    if (end->exit_code >= 0)
-        (void)snprintf(code, sizeof code, "%d", end->exit_code);
-    return berth_fail(err, BERTH_E_UNPROCESSABLE, "exit code %s%s%s%s%s%s", code,
-                      end->signal ? " (signal SIG" : "",
-                      end->signal ? sigabbrev_np(end->signal) : "", end->signal ? ")" : "",
-                      *line ? ": " : "", line);
-}
-
-static void run_job_await(const struct berth_run_job *p, struct berth_exec *x);
-
-static void on_provision_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
-{
-    struct provisioning *v = ctx;
-    struct berth_buf *buf = &v->streams[stream];
-    size_t room = buf->max - buf->len - 1;
-    berth_buf_append(buf, bytes, len < room ? len : room);
-}
-
-static void on_provision_end(void *ctx, const struct berth_exec_end *end)
-{
-    (void)end;
-    const struct provisioning *v = ctx;
-    (void)eventfd_write(v->p->ended_fd, 1);
-}
-
 static int provision(struct berth_run_job *p, const char *cwd, struct berth_error *err)
 {
-    static const char *const env[] = {"SHELL=/bin/bash", NULL};
-    const char *const argv[] = {"bash", "-lc", p->request->provision_command, NULL};
-    struct provisioning v = {.streams = {BERTH_BUF_INIT(4096), BERTH_BUF_INIT(4096)}, .p = p};
-    struct berth_exec_handlers handlers = {
-        .on_output = on_provision_output, .on_end = on_provision_end, .ctx = &v};
-    struct berth_exec_request command = BERTH_EXEC_REQUEST_INIT;
-    struct berth_exec_end end;
-    struct berth_exec *x;
-    eventfd_t told;
-    if (!p->request->provision_command || berth_environment_in_place(p->b, p->environment))
+    struct berth_run_provision what = {.lease_id = p->lease->id,
+                                       .script = p->request->provision_command,
+                                       .cwd = cwd,
+                                       .cancel_fd = p->cancel_fd};
+    if (!what.script || berth_environment_in_place(p->b, p->environment))
         return BERTH_OK;
     run_job_enter(p, BERTH_PHASE_PROVISIONING);
-    command.lease_id = p->lease->id;
-    command.argv = argv;
-    command.env = env;
-    command.cwd = cwd;
-    command.timeout_ms = PROVISION_MS;
-    int rc = berth_exec_start(p->b, &command, &handlers, &x, err);
-    if (rc == BERTH_OK) {
-        run_job_await(p, x);
-        berth_exec_wait(x, &end);
-        berth_exec_free(x);
-        (void)eventfd_read(p->ended_fd, &told); /* the command's own end is still to come */
-        rc = judge_provision(&v, &end, err);
-    }
-    berth_buf_clear(&v.streams[0]);
-    berth_buf_clear(&v.streams[1]);
+    int rc = berth_run_provision(p->b, &what, err);
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "provision workspace for", err)
                   : rc;
-}
-
-/* --- the secrets among its variables --- */
-
-static int tx_bind(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    const struct berth_run_job *p = ctx;
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_binding target = {
-        .company_id = p->out->run->company_id, .target_type = "run", .target_id = p->out->run->id};
-    struct berth_list bindings = {0};
-    for (int i = 0; i < p->request->secret_count; i++) {
-        struct berth_binding *binding = berth_arena_alloc(&arena, sizeof *binding);
-        if (!binding || !berth_list_add(&bindings, &arena, binding))
-            return berth_arena_check(&arena, err);
-        binding->secret_id = p->request->secrets[i].secret_id;
-        binding->config_path =
-            berth_arena_printf(&arena, "env.%s", p->request->secrets[i].variable);
-        if (!binding->config_path)
-            return berth_arena_check(&arena, err);
-    }
-    return berth_secret_bind(db, &arena, &target, &bindings, err);
-}
-
-/* Resolves the secrets that the request names for the run. Each access is recorded. */
-static int resolve_secrets(struct berth_run_job *p, struct berth_error *err)
-{
-    const struct berth_run_request *r = p->request;
-    if (!r->secret_count)
-        return BERTH_OK;
-    p->values = berth_arena_alloc(p->arena, (size_t)r->secret_count * sizeof *p->values);
-    if (!p->values)
-        return berth_arena_check(p->arena, err);
-    int rc = berth_store_tx(p->b->store, tx_bind, p, err);
-    for (int i = 0; rc == BERTH_OK && i < r->secret_count; i++) {
-        const char *path = berth_arena_printf(p->arena, "env.%s", r->secrets[i].variable);
-        if (!path)
-            return berth_arena_check(p->arena, err);
-        struct berth_resolve_request request = {.company_id = p->out->run->company_id,
-                                                .secret_id = r->secrets[i].secret_id,
-                                                .consumer_type = "run",
-                                                .consumer_id = p->out->run->id,
-                                                .config_path = path,
-                                                .run_id = p->out->run->id,
-                                                .actor = r->actor};
-        rc = berth_secret_resolve(p->b, &request, &p->values[i], err);
-        if (rc == BERTH_OK && memchr(p->values[i].bytes, '\0', p->values[i].len))
-            rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
-                            "The secret for %s holds a NUL byte and cannot be a variable.",
-                            r->secrets[i].variable);
-    }
-    return rc;
-}
-
-/* The variables that were given, then those whose values are secrets; in memory that is wiped. */
-static int add_secrets(const struct berth_run_job *p, struct berth_arena *wiped,
-                       struct berth_exec_request *command, struct berth_error *err)
-{
-    const struct berth_run_request *r = p->request;
-    struct berth_list env = {0};
-    if (!r->secret_count)
-        return BERTH_OK;
-    for (const char *const *pair = command->env; pair && *pair; pair++)
-        (void)berth_list_add(&env, wiped, (char *)(uintptr_t)*pair);
-    for (int i = 0; i < r->secret_count; i++)
-        if (command->env && berth_env_get(command->env, r->secrets[i].variable))
-            return berth_fail(err, BERTH_E_INVALID,
-                              "The variable %s is given twice: as it is, and from a secret.",
-                              r->secrets[i].variable);
-    for (int i = 0; i < r->secret_count; i++)
-        (void)berth_list_add(&env, wiped,
-                             berth_arena_printf(wiped, "%s=%s", r->secrets[i].variable,
-                                                p->values[i].bytes ? p->values[i].bytes : ""));
-    (void)berth_list_add(&env, wiped, NULL);
-    command->env = (const char *const *)(void *)env.items;
-    command->secrets = p->values;
-    command->secret_count = r->secret_count;
-    return berth_arena_check(wiped, err);
-}
-
-static void forget_secrets(struct berth_run_job *p)
-{
-    for (int i = 0; p->values && i < p->request->secret_count; i++)
-        berth_locked_clear(&p->values[i]);
 }
 
 /* --- the command --- */
@@ -363,8 +164,6 @@ static void on_stdin_room(void *ctx)
         theirs->on_stdin_room(theirs->ctx);
 }
 
-static void end_job(void *ctx);
-
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct berth_run_job *p = ctx;
@@ -377,35 +176,18 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
         berth_pool_put(p->b->providers, &p->end_job);
 }
 
-/* Waits until the command has ended. Cancels it when cancel_fd or closing_fd becomes readable. */
-static void run_job_await(const struct berth_run_job *p, struct berth_exec *x)
-{
-    struct pollfd fds[] = {{.fd = p->ended_fd, .events = POLLIN},
-                           {.fd = p->cancel_fd, .events = POLLIN},
-                           {.fd = p->b->closing_fd, .events = POLLIN}};
-    for (;;) {
-        if (poll(fds, 3, -1) < 0 && errno == EINTR)
-            continue;
-        if (fds[0].revents)
-            return;
-        for (int i = 1; i < 3; i++)
-            if (fds[i].revents) {
-                berth_exec_cancel(x);
-                fds[i].fd = -1; /* once is enough: now its end is waited for */
-            }
-    }
-}
-
 /* Sets the exec that a cancellation ends, and cancels it when that was requested before. NULL:
  * nothing can be cancelled. */
 static void run_job_hold(struct berth_run_job *p, struct berth_exec *x)
 {
     struct pollfd wish = {.fd = p->cancel_fd, .events = POLLIN};
-    berth_lock_take(&p->b->run_jobs->lock);
+    if (p->lock)
+        berth_lock_take(p->lock);
     p->exec = x;
     if (x && p->on_done && poll(&wish, 1, 0) > 0)
         berth_exec_cancel(x);
-    berth_lock_drop(&p->b->run_jobs->lock);
+    if (p->lock)
+        berth_lock_drop(p->lock);
 }
 
 static int run_command(struct berth_run_job *p, struct berth_error *err)
@@ -417,7 +199,7 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = provision(p, where.cwd, err);
     if (rc == BERTH_OK)
-        rc = add_secrets(p, &wiped, &command, err);
+        rc = berth_run_secrets_add(p->request, p->secrets, &wiped, &command, err);
     if (rc < 0)
         return rc;
     struct berth_exec_handlers handlers = {
@@ -504,8 +286,7 @@ static void run_job_give_back(struct berth_run_job *p, const struct berth_run_en
         p->out->run = now;
 }
 
-/* All up to the command, which runs when this answers OK. What failed is in p->rc. */
-static int run_job_begin(struct berth_run_job *p)
+int berth_run_job_begin(struct berth_run_job *p)
 {
     struct berth_error *err = p->err, unfound;
     const struct berth_run_request *r = p->request;
@@ -531,19 +312,18 @@ static int run_job_begin(struct berth_run_job *p)
     if (p->rc == BERTH_OK)
         p->rc = check_can_exec(p, err);
     if (p->rc == BERTH_OK)
-        p->rc = resolve_secrets(p, err);
+        p->rc = berth_run_secrets_resolve(p->b, p->arena, p->out->run, r, &p->secrets, err);
     if (p->rc == BERTH_OK && r->on_created)
         r->on_created(r->handlers.ctx, p->out->run);
     if (p->rc == BERTH_OK)
         p->rc = take_lease(p, err);
     if (p->rc == BERTH_OK)
         p->rc = run_command(p, err);
-    forget_secrets(p);
+    berth_run_secrets_clear(r, p->secrets);
     return p->rc;
 }
 
-/* Ends the run, after its command has ended or without one. */
-static void run_job_finish(struct berth_run_job *p)
+void berth_run_job_finish(struct berth_run_job *p)
 {
     char text[128];
     if (!p->out->run)
@@ -581,133 +361,8 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
                               .err = err,
                               .ended_fd = ended_fd,
                               .cancel_fd = request->cancel_fd};
-    if (run_job_begin(&p) == BERTH_OK)
-        run_job_await(&p, p.exec);
-    run_job_finish(&p);
+    if (berth_run_job_begin(&p) == BERTH_OK)
+        berth_exec_await(b, p.exec, ended_fd, p.cancel_fd);
+    berth_run_job_finish(&p);
     return p.rc;
-}
-
-/* --- runs for which no thread waits --- */
-
-int berth_run_jobs_new(struct berth *b, struct berth_run_jobs **out, struct berth_error *err)
-{
-    struct berth_run_jobs *jobs = calloc(1, sizeof *jobs);
-    if (!jobs)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: runs.");
-    jobs->b = b;
-    berth_lock_init(&jobs->lock, BERTH_RANK_RUN_JOBS);
-    pthread_cond_init(&jobs->left, NULL);
-    *out = jobs;
-    return BERTH_OK;
-}
-
-void berth_run_jobs_free(struct berth_run_jobs *jobs)
-{
-    if (!jobs)
-        return;
-    pthread_cond_destroy(&jobs->left);
-    berth_lock_destroy(&jobs->lock);
-    free(jobs);
-}
-
-static void run_job_free(struct berth_run_job *p)
-{
-    if (p->ended_fd >= 0)
-        (void)close(p->ended_fd);
-    if (p->cancel_fd >= 0)
-        (void)close(p->cancel_fd);
-    berth_arena_clear(&p->own);
-    free(p);
-}
-
-static void end_job(void *ctx)
-{
-    struct berth_run_job *p = ctx;
-    struct berth_run_jobs *jobs = p->b->run_jobs;
-    run_job_finish(p);
-    p->on_done(p->ctx, &p->result, p->rc < 0 ? &p->trouble : NULL);
-    berth_lock_take(&jobs->lock);
-    *p->link = p->next;
-    if (p->next)
-        p->next->link = p->link;
-    pthread_cond_broadcast(&jobs->left);
-    berth_lock_drop(&jobs->lock);
-    run_job_free(p);
-}
-
-static void begin_job(void *ctx)
-{
-    struct berth_run_job *p = ctx;
-    if (run_job_begin(p) < 0 || atomic_fetch_add(&p->arrived, 1) == 1)
-        end_job(p);
-}
-
-int berth_run_start(struct berth *b, const struct berth_run_request *request,
-                    berth_run_done_fn *on_done, void *ctx, struct berth_run_job **out,
-                    struct berth_error *err)
-{
-    struct berth_run_jobs *jobs = b->run_jobs;
-    struct berth_run_job *p = calloc(1, sizeof *p);
-    if (!p)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
-    *p = (struct berth_run_job){.b = b,
-                                .request = request,
-                                .on_done = on_done,
-                                .ctx = ctx,
-                                .end_job = {.fn = end_job, .ctx = p},
-                                .ended_fd = -1, /* only a provision command is waited for */
-                                .cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    p->arena = &p->own;
-    p->out = &p->result;
-    p->err = &p->trouble;
-    if (request->provision_command)
-        p->ended_fd = eventfd(0, EFD_CLOEXEC);
-    if (p->cancel_fd < 0 || (request->provision_command && p->ended_fd < 0)) {
-        run_job_free(p);
-        return berth_fail_errno(err, "Cannot make an event descriptor");
-    }
-    berth_lock_take(&jobs->lock);
-    int rc = jobs->closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
-                           : berth_pool_submit(b->providers, begin_job, p, err);
-    if (rc == BERTH_OK) {
-        p->next = jobs->first;
-        p->link = &jobs->first;
-        if (p->next)
-            p->next->link = &p->next;
-        jobs->first = p;
-        *out = p;
-    }
-    berth_lock_drop(&jobs->lock);
-    if (rc < 0)
-        run_job_free(p);
-    return rc;
-}
-
-/* Lock held. */
-static void run_job_cancel(struct berth_run_job *p)
-{
-    (void)eventfd_write(p->cancel_fd, 1);
-    if (p->exec)
-        berth_exec_cancel(p->exec);
-}
-
-void berth_run_cancel(struct berth_run_job *p)
-{
-    struct berth_run_jobs *jobs = p->b->run_jobs;
-    berth_lock_take(&jobs->lock);
-    run_job_cancel(p);
-    berth_lock_drop(&jobs->lock);
-}
-
-void berth_run_jobs_end(struct berth_run_jobs *jobs)
-{
-    if (!jobs)
-        return;
-    berth_lock_take(&jobs->lock);
-    jobs->closing = true;
-    for (struct berth_run_job *p = jobs->first; p; p = p->next)
-        run_job_cancel(p);
-    while (jobs->first)
-        berth_lock_wait(&jobs->lock, &jobs->left);
-    berth_lock_drop(&jobs->lock);
 }

@@ -1,17 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/run_job.h - the runs that this process performs and for which no thread waits. */
+ * src/core/run/run_job.h - one run that this process performs: takes a lease, makes the workspace
+ * ready, runs the command, and gives the place back whatever happened. berth_run_perform waits for
+ * it; run_jobs.h has those for which no thread waits. */
 #ifndef BERTH_CORE_RUN_RUN_JOB_H
 #define BERTH_CORE_RUN_RUN_JOB_H
 
+#include <stdatomic.h>
+
 #include <berth/run.h>
 
+#include "base/lock.h"
 #include "core/berth.h"
+#include "os/pool.h"
 
-struct berth_run_jobs; /* safe to share between threads */
+/* The first block of fields is set before it begins. */
+struct berth_run_job {
+    struct berth *b;
+    struct berth_arena *arena;
+    const struct berth_run_request *request;
+    struct berth_run_result *out;
+    struct berth_error *err; /* what failed before the command, with `rc` */
+    int ended_fd;            /* an eventfd that the command's end makes readable; or -1 */
+    int cancel_fd;           /* readable: cancel the run */
+    struct berth_lock *lock; /* guards `exec`; NULL: only one thread uses it */
 
-int berth_run_jobs_new(struct berth *b, struct berth_run_jobs **out, struct berth_error *err);
-/* Cancels all jobs and waits until their places are given back. None begins any more. NULL is fine.
- */
-void berth_run_jobs_end(struct berth_run_jobs *jobs);
-void berth_run_jobs_free(struct berth_run_jobs *jobs); /* NULL is fine */
+    struct berth_environment *environment;
+    struct berth_lease *lease;
+    const char *code;        /* errorCode of what failed, or NULL */
+    bool outlasted;          /* its lease ended before the command */
+    struct berth_exec *exec; /* the command, once it runs */
+    int rc;
+    struct berth_locked *secrets; /* of the request */
+
+    /* Used by run_jobs.c alone, except that the end of the command counts in `arrived`, too. */
+    berth_run_done_fn *on_done; /* NULL: a thread waits at ended_fd */
+    _Atomic int arrived;        /* the start and the command's end; the second one goes on */
+    struct berth_job end_job;   /* so that the end needs no memory */
+    void *ctx;
+    struct berth_arena own;
+    struct berth_run_result result;
+    struct berth_error trouble;
+    struct berth_run_job *next, **link;
+};
+
+/* Does everything up to the start of the command. BERTH_OK: the command runs. */
+int berth_run_job_begin(struct berth_run_job *p);
+/* Ends the run, after its command has ended or without one. */
+void berth_run_job_finish(struct berth_run_job *p);
 #endif
