@@ -64,7 +64,8 @@ struct worker_running {
     pthread_mutex_t lock;
     int refs; /* the caller's, and one for every call that is not answered */
     struct berth_buf input;
-    bool with_stdin, sent, cancelled, ended, paused;
+    bool with_stdin, input_given; /* the caller may write input; it has, perhaps no bytes */
+    bool sent, cancelled, ended, paused;
 };
 
 static struct worker_running *worker_exec_ours(struct berth_running *r)
@@ -265,7 +266,7 @@ static int write_input(struct worker_running *r, struct berth_error *err)
                         r->driver->options.plugin_key);
     if (rc < 0)
         return rc;
-    if (r->with_stdin)
+    if (r->input_given) /* some workers write an empty input to a command that has already exited */
         berth_json_put_bytes(&w, "stdin", berth_buf_str(&r->input), r->input.len);
     berth_json_close(&w, '}');
     return berth_buf_check(&r->params, "The command with its input", err);
@@ -368,6 +369,7 @@ static int worker_write(struct berth_running *running, const void *bytes, size_t
         berth_buf_append(&r->input, bytes, len);
     if (rc == BERTH_OK)
         rc = berth_buf_check(&r->input, "The standard input", err);
+    r->input_given |= rc == BERTH_OK;
     pthread_mutex_unlock(&r->lock);
     return rc;
 }

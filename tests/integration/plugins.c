@@ -365,8 +365,9 @@ static void keep_output(void *ctx, enum berth_stream stream, const char *bytes, 
     o->len[stream] += part;
 }
 
-static void execute(struct stage *s, const struct berth_lease *l, struct berth_exec_request request,
-                    struct outcome *out)
+/* Writes `input` to the command; NULL: closes its standard input without a write. */
+static void execute_with(struct stage *s, const struct berth_lease *l,
+                         struct berth_exec_request request, const char *input, struct outcome *out)
 {
     static const char *const printf_ok[] = {"printf", "ok\\n", NULL};
     struct berth_exec_handlers handlers = {.on_output = keep_output, .ctx = out};
@@ -376,12 +377,20 @@ static void execute(struct stage *s, const struct berth_lease *l, struct berth_e
     if (!request.argv)
         request.argv = printf_ok;
     assert_ok(&s->f, berth_exec_start(s->f.b, &request, &handlers, &x, &s->f.err));
+    if (input)
+        assert_ok(&s->f, berth_exec_write(x, input, strlen(input), &s->f.err));
     if (request.with_stdin)
         berth_exec_close_stdin(x);
     berth_exec_wait(x, &out->end);
     (void)snprintf(out->id, sizeof out->id, "%s", berth_exec_id(x));
     (void)snprintf(out->log, sizeof out->log, "%s", berth_exec_log(x));
     berth_exec_free(x);
+}
+
+static void execute(struct stage *s, const struct berth_lease *l, struct berth_exec_request request,
+                    struct outcome *out)
+{
+    execute_with(s, l, request, NULL, out);
 }
 
 /* Of an execute of `printf ok\n`; `rest` has what else was asked for. The command always knows who
@@ -1541,9 +1550,9 @@ static void R15_full_life_cycle(void **state)
     struct outcome o;
     command.env = env;
     command.cwd = where.cwd;
-    command.with_stdin = true; /* and nothing in it */
+    command.with_stdin = true;
     command.timeout_ms = 1000;
-    execute(s, l, command, &o);
+    execute_with(s, l, command, "", &o);
     assert_ended_well(&o, "ok\n");
     assert_said(s, EXECUTE, 0, 31000,
                 execute_params(s, e, l, &o, config, ",'FOO':'bar'",
@@ -1558,6 +1567,28 @@ static void R15_full_life_cycle(void **state)
     struct berth_sweep_report report = sweep(f);
     assert_int_equal(report.cleaned + report.failed + report.owed, 0);
     assert_int_equal(spy_count(s->spy, NULL), 5);
+}
+
+/* `stdin` is sent when the caller wrote input, and left out when the caller only closed it: some
+ * workers write an empty input to a command that has already exited. */
+static void R15_input_is_sent_when_it_was_given(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    static const struct {
+        const char *input, *sent;
+    } cases[] = {{NULL, ""}, {"", ",'stdin':''"}, {"words\n", ",'stdin':'words\\n'"}};
+    install(s, DRIVER);
+    struct berth_environment *e = plugin_environment(s, "{}");
+    struct berth_lease *l = take_lease(f, e, make_run(f));
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        struct berth_exec_request command = BERTH_EXEC_REQUEST_INIT;
+        struct outcome o;
+        command.with_stdin = true;
+        execute_with(s, l, command, cases[i].input, &o);
+        assert_ended_well(&o, "ok\n");
+        assert_said(s, EXECUTE, i, 0, execute_params(s, e, l, &o, "{}", "", cases[i].sent));
+    }
 }
 
 /* What the command says, and how it ended, comes through as it is. */
@@ -2416,6 +2447,7 @@ int main(void)
         BY_BOTH(R14_retries_tell_the_captured_config),
         BY_BOTH(R14_driver_config_sets_the_time_of_commands_only),
         BY_BOTH(R15_full_life_cycle),
+        BY_BOTH(R15_input_is_sent_when_it_was_given),
         BY_BOTH(R15_answers_of_commands),
         BY_BOTH(X2_release_is_owed_while_the_worker_is_down),
         BY_BOTH(X2_reusable_place_is_owed_a_destroy),

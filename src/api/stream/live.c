@@ -40,14 +40,14 @@ static void live_feed(struct berth_api_live *live)
     struct berth_buf *in = &live->input;
     if (!live->exec || !in->data)
         return;
-    while (live->input_at < in->len) {
+    do { /* an empty input is written, too: a place of a plugin is told that it was given */
         size_t left = in->len - live->input_at;
         size_t step = left < BERTH_STDIN_STEP_BYTES ? left : BERTH_STDIN_STEP_BYTES;
         int rc = berth_exec_write(live->exec, in->data + live->input_at, step, &err);
         if (rc == BERTH_E_UNAVAILABLE)
             return;
         live->input_at = rc < 0 ? in->len : live->input_at + step; /* it reads no more */
-    }
+    } while (live->input_at < in->len);
     explicit_bzero(in->data, in->len);
     berth_buf_clear(in);
     berth_exec_close_stdin(live->exec);
