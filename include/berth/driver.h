@@ -97,8 +97,9 @@ struct berth_driver_ops {
     int (*acquire)(struct berth_driver *d, struct berth_call *call,
                    const struct berth_place_request *who, struct berth_place *out,
                    struct berth_error *err);
-    /* Wakes a parked place. When the place is gone, it returns OK with out->id NULL. NULL: places
-     * are never parked. */
+    /* Wakes a parked place. When the place is gone, or cannot be used again, it returns OK with
+     * out->id NULL; the place is then released with BERTH_RELEASE_DESTROY. NULL: places are never
+     * parked. */
     int (*resume)(struct berth_driver *d, struct berth_call *call,
                   const struct berth_place_request *who, const struct berth_place *place,
                   struct berth_place *out, struct berth_error *err);

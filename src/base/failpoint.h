@@ -19,6 +19,8 @@
     X(claim_after_intent)                                                                          \
     X(resume_after_place)                                                                          \
     X(resume_gone_recorded)                                                                        \
+    X(resume_gone_after_place)                                                                     \
+    X(resume_gone_after_outcome)                                                                   \
     X(resume_failed_recorded)                                                                      \
     X(release_before_intent)                                                                       \
     X(release_after_intent)                                                                        \

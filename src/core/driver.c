@@ -89,6 +89,7 @@ int berth_driver_acquire(const struct berth_route *route, struct berth_call *cal
     *out = (struct berth_place){0};
     assert(who->lease_id && who->config_json);
     int rc = berth_call_check(call, err);
+    out->untouched = rc < 0;
     if (rc == BERTH_OK)
         rc = d->ops->acquire(d, call, who, out, err);
     return wrap(route, "acquire", rc, err);
@@ -103,6 +104,7 @@ int berth_driver_resume(const struct berth_route *route, struct berth_call *call
     if (!d->ops->resume)
         return unsupported(route, "lease resume", err);
     int rc = berth_call_check(call, err);
+    out->untouched = rc < 0;
     if (rc == BERTH_OK)
         rc = d->ops->resume(d, call, who, place, out, err);
     return wrap(route, "resume", rc, err);

@@ -101,6 +101,10 @@ static int inventory_resume(struct berth_driver *d, struct berth_call *call,
         (void)unlink(path);
         (void)unlink(parked);
     }
+    if (config_says(who, "resume", "decline")) {
+        (void)unlink(parked); /* it was started, and is not given */
+        return BERTH_OK;
+    }
     if (access(path, F_OK) < 0)
         return BERTH_OK; /* gone is an answer */
     (void)unlink(parked);

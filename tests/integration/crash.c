@@ -127,6 +127,11 @@ static void claim_gone_place(struct fixture *f)
     claim_with(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
 }
 
+static void claim_declined_place(struct fixture *f)
+{
+    claim_with(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"decline\"}");
+}
+
 static void claim_stale_place(struct fixture *f)
 {
     claim_with(f, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"fail\"}");
@@ -441,6 +446,7 @@ static const struct scenario {
     {"park_place", park_place},
     {"claim_place", claim_place},
     {"claim_gone_place", claim_gone_place},
+    {"claim_declined_place", claim_declined_place},
     {"claim_stale_place", claim_stale_place},
     {"destroy_place", destroy_place},
     {"sweep_places", sweep_places},

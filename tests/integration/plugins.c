@@ -1196,22 +1196,66 @@ static void R12_rows_of_others_are_resumed_too(void **state)
     assert_clean(s, stale);
 }
 
-/* "Gone" is an answer: nothing is owed for it. */
+#define NO_PLACE "[{'result':{'providerLeaseId':null,'metadata':{'expired':true}}}]"
+
+/* "Gone" is an answer, and no proof: a worker may start the place and then not give it. It is
+ * destroyed before the new one is acquired. */
 static void R12_gone_place_is_acquired_afresh(void **state)
 {
     struct stage *s = *state;
     struct fixture *f = &s->f;
     install(s, PROVIDER);
     script(s, ACQUIRE, STALE_THEN_FRESH);
-    script(s, RESUME, "[{'result':{'providerLeaseId':null,'metadata':{'expired':true}}}]");
+    script(s, RESUME, NO_PLACE);
+    struct berth_environment *e = environment(s, REUSED_STORED);
+    struct berth_lease *stale = park(s, e, make_run(f));
+    int before = spy_count(s->spy, NULL);
+    struct berth_lease *fresh = take_lease(f, e, make_run(f));
+    assert_string_equal(fresh->provider_lease_id, "fresh-plugin-lease");
+    assert_false(json_has(fresh->metadata_json, "expired"));
+    static const char *const order[] = {RESUME, DESTROY, ACQUIRE};
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(said(s, NULL, before + i).method, order[i]);
+    assert_said(s, DESTROY, 0, 31234, place_params(s, e, stale, js(s, REUSED_CONFIG)));
+    assert_done(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    assert_int_equal(sweep(f).owed, 0);
+    assert_int_equal(spy_count(s->spy, DESTROY), 1);
+}
+
+/* A provider that names its places after the environment gives the same name again. */
+static void R12_gone_place_comes_again_under_its_name(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    script(s, ACQUIRE, "[{'result':{'providerLeaseId':'the-only-one'}}]");
+    script(s, RESUME, NO_PLACE);
+    struct berth_environment *e = environment(s, REUSED_STORED);
+    struct berth_lease *stale = park(s, e, make_run(f));
+    struct berth_lease *fresh = take_lease(f, e, make_run(f));
+    assert_string_equal(fresh->provider_lease_id, "the-only-one");
+    assert_done(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    assert_row(f, fresh, BERTH_LEASE_ACTIVE, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
+}
+
+/* Until a destroy confirms that it is gone, the place is owed. */
+static void R12_gone_place_that_cannot_be_destroyed_is_owed(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    script(s, ACQUIRE, STALE_THEN_FRESH);
+    script(s, RESUME, NO_PLACE);
+    script(s, DESTROY, "[{'error':{'code':-32002,'message':'busy'}},{'result':null}]");
     struct berth_environment *e = environment(s, REUSED_STORED);
     struct berth_lease *stale = park(s, e, make_run(f));
     struct berth_lease *fresh = take_lease(f, e, make_run(f));
     assert_string_equal(fresh->provider_lease_id, "fresh-plugin-lease");
-    assert_false(json_has(fresh->metadata_json, "expired"));
-    assert_done(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_NONE, BERTH_CLEANUP_SUCCESS);
-    assert_int_equal(sweep(f).owed, 0);
-    assert_int_equal(spy_count(s->spy, DESTROY), 0);
+    assert_row(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_LIVE, BERTH_CLEANUP_FAILED);
+    assert_string_equal(look_at_lease(f, stale)->cleanup_error, "busy");
+    assert_int_equal(sweep_later(s).cleaned, 1);
+    assert_int_equal(spy_count(s->spy, DESTROY), 2);
+    assert_done(f, stale, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
 }
 
 /* A worker that is down is no reason to give up what sleeps at its provider. */
@@ -2434,6 +2478,8 @@ int main(void)
         BY_BOTH(R12_failed_resume_falls_back_to_acquire),
         BY_BOTH(R12_rows_of_others_are_resumed_too),
         BY_BOTH(R12_gone_place_is_acquired_afresh),
+        BY_BOTH(R12_gone_place_comes_again_under_its_name),
+        BY_BOTH(R12_gone_place_that_cannot_be_destroyed_is_owed),
         BY_BOTH(R12_parked_place_outlasts_a_worker_that_is_down),
         BY_BOTH(R12_provider_that_never_resumes),
         BY_BOTH(R12_active_rows_are_never_resumed),

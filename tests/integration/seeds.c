@@ -506,12 +506,11 @@ static void R12_failed_resume_acquires_and_owes_a_destroy(void **state)
     check_invariants(f);
 }
 
-static void R12_gone_place_is_acquired_afresh(void **state)
+/* "Gone" is what the provider says; only a destroy confirms it. A provider that starts the place and
+ * then does not give it would otherwise leave it running. */
+static void resume_without_a_place(struct fixture *f, const char *config)
 {
-    struct fixture *f = *state;
-    struct berth_environment *e =
-        make_environment(f, BERTH_DRIVER_SANDBOX,
-                         "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
+    struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, config);
     struct berth_lease *old = take_lease(f, e, make_run(f));
     (void)give_lease(f, old, BERTH_LEASE_RELEASED);
     struct berth_lease *fresh = take_lease(f, e, make_run(f));
@@ -520,10 +519,24 @@ static void R12_gone_place_is_acquired_afresh(void **state)
     assert_int_equal(inventory_count(f->inventory), 1);
     struct berth_lease *row = look_at_lease(f, old);
     assert_int_equal(row->status, BERTH_LEASE_RELEASED);
+    assert_int_equal(row->place, BERTH_PLACE_GONE);
+    assert_int_equal(row->cleanup, BERTH_CLEANUP_SUCCESS);
     assert_int_equal(row->due_at_ms, 0);
     struct berth_sweep_report report = sweep(f);
     assert_int_equal(report.cleaned + report.failed + report.found + report.owed, 0);
     check_invariants(f);
+}
+
+static void R12_gone_place_is_acquired_afresh(void **state)
+{
+    resume_without_a_place(
+        *state, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
+}
+
+static void R12_declined_place_is_destroyed(void **state)
+{
+    resume_without_a_place(
+        *state, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"decline\"}");
 }
 
 static void R12_active_rows_are_never_resumed(void **state)
@@ -969,6 +982,7 @@ int main(void)
         TEST_ON_BOTH(R7_fake_sandbox_lease),
         TEST_ON_BOTH(R12_failed_resume_acquires_and_owes_a_destroy),
         TEST_ON_BOTH(R12_gone_place_is_acquired_afresh),
+        TEST_ON_BOTH(R12_declined_place_is_destroyed),
         TEST_ON_BOTH(R12_active_rows_are_never_resumed),
         TEST_ON_BOTH(R13_fake_is_released_after_the_environment_moved),
         TEST_ON_BOTH(R16_released_by_the_driver_that_made_it),

@@ -32,6 +32,7 @@ struct acquisition {
     struct berth_environment *environment; /* as the transaction saw it */
     struct berth_lease *lease;
     const char *parked_id;            /* the row whose place was claimed, or NULL */
+    struct berth_lease *declined;     /* that row, when this process is to destroy its place */
     const char *parked_metadata_json; /* of that row: its provider's words are in it */
     int64_t parked_due_ms;            /* and how long it was to sleep */
     bool sole;
@@ -449,6 +450,27 @@ static int tx_return_claim(struct berth_db *db, void *ctx, struct berth_error *e
     return rc;
 }
 
+/* The provider did not give the place, which may exist all the same: the row that parked it owes
+ * its end, and this process is to see to that. */
+static int tx_decline(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct acquisition *a = ctx;
+    struct berth_lease *old;
+    bool won;
+    a->declined = NULL;
+    int rc = tx_return_claim(db, ctx, err);
+    if (rc < 0 || !a->won)
+        return rc;
+    rc = berth_lease_load_locked(db, a->arena, a->parked_id, &old, err);
+    if (rc < 0 || !old || old->duty != BERTH_DUTY_DESTROY)
+        return rc; /* another row answers for the place */
+    berth_ledger_take(a->b, old, BERTH_DUTY_DESTROY);
+    rc = berth_lease_save(db, old, &won, err);
+    if (rc == BERTH_OK && won)
+        a->declined = old;
+    return rc;
+}
+
 /* Parks the place again; it was not resumed. */
 static int tx_repark(struct berth_db *db, void *ctx, struct berth_error *err)
 {
@@ -498,6 +520,26 @@ static int leave_asleep(struct acquisition *a, const struct berth_error *why,
     return rc < 0 ? rc : why->code;
 }
 
+/* Destroys the claimed place, which the provider did not give. This comes before the new place is
+ * acquired, because some providers name both alike. A place that is not confirmed gone stays owed.
+ */
+static int end_declined(struct acquisition *a, struct berth_error *err)
+{
+    struct berth_error trouble;
+    int rc = berth_node_claim(a->b->node, a->parked_id, err);
+    if (rc < 0)
+        return rc;
+    rc = drop_claim(a, tx_decline, err);
+    BERTH_FAILPOINT(resume_gone_recorded);
+    if (rc == BERTH_OK && a->declined &&
+        berth_ledger_settle(a->b, a->arena, &a->declined, BERTH_OP_RESUME, a->request->actor,
+                            &trouble) < 0)
+        berth_log_line(&a->b->log, BERTH_LOG_ERROR, "clean-up not recorded", "leaseId",
+                       a->parked_id, "error", trouble.message, NULL);
+    berth_node_unclaim(a->b->node, a->parked_id);
+    return rc;
+}
+
 /* Wakes the claimed place. *resumed false: the way is free for a fresh one. */
 static int resume_place(struct acquisition *a, struct berth_call *call, bool *resumed,
                         struct berth_error *err)
@@ -521,11 +563,8 @@ static int resume_place(struct acquisition *a, struct berth_call *call, bool *re
     if (rc < 0 && a->place.untouched)
         return leave_asleep(a, &trouble, err);
     a->place = (struct berth_place){0};
-    if (rc == BERTH_OK) {
-        rc = drop_claim(a, tx_give_up_claim, err);
-        BERTH_FAILPOINT(resume_gone_recorded);
-        return rc;
-    }
+    if (rc == BERTH_OK)
+        return end_declined(a, err);
     berth_log_line(&a->b->log, BERTH_LOG_WARN, "resume failed", "leaseId", a->id.text, "place",
                    parked.id, "error", trouble.message, NULL);
     rc = drop_claim(a, tx_return_claim, err);
@@ -555,8 +594,10 @@ static int call_provider(struct acquisition *a, struct berth_error *err)
     bool resumed = false;
     if (rc == BERTH_OK && a->parked_id)
         rc = resume_place(a, &call, &resumed, err);
-    if (rc == BERTH_OK && !resumed && a->parked_id)
+    if (rc == BERTH_OK && !resumed && a->parked_id) {
         rc = berth_node_may_act(a->b->node, err); /* the resume may have taken long */
+        a->place.untouched = rc < 0;
+    }
     if (rc < 0 || resumed)
         return rc;
     rc = berth_driver_acquire(a->route, &call, &a->use.who, &a->place, err);

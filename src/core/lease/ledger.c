@@ -377,6 +377,8 @@ static void pass_after_place(enum berth_ledger_op op, enum berth_lease_duty duty
         BERTH_FAILPOINT(sweep_after_place);
     else if (op == BERTH_OP_PROBE)
         BERTH_FAILPOINT(probe_failed_after_place);
+    else if (op == BERTH_OP_RESUME)
+        BERTH_FAILPOINT(resume_gone_after_place);
     else
         BERTH_FAILPOINT(acquire_failed_after_place);
 }
@@ -393,6 +395,8 @@ static void pass_after_outcome(enum berth_ledger_op op, enum berth_lease_duty du
         BERTH_FAILPOINT(sweep_after_outcome);
     else if (op == BERTH_OP_PROBE)
         BERTH_FAILPOINT(probe_after_outcome);
+    else if (op == BERTH_OP_RESUME)
+        BERTH_FAILPOINT(resume_gone_after_outcome);
     else
         BERTH_FAILPOINT(acquire_failed_after_outcome);
 }

@@ -10,6 +10,7 @@
 /* The operation that a step belongs to; selects the names of its failpoints. */
 enum berth_ledger_op {
     BERTH_OP_ACQUIRE, /* an acquire that failed */
+    BERTH_OP_RESUME,  /* a resume that gave no place */
     BERTH_OP_PROBE,
     BERTH_OP_RELEASE,
     BERTH_OP_DESTROY,
