@@ -24,9 +24,10 @@ struct berth_call {
 /* Who asks for a place, and with which config. Valid during the call. */
 struct berth_place_request {
     const char *lease_id, *company_id, *environment_id;
-    const char *run_id, *issue_id, *workspace_mode; /* or NULL */
-    const char *config_json;                        /* with secret values; never store it */
-    const struct berth_locked *secrets;             /* the same secret values, one by one */
+    const char *run_id, *issue_id, *execution_workspace_id;  /* or NULL */
+    const char *workspace_mode, *agent_id; /* acquire and the resume before it; or NULL */
+    const char *config_json;               /* with secret values; never store it */
+    const struct berth_locked *secrets;    /* the same secret values, one by one */
     int secret_count;
     bool sole; /* acquire: no other lease of this environment is open, parked or owed */
     /* acquire: receives the place when the provider answers after the call has returned. May be

@@ -43,7 +43,7 @@ struct berth_lease_request {
     const char *environment_id; /* required */
     const char *run_id;         /* NULL: a lease without a run, whose place is never reused */
     const char *issue_id, *execution_workspace_id; /* UUIDs to record with the lease; or NULL */
-    const char *workspace_mode;                    /* text to pass to the driver; or NULL */
+    const char *workspace_mode, *agent_id;         /* texts to pass to the driver; or NULL */
     int64_t ttl_ms;     /* the lifetime, up to 366 days; 0: as in the settings */
     int64_t timeout_ms; /* for the provider; 0: as in the settings or the config */
     int cancel_fd;      /* acquire gives up when it becomes readable; -1: never */

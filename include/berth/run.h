@@ -85,7 +85,9 @@ struct berth_run_request {
     const char *company_id;     /* NULL: the company `default` */
     const char *environment_id; /* NULL: the local environment of the company */
     const char *workspace;      /* a local directory; NULL: the current directory */
-    int64_t ttl_ms;             /* the lifetime of the lease; 0: as in the settings */
+    /* For the lease, as in struct berth_lease_request; or NULL. */
+    const char *issue_id, *execution_workspace_id, *agent_id;
+    int64_t ttl_ms; /* the lifetime of the lease; 0: as in the settings */
     /* A script for bash that runs in the workspace before the command, for up to 5 minutes. Skipped
      * in a local environment. NULL: none. */
     const char *provision_command;

@@ -64,6 +64,7 @@ struct berth_api_caller {
     const char *company_id; /* NULL: all of them */
     unsigned permissions;   /* of enum berth_permission */
     const char *run_id, *lease_id;
+    const char *agent_id; /* the agent that the token was made for, or NULL */
     const char *token_id; /* of the token in the request, or NULL */
 };
 

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "core/id_prefix.h"
 #include "core/token.h"
 #include "crypto/hash.h"
@@ -251,6 +253,7 @@ static void take_token(struct berth_api_call *c, const struct berth_token *t)
                                           .permissions = t->permissions,
                                           .run_id = t->run_id,
                                           .lease_id = t->lease_id,
+                                          .agent_id = t->agent_id,
                                           .token_id = t->id};
     bool agent = t->kind != BERTH_TOKEN_OPERATOR;
     c->actor = (struct berth_actor){.type = agent ? "agent" : "user",
@@ -357,6 +360,21 @@ int berth_api_allow_local(const struct berth_api_call *c, bool local, struct ber
                : berth_fail(err, BERTH_E_DENIED,
                             "Local environments are for operators of the instance: commands there "
                             "run as the daemon's user");
+}
+
+int berth_api_take_agent(const struct berth_api_call *c, const char **agent_id,
+                         struct berth_error *err)
+{
+    const char *own = c->caller.agent_id;
+    int rc =
+        *agent_id ? berth_utf8_check(*agent_id, BERTH_NAME_BYTES_MAX, "agentId", err) : BERTH_OK;
+    if (rc < 0)
+        return rc;
+    if (own && *agent_id && strcmp(own, *agent_id) != 0)
+        return berth_fail(err, BERTH_E_DENIED, "The token is for another agent than agentId");
+    if (!*agent_id)
+        *agent_id = own;
+    return BERTH_OK;
 }
 
 int berth_api_authorize(struct berth_api_call *c, struct berth_error *err)

@@ -30,6 +30,10 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
 /* Returns DENIED when `local` is set and the caller is not an operator of the instance: local
  * commands run on this machine as the daemon's user. */
 int berth_api_allow_local(const struct berth_api_call *c, bool local, struct berth_error *err);
+/* Sets *agent_id, which the body may have given, to the agent of the caller's token. DENIED: the
+ * token is for another agent. */
+int berth_api_take_agent(const struct berth_api_call *c, const char **agent_id,
+                         struct berth_error *err);
 /* Checks the caller's rights for c->route. DENIED: the error names the missing right. */
 int berth_api_authorize(struct berth_api_call *c, struct berth_error *err);
 #endif

@@ -52,6 +52,11 @@ static void put_matter(struct berth_json_writer *w, const struct berth_worker_dr
                        struct matter *m)
 {
     struct berth_workers *workers = d->options.workers;
+    bool resumes = strcmp(m->method, "environmentResumeLease") == 0;
+    if ((is_acquire(m) || resumes) && m->who->agent_id)
+        berth_json_put_str(w, "agentId", m->who->agent_id);
+    if ((is_acquire(m) || resumes) && m->who->execution_workspace_id)
+        berth_json_put_str(w, "executionWorkspaceId", m->who->execution_workspace_id);
     if (is_acquire(m)) {
         berth_json_put_str(w, "runId", m->who->run_id ? m->who->run_id : m->who->lease_id);
         if (m->who->workspace_mode)

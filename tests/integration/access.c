@@ -643,6 +643,32 @@ static void runs_hand_out_no_secrets(void **state)
                  "Missing permission: secrets:manage");
 }
 
+/* A token that was made for an agent asks for places in the name of that agent only. */
+static void agents_name_no_other_agent(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *token = make_token(&s, text_of(f,
+                                               "{'name':'bot','kind':'agent','agentId':'bot-7',"
+                                               "'companyId':'%s',"
+                                               "'permissions':['environments:manage']}",
+                                               s.company));
+    const char *leases = text_of(f, "/api/environments/%s/leases", s.environment);
+    const char *runs = text_of(f, "/api/companies/%s/runs", s.company);
+    const char *run =
+        text_of(f, "{\"command\":\"true\",\"environmentId\":\"%s\",\"agentId\":\"bot-8\"}",
+                s.environment);
+    expect_error(f, ask_by(f, token, "POST", leases, "{\"agentId\":\"bot-8\"}"), 403, "denied",
+                 "The token is for another agent than agentId");
+    expect_error(f, ask_by(f, token, "POST", runs, run), 403, "denied",
+                 "The token is for another agent than agentId");
+    assert_int_equal(ask_by(f, token, "POST", leases, "{\"agentId\":\"bot-7\"}").status, 201);
+    assert_int_equal(ask_by(f, token, "POST", leases, "{}").status, 201);
+    assert_int_equal(
+        ask_by(f, s.tokens[MANAGER], "POST", leases, "{\"agentId\":\"bot-8\"}").status, 201);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -658,6 +684,7 @@ int main(void)
         ASK_ON_BOTH(this_machine_is_for_the_instance),
         ASK_ON_BOTH(the_daemons_keys_are_for_the_instance),
         ASK_ON_BOTH(runs_hand_out_no_secrets),
+        ASK_ON_BOTH(agents_name_no_other_agent),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);
 }

@@ -1486,6 +1486,39 @@ static void R14_acquire_tells_what_is_known(void **state)
                 js(s, "{%s,'runId':'%s'}", base_of(s, e, l, js(s, "{'template':'base'}")), l->id));
 }
 
+/* Acquire and resume tell whom the lease is for, where the request says it. */
+static void R14_agent_and_workspace_are_told(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    static const char workspace[] = "5f2a1c1e-3b52-4c49-8a3f-0d3c3f0e6a11";
+    install(s, PROVIDER);
+    script(s, ACQUIRE, "[{'result':{'providerLeaseId':'place-1'}}]");
+    script(s, RESUME, "[{'result':{'providerLeaseId':'place-1'}}]");
+    struct berth_environment *e = environment(s, REUSED_STORED);
+    for (int i = 0; i < 3; i++) { /* the last one names nobody */
+        struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+        struct berth_lease *l;
+        request.environment_id = e->id;
+        request.run_id = make_run(f)->id;
+        request.agent_id = i < 2 ? "bot-7" : NULL;
+        request.execution_workspace_id = i < 2 ? workspace : NULL;
+        assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &l, &f->err));
+        const char *method = i ? RESUME : ACQUIRE;
+        const char *told_to[] = {told(s, method, i ? i - 1 : 0, "agentId"),
+                                 told(s, method, i ? i - 1 : 0, "executionWorkspaceId")};
+        if (i < 2) {
+            assert_string_equal(told_to[0], "bot-7");
+            assert_string_equal(told_to[1], workspace);
+        } else {
+            assert_false(json_has(said(s, RESUME, 1).params_json, "agentId"));
+            assert_false(json_has(said(s, RESUME, 1).params_json, "executionWorkspaceId"));
+        }
+        (void)give_lease(f, l, BERTH_LEASE_RELEASED);
+        assert_false(json_has(said(s, RELEASE, i).params_json, "agentId"));
+    }
+}
+
 /* The first release tells what the environment says now, as long as it names the same worker. */
 static void R14_first_release_tells_the_current_config(void **state)
 {
@@ -2489,6 +2522,7 @@ int main(void)
         BY_BOTH(R14_lease_through_the_worker),
         BY_BOTH(R14_only_the_ledger_extends_a_lease),
         BY_BOTH(R14_acquire_tells_what_is_known),
+        BY_BOTH(R14_agent_and_workspace_are_told),
         BY_BOTH(R14_first_release_tells_the_current_config),
         BY_BOTH(R14_retries_tell_the_captured_config),
         BY_BOTH(R14_driver_config_sets_the_time_of_commands_only),

@@ -85,6 +85,8 @@ static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
          offsetof(struct berth_lease_request, execution_workspace_id), .nullable = true},
         {"executionWorkspaceMode", BERTH_API_TEXT,
          offsetof(struct berth_lease_request, workspace_mode), .nullable = true},
+        {"agentId", BERTH_API_TEXT, offsetof(struct berth_lease_request, agent_id),
+         .nullable = true},
         {"ttlMs", BERTH_API_NUMBER, offsetof(struct berth_lease_request, ttl_ms)},
         {"timeoutMs", BERTH_API_NUMBER, offsetof(struct berth_lease_request, timeout_ms)},
         {"retainOnFailure", BERTH_API_FLAG,
@@ -97,6 +99,8 @@ static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_allow_local(c, berth_environment_in_place(c->b, e), err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &request, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_take_agent(c, &request.agent_id, err);
     if (rc < 0)
         return rc;
     request.id = c->once.at_work ? c->once.id.text : NULL;

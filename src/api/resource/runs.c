@@ -15,6 +15,7 @@
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
@@ -189,6 +190,7 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
 struct run_body {
     struct berth_api_command in;
     const char *environment_id, *workspace, *provision;
+    const char *issue_id, *execution_workspace_id, *agent_id;
     int64_t ttl_ms;
     struct berth_list secrets; /* "NAME=id" */
 };
@@ -263,6 +265,16 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     return BERTH_API_KEPT;
 }
 
+/* A run is not stored for a lease that would be refused. */
+static int check_ids(const struct run_body *body, struct berth_error *err)
+{
+    if (!berth_id_names(body->issue_id))
+        return berth_fail(err, BERTH_E_INVALID, "issueId must be a UUID.");
+    return berth_id_names(body->execution_workspace_id)
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_INVALID, "executionWorkspaceId must be a UUID.");
+}
+
 /* Checks that the caller may give the run its secrets, and may run commands on this machine if the
  * run is local. */
 static int may_perform(struct berth_api_call *c, const struct run_body *body,
@@ -292,6 +304,10 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
         {"workspacePath", BERTH_API_TEXT, offsetof(struct run_body, workspace), .nullable = true},
         {"provisionCommand", BERTH_API_TEXT, offsetof(struct run_body, provision),
          .nullable = true},
+        {"issueId", BERTH_API_TEXT, offsetof(struct run_body, issue_id), .nullable = true},
+        {"executionWorkspaceId", BERTH_API_TEXT, offsetof(struct run_body, execution_workspace_id),
+         .nullable = true},
+        {"agentId", BERTH_API_TEXT, offsetof(struct run_body, agent_id), .nullable = true},
         {"ttlMs", BERTH_API_NUMBER, offsetof(struct run_body, ttl_ms)},
         {"secrets", BERTH_API_PAIRS, offsetof(struct run_body, secrets)},
         {0}};
@@ -316,6 +332,10 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
     if (rc == BERTH_OK)
         rc = may_perform(c, &body, err);
     if (rc == BERTH_OK)
+        rc = check_ids(&body, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_take_agent(c, &body.agent_id, err);
+    if (rc == BERTH_OK)
         rc = take_secrets(c, &body.secrets, &request, err);
     if (rc < 0)
         return rc;
@@ -323,6 +343,9 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
     request.environment_id = body.environment_id;
     request.workspace = body.workspace;
     request.provision_command = body.provision;
+    request.issue_id = body.issue_id;
+    request.execution_workspace_id = body.execution_workspace_id;
+    request.agent_id = body.agent_id;
     request.ttl_ms = body.ttl_ms;
     return perform(c, &body, &request, err);
 }

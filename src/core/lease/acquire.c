@@ -62,6 +62,8 @@ static int check_request(const struct berth_lease_request *r, struct berth_error
     if (rc == BERTH_OK && r->ttl_ms != 0 &&
         (r->ttl_ms < BERTH_TTL_MS_MIN || r->ttl_ms > BERTH_TTL_MS_MAX))
         rc = berth_fail(err, BERTH_E_INVALID, "The ttl must lie between 1 ms and 366 days.");
+    if (rc == BERTH_OK && r->agent_id)
+        rc = berth_utf8_check(r->agent_id, BERTH_NAME_BYTES_MAX, "agentId", err);
     if (rc == BERTH_OK && r->workspace_mode &&
         (strlen(r->workspace_mode) > BERTH_NAME_BYTES_MAX || !berth_utf8_valid(r->workspace_mode)))
         rc = berth_fail(err, BERTH_E_INVALID, "executionWorkspaceMode is too long or not UTF-8.");
@@ -610,6 +612,7 @@ static int make_place(struct acquisition *a, struct berth_error *err)
 {
     int rc = berth_ledger_input(a->b, a->arena, a->lease, &a->use, err);
     a->use.who.workspace_mode = a->request->workspace_mode;
+    a->use.who.agent_id = a->request->agent_id;
     a->use.who.sole = a->sole;
     a->use.who.on_late = berth_late_place_put;
     a->use.who.late_ctx = a->b;

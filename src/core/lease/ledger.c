@@ -71,6 +71,7 @@ int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct 
                                            .environment_id = lease->environment_id,
                                            .run_id = lease->heartbeat_run_id,
                                            .issue_id = lease->issue_id,
+                                           .execution_workspace_id = lease->execution_workspace_id,
                                            .config_json = lease->config_json,
                                        }};
     int rc = lease->config_json ? BERTH_OK

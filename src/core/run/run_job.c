@@ -112,6 +112,9 @@ static int take_lease(struct berth_run_job *p, struct berth_error *err)
     run_job_enter(p, BERTH_PHASE_ACQUIRING);
     request.environment_id = p->environment->id;
     request.run_id = p->out->run->id;
+    request.issue_id = p->request->issue_id;
+    request.execution_workspace_id = p->request->execution_workspace_id;
+    request.agent_id = p->request->agent_id;
     request.ttl_ms = p->request->ttl_ms;
     request.cancel_fd = p->cancel_fd;
     request.actor = p->request->actor;
