@@ -61,6 +61,7 @@ static int new_worker(const struct berth_worker_route *what, struct berth_driver
                                                   .driver_key = what->driver_key,
                                                   .schema_json = what->schema_json,
                                                   .sandbox = what->sandbox,
+                                                  .start_ms = what->start_ms,
                                                   .ready_ms = what->ready_ms,
                                                   .poll_ms = what->poll_ms};
     return berth_driver_worker_new(&options, out, err);

@@ -24,7 +24,7 @@ struct berth_call {
 /* Who asks for a place, and with which config. Valid during the call. */
 struct berth_place_request {
     const char *lease_id, *company_id, *environment_id;
-    const char *run_id, *issue_id, *execution_workspace_id;  /* or NULL */
+    const char *run_id, *issue_id, *execution_workspace_id; /* or NULL */
     const char *workspace_mode, *agent_id; /* acquire and the resume before it; or NULL */
     const char *config_json;               /* with secret values; never store it */
     const struct berth_locked *secrets;    /* the same secret values, one by one */

@@ -66,9 +66,11 @@
 #define BERTH_CONNECTIONS_MAX 1000000
 #define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* the log of one stream of a command */
 
-#define BERTH_WORKER_READY_MS 5000  /* how long a call waits for a worker that is starting */
-#define BERTH_WORKER_POLL_MS 100    /* how often the call checks whether it is ready */
-#define BERTH_WORKER_START_MS 20000 /* how long "restart" waits for a worker to start */
+#define BERTH_WORKER_INITIALIZE_MS 15000 /* how long a worker may take to answer `initialize` */
+/* How long a call waits for a worker that is being started: longer than a start may take. */
+#define BERTH_WORKER_START_MS 20000
+#define BERTH_WORKER_READY_MS 5000 /* how long a call waits for a worker that has crashed */
+#define BERTH_WORKER_POLL_MS 100   /* how often the call checks whether it is ready */
 
 #define BERTH_POOL_THREADS_MAX 16
 #define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */

@@ -64,7 +64,7 @@ struct berth_worker_route {
     struct berth_workers *workers;
     const char *plugin_id, *plugin_key, *driver_key, *schema_json;
     bool sandbox;
-    int64_t ready_ms, poll_ms;
+    int64_t start_ms, ready_ms, poll_ms;
 };
 
 /* The list of what is built in; builtin.c defines it, so that core names no database or driver. */

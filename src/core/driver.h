@@ -57,7 +57,7 @@ const struct berth_route *berth_registry_find_by(const struct berth_registry *re
 /* Sets the workers that the routes of plugins use. Call it before the first plugin is set. */
 struct berth_workers;
 void berth_registry_set_workers(struct berth_registry *registry, struct berth_workers *workers,
-                                int64_t ready_ms, int64_t poll_ms);
+                                int64_t start_ms, int64_t ready_ms, int64_t poll_ms);
 struct berth_workers *berth_registry_workers(const struct berth_registry *registry);
 /* Sets all the plugins: a list of struct berth_plugin. */
 int berth_registry_set_plugins(struct berth_registry *registry, const struct berth_list *plugins,

@@ -32,7 +32,7 @@ struct berth_registry {
     int count;
     struct berth_engine *engine; /* ends after the drivers, with the commands they left running */
     struct berth_workers *workers;
-    int64_t ready_ms, poll_ms;
+    int64_t start_ms, ready_ms, poll_ms;
     pthread_rwlock_t lock; /* of the ways */
     struct way *ways;
 };
@@ -116,9 +116,10 @@ int berth_registry_add(struct berth_registry *registry, const char *driver, cons
 /* --- plugins --- */
 
 void berth_registry_set_workers(struct berth_registry *registry, struct berth_workers *workers,
-                                int64_t ready_ms, int64_t poll_ms)
+                                int64_t start_ms, int64_t ready_ms, int64_t poll_ms)
 {
     registry->workers = workers;
+    registry->start_ms = start_ms;
     registry->ready_ms = ready_ms;
     registry->poll_ms = poll_ms;
 }
@@ -159,6 +160,7 @@ static struct way *new_way(const struct berth_registry *registry, const struct b
                                       .driver_key = driver->key,
                                       .schema_json = driver->schema_json,
                                       .sandbox = sandbox,
+                                      .start_ms = registry->start_ms,
                                       .ready_ms = registry->ready_ms,
                                       .poll_ms = registry->poll_ms};
     int rc = whole ? berth_builtins.new_worker(&what, &way->route.implementation, err)

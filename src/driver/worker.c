@@ -117,17 +117,6 @@ static const char *name_of(const struct berth_worker_driver *d, struct berth_are
                       : berth_arena_printf(arena, "%s:%s", o->plugin_key, o->driver_key);
 }
 
-static int not_running(const struct berth_worker_driver *d, struct berth_arena *arena,
-                       struct berth_error *err)
-{
-    return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                      d->options.sandbox
-                          ? "Sandbox provider \"%s\" is not installed or its plugin "
-                            "worker is not running."
-                          : "Plugin environment driver \"%s\" has no running worker.",
-                      name_of(d, arena));
-}
-
 static void take_errors(const struct berth_worker_driver *d, const struct berth_json *answer,
                         struct berth_issues *issues)
 {
@@ -178,15 +167,18 @@ static int worker_validate(struct berth_driver *base, struct berth_call *call,
     auto_json *config = berth_worker_config(d, config_json), *answer = NULL;
     if (!config)
         return no_memory(err);
-    if (berth_worker_ready(d, call, err) < 0)
-        return not_running(d, call->arena, err);
+    int rc = berth_worker_ready(d, call, err);
+    if (rc == BERTH_E_UNAVAILABLE)
+        err->code = rc = BERTH_E_UNPROCESSABLE;
+    if (rc < 0)
+        return rc;
     auto_buf params = BERTH_WORKER_PARAMS_INIT;
     struct berth_json_writer w = {.buf = &params};
     berth_worker_begin(&w, d, NULL, config);
     berth_json_close(&w, '}');
     struct berth_worker_question question = {.method = "environmentValidateConfig",
                                              .params = &params};
-    int rc = berth_worker_ask(d, call, &question, &answer, err);
+    rc = berth_worker_ask(d, call, &question, &answer, err);
     if (rc == BERTH_E_UNSUPPORTED)
         return BERTH_OK; /* it takes what it is given */
     if (rc < 0)
@@ -231,7 +223,6 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
         return no_memory(err);
     struct berth_error why;
     if (berth_worker_ready(d, call, &why) < 0) {
-        (void)not_running(d, call->arena, &why);
         out->ok = false;
         out->summary = berth_arena_strdup(call->arena, why.message);
         out->details_json = berth_arena_printf(call->arena, "{\"%s\":\"%s\"}",

@@ -106,16 +106,29 @@ int berth_worker_read_lease(struct berth_arena *arena, const struct berth_json *
 
 /* --- is it there? --- */
 
-static int not_running(const struct berth_worker_driver *d, struct berth_error *err)
+/* Says why a call cannot be made. */
+static int not_running(const struct berth_worker_driver *d,
+                       const struct berth_worker_absence *absence, int64_t waited_ms,
+                       struct berth_error *err)
 {
-    if (d->options.sandbox)
+    const struct berth_worker_driver_options *o = &d->options;
+    char why[500] = "is not running.";
+    if (absence->starting)
+        (void)snprintf(why, sizeof why, "did not start within %lld ms.", (long long)waited_ms);
+    else if (absence->start_failed)
+        (void)snprintf(why, sizeof why, "did not start: %s", absence->error);
+    if (o->sandbox)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker "
-                          "is not running.",
-                          d->options.driver_key, d->options.plugin_key);
+                          "%s",
+                          o->driver_key, o->plugin_key, why);
+    if (absence->starting || absence->start_failed)
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "The worker of plugin environment driver \"%s:%s\" %s", o->plugin_key,
+                          o->driver_key, why);
     return berth_fail(err, BERTH_E_UNAVAILABLE,
-                      "Plugin environment driver \"%s:%s\" has no running worker.",
-                      d->options.plugin_key, d->options.driver_key);
+                      "Plugin environment driver \"%s:%s\" has no running worker.", o->plugin_key,
+                      o->driver_key);
 }
 
 int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *call,
@@ -125,17 +138,27 @@ int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *c
     const struct berth_workers_ops *ops = o->workers->ops;
     if (ops->is_running(o->workers, o->plugin_id))
         return BERTH_OK;
-    int64_t until_ms = berth_time_mono_ms() + o->ready_ms;
-    if (ops->want)
-        ops->want(o->workers, o->plugin_id, o->ready_ms);
-    for (bool first = true; first || berth_time_mono_ms() < until_ms; first = false) {
-        struct pollfd cancel = {.fd = call->cancel_fd, .events = POLLIN};
-        if (poll(&cancel, 1, first && ops->want ? 0 : (int)o->poll_ms) > 0)
-            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    int64_t begun_ms = berth_time_mono_ms();
+    struct berth_worker_absence first = {0}, absence = {0};
+    if (ops->explain)
+        ops->explain(o->workers, o->plugin_id, &first);
+    for (;;) {
+        if (ops->want)
+            ops->want(o->workers, o->plugin_id, o->poll_ms);
         if (ops->is_running(o->workers, o->plugin_id))
             return BERTH_OK;
+        if (ops->explain)
+            ops->explain(o->workers, o->plugin_id, &absence);
+        bool in_start = absence.starting && absence.attempts == first.attempts;
+        int64_t limit_ms = in_start ? o->start_ms : o->ready_ms;
+        if (call->deadline_ms < begun_ms + limit_ms)
+            limit_ms = call->deadline_ms > begun_ms ? call->deadline_ms - begun_ms : 0;
+        if (berth_time_mono_ms() - begun_ms >= limit_ms)
+            return not_running(d, &absence, limit_ms, err);
+        struct pollfd cancel = {.fd = call->cancel_fd, .events = POLLIN};
+        if (poll(&cancel, 1, absence.starting && ops->want ? 0 : (int)o->poll_ms) > 0)
+            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
     }
-    return not_running(d, err);
 }
 
 /* --- asking --- */

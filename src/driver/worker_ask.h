@@ -42,7 +42,7 @@ int berth_worker_read_lease(struct berth_arena *arena, const struct berth_json *
 /* An object as text, else NULL. */
 const char *berth_worker_object(struct berth_arena *arena, const struct berth_json *value);
 
-/* Waits for a worker that is starting. UNAVAILABLE: it does not run. */
+/* Waits for a worker that is starting. UNAVAILABLE: it does not run, and the error says why. */
 int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *call,
                        struct berth_error *err);
 

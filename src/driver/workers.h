@@ -29,12 +29,23 @@ struct berth_workers {
     const struct berth_workers_ops *ops; /* an implementation embeds this as its first member */
 };
 
+/* Why a worker does not run. */
+struct berth_worker_absence {
+    bool starting;     /* it is being started */
+    unsigned attempts; /* starts that came to an end, well or not */
+    bool start_failed; /* the last start; `error` says why */
+    char error[400];
+};
+
 /* From any thread; `want`, which waits, not from the engine's. All texts are borrowed for the call.
  */
 struct berth_workers_ops {
     bool (*is_running)(struct berth_workers *w, const char *plugin_id);
     /* Starts it if nobody has, and waits so long for that at most. NULL: others start them. */
     void (*want)(struct berth_workers *w, const char *plugin_id, int64_t wait_ms);
+    /* Says why it does not run. NULL: nothing is known of that. */
+    void (*explain)(struct berth_workers *w, const char *plugin_id,
+                    struct berth_worker_absence *out);
     /* Does the one that runs say that it has the method? NULL: none does. */
     bool (*supports)(struct berth_workers *w, const char *plugin_id, const char *method);
     /* Does not wait. */
@@ -46,8 +57,10 @@ struct berth_worker_driver_options {
     struct berth_engine *engine;
     struct berth_workers *workers;
     const char *plugin_id, *plugin_key, *driver_key;
-    const char *schema_json;   /* of the config */
-    bool sandbox;              /* reached as a provider of `sandbox`; else by the driver `plugin` */
-    int64_t ready_ms, poll_ms; /* how long one that is starting is waited for, and how often */
+    const char *schema_json; /* of the config */
+    bool sandbox;            /* reached as a provider of `sandbox`; else by the driver `plugin` */
+    /* How long a worker that is being started is waited for, how long one that does not run for
+     * another reason, and how often it is looked at. */
+    int64_t start_ms, ready_ms, poll_ms;
 };
 #endif

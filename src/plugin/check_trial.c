@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 
-#define INITIALIZE_MS 15000
 #define COMMAND_MS 20000 /* a command's timeoutMs, when the check does not say */
 
 bool berth_trial_wrong(struct berth_trial *t, const char *fmt, ...)
@@ -156,7 +156,8 @@ bool berth_trial_start(struct berth_trial *t)
     struct berth_error err;
     if (berth_session_open(t->engine, &t->spec, &t->s, &err) < 0)
         return berth_trial_wrong(t, "it does not start: %s", err.message);
-    auto_reply r = berth_session_ask(t->s, "initialize", trial_initialize_params(t), INITIALIZE_MS);
+    auto_reply r = berth_session_ask(t->s, "initialize", trial_initialize_params(t),
+                                     BERTH_WORKER_INITIALIZE_MS);
     if (!berth_trial_answered(t, "initialize", &r))
         return false;
     const struct berth_json *ok = berth_json_get(r.result, "ok");

@@ -2,6 +2,7 @@
  * src/plugin/manager.c - see manager.h. */
 #include "plugin/manager.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "base/auto.h"
 #include "base/container.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "crypto/locked.h"
 #include "os/pool.h"
 #include "plugin/worker.h"
@@ -175,6 +177,24 @@ static void manager_want(struct berth_workers *workers, const char *plugin_id, i
     pthread_mutex_unlock(&m->ground.lock);
 }
 
+static void manager_explain(struct berth_workers *workers, const char *plugin_id,
+                            struct berth_worker_absence *out)
+{
+    struct berth_manager *m = manager_of(workers);
+    *out = (struct berth_worker_absence){0};
+    pthread_mutex_lock(&m->ground.lock);
+    const struct berth_worker *w = manager_find(m, plugin_id);
+    if (w) {
+        out->starting = w->state == BERTH_WORKER_STARTING;
+        out->attempts = w->attempts;
+        out->start_failed = !w->initialized &&
+                            (w->state == BERTH_WORKER_CRASHED || w->state == BERTH_WORKER_BACKOFF);
+        (void)snprintf(out->error, sizeof out->error, "%.*s", (int)sizeof out->error - 1, w->error);
+    }
+    pthread_mutex_unlock(&m->ground.lock);
+    berth_utf8_mend(out->error);
+}
+
 static bool manager_supports(struct berth_workers *workers, const char *plugin_id,
                              const char *method)
 {
@@ -251,6 +271,7 @@ static void manager_call(struct berth_workers *workers, const struct berth_worke
 
 static const struct berth_workers_ops workers_ops = {.is_running = manager_is_running,
                                                      .want = manager_want,
+                                                     .explain = manager_explain,
                                                      .supports = manager_supports,
                                                      .call = manager_call};
 

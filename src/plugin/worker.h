@@ -45,6 +45,7 @@ struct berth_parked {
     struct berth_parked *next;
     struct berth_worker *worker;
     struct berth_timer timer;
+    bool for_start;                          /* the timer is that of a start */
     void (*go)(struct berth_parked *parked); /* called once, whatever the worker's state is then */
 };
 
@@ -56,6 +57,7 @@ struct berth_worker {
     /* Under the lock: */
     enum berth_worker_state state; /* changed only by berth_worker_set_state */
     unsigned attempts;             /* starts that came to an end, well or not */
+    bool initialized;              /* since the last start began */
     unsigned stops;                /* stops that were completed */
     int64_t row_version;           /* of the row that it was started from, or told of since */
     struct berth_json *methods;    /* supportedMethods */
@@ -91,7 +93,7 @@ void berth_worker_start(struct berth_worker *w);
 /* Stops the worker. `and_start`: starts it again afterwards. */
 void berth_worker_stop(struct berth_worker *w, bool and_start);
 /* Lets the call go at once, or when a worker that is being started runs. It waits for that up to
- * BERTH_WORKER_READY_MS. */
+ * BERTH_WORKER_START_MS, and for a worker that has crashed up to BERTH_WORKER_READY_MS. */
 void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked);
 /* Sends a call. Refuses it when the worker does not run. */
 void berth_worker_call(struct berth_worker *w, const struct berth_worker_call *call);

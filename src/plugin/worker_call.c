@@ -28,9 +28,22 @@ static void parked_go(struct berth_parked *parked)
     parked->go(parked);
 }
 
+/* A start has a time of its own, also when it began while the call was waiting. */
+static void parked_set_timer(struct berth_parked *parked)
+{
+    struct berth_worker *w = parked->worker;
+    parked->for_start = w->state == BERTH_WORKER_STARTING;
+    berth_timer_set(w->ground->engine, &parked->timer,
+                    parked->for_start ? BERTH_WORKER_START_MS : BERTH_WORKER_READY_MS);
+}
+
 static void on_parked_timer(struct berth_timer *timer)
 {
-    parked_go(berth_container_of(timer, struct berth_parked, timer));
+    struct berth_parked *parked = berth_container_of(timer, struct berth_parked, timer);
+    if (parked->worker->state == BERTH_WORKER_STARTING && !parked->for_start)
+        parked_set_timer(parked);
+    else
+        parked_go(parked);
 }
 
 void berth_worker_release_parked(struct berth_worker *w)
@@ -51,7 +64,7 @@ void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked)
     parked->timer = (struct berth_timer){.run = on_parked_timer};
     parked->next = w->parked;
     w->parked = parked;
-    berth_timer_set(w->ground->engine, &parked->timer, BERTH_WORKER_READY_MS);
+    parked_set_timer(parked);
 }
 
 /* --- calls that wait for an answer --- */

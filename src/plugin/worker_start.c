@@ -13,8 +13,6 @@
 #include "os/pool.h"
 #include "plugin/worker.h"
 
-#define INITIALIZE_MS 15000
-
 /* A start under way, from the pool to the engine's thread. */
 struct launching {
     struct berth_post post;
@@ -90,6 +88,7 @@ static void on_initialized(void *ctx, const struct berth_reply *reply)
     w->running_since_ms = berth_time_mono_ms();
     w->next_restart_ms = 0;
     w->attempts++;
+    w->initialized = true;
     w->error[0] = '\0';
     pthread_mutex_unlock(&w->ground->lock);
     if (w->stop_wanted)
@@ -118,7 +117,7 @@ static void send_initialize(struct berth_worker *w, const struct berth_worker_sp
     berth_json_close(&p, '}');
     struct berth_rpc_request request = {.method = "initialize",
                                         .params_json = berth_buf_str(&params),
-                                        .timeout_ms = INITIALIZE_MS,
+                                        .timeout_ms = BERTH_WORKER_INITIALIZE_MS,
                                         .on_reply = on_initialized,
                                         .ctx = w};
     berth_rpc_call(w->rpc, &request);
@@ -212,6 +211,9 @@ void berth_worker_start(struct berth_worker *w)
     if (w->state != BERTH_WORKER_STOPPED && w->state != BERTH_WORKER_BACKOFF)
         return; /* it runs, it is being started, or its crash plans the next start */
     berth_worker_clear_timers(w);
+    pthread_mutex_lock(&w->ground->lock);
+    w->initialized = false;
+    pthread_mutex_unlock(&w->ground->lock);
     berth_worker_set_state(w, BERTH_WORKER_STARTING);
     struct launching *l = calloc(1, sizeof *l);
     if (l) {

@@ -656,17 +656,16 @@ static void agents_name_no_other_agent(void **state)
                                                s.company));
     const char *leases = text_of(f, "/api/environments/%s/leases", s.environment);
     const char *runs = text_of(f, "/api/companies/%s/runs", s.company);
-    const char *run =
-        text_of(f, "{\"command\":\"true\",\"environmentId\":\"%s\",\"agentId\":\"bot-8\"}",
-                s.environment);
+    const char *run = text_of(
+        f, "{\"command\":\"true\",\"environmentId\":\"%s\",\"agentId\":\"bot-8\"}", s.environment);
     expect_error(f, ask_by(f, token, "POST", leases, "{\"agentId\":\"bot-8\"}"), 403, "denied",
                  "The token is for another agent than agentId");
     expect_error(f, ask_by(f, token, "POST", runs, run), 403, "denied",
                  "The token is for another agent than agentId");
     assert_int_equal(ask_by(f, token, "POST", leases, "{\"agentId\":\"bot-7\"}").status, 201);
     assert_int_equal(ask_by(f, token, "POST", leases, "{}").status, 201);
-    assert_int_equal(
-        ask_by(f, s.tokens[MANAGER], "POST", leases, "{\"agentId\":\"bot-8\"}").status, 201);
+    assert_int_equal(ask_by(f, s.tokens[MANAGER], "POST", leases, "{\"agentId\":\"bot-8\"}").status,
+                     201);
 }
 
 int main(void)

@@ -48,7 +48,7 @@ struct stage {
     struct fixture f; /* the first, so that a test can have either */
     struct spy *spy;
     bool process;
-    int64_t ready_ms;
+    int64_t start_ms, ready_ms;
     const char *more; /* of the driver in the manifest; or NULL */
     struct berth_plugin *plugin;
     pthread_mutex_t lock;
@@ -85,11 +85,12 @@ static void open_runtime(struct stage *s)
     options.log = (struct berth_log){.write = keep_line, .ctx = s};
     assert_ok(f, berth_registry_new_builtin(&options.registry, &f->err));
     if (!s->process)
-        berth_registry_set_workers(options.registry, spy_workers(s->spy), s->ready_ms, 1);
+        berth_registry_set_workers(options.registry, spy_workers(s->spy), s->start_ms, s->ready_ms,
+                                   1);
     assert_ok(f, berth_open(&options, &f->b, &f->err));
     if (s->process)
         berth_registry_set_workers(f->b->registry, berth_registry_workers(f->b->registry),
-                                   s->ready_ms, 10);
+                                   s->start_ms, s->ready_ms, 10);
 }
 
 static void reopen_runtime(struct stage *s)
@@ -107,6 +108,7 @@ static int setup(void **state)
         (void)strncat(s->f.store, "%20-csynchronous_commit%3Doff",
                       sizeof s->f.store - strlen(s->f.store) - 1);
     s->process = v->process;
+    s->start_ms = PATIENCE_MS;
     s->ready_ms = v->process ? PATIENCE_MS : 25;
     s->spy = spy_new(v->process);
     s->log = (struct berth_buf)BERTH_BUF_INIT(1024 * 1024);
@@ -264,6 +266,26 @@ static void bring_back(struct stage *s)
         spy_take_away(s->spy, false);
     bring_up(s);
 }
+
+/* Checks what is said of a worker that was brought down: a process may have failed to start
+ * meanwhile, and the text then says why. */
+static void assert_down(struct stage *s, const char *text, const char *spied, const char *head)
+{
+    if (s->process && strncmp(text, head, strlen(head)) == 0)
+        assert_non_null(strstr(text + strlen(head), " not start: Worker initialize failed"));
+    else
+        assert_string_equal(text, spied);
+}
+#define SANDBOX_DOWN                                                                               \
+    "Sandbox provider \"fake-plugin\" is installed via plugin \"acme.fake-sandbox\", but its "     \
+    "worker "
+#define assert_sandbox_down(s, text)                                                               \
+    assert_down(s, text, SANDBOX_DOWN "is not running.", SANDBOX_DOWN "did")
+#define assert_driver_down(s, text)                                                                \
+    assert_down(s, text,                                                                           \
+                "Plugin environment driver \"acme.environments:fake-plugin\" has no running "      \
+                "worker.",                                                                         \
+                "The worker of plugin environment driver \"acme.environments:fake-plugin\" did")
 
 /* For tests of workers that are down: they are not waited for that long. Before `install`. */
 static void be_impatient(struct stage *s)
@@ -1050,8 +1072,7 @@ static void R10_but_not_for_ever(void **state)
     bring_down(s);
     struct berth_environment *e = environment(s, R8_STORED);
     assert_fails(f, BERTH_E_UNAVAILABLE, NULL, try_lease(f, e, make_run(f)));
-    assert_string_equal(f->err.message, "Sandbox provider \"fake-plugin\" is installed via plugin "
-                                        "\"acme.fake-sandbox\", but its worker is not running.");
+    assert_sandbox_down(s, f->err.message);
     if (!s->process)
         assert_true(spy_looks(s->spy) > 3);
     assert_int_equal(spy_count(s->spy, NULL), 0);
@@ -1059,6 +1080,40 @@ static void R10_but_not_for_ever(void **state)
     assert_done(f, newest_lease(f, e), BERTH_LEASE_FAILED, BERTH_PLACE_NONE, BERTH_CLEANUP_NULL);
     bring_back(s);
     (void)take_lease(f, e, make_run(f));
+}
+
+/* A start may take longer than a worker that has crashed is waited for. */
+static void R10_a_start_has_a_time_of_its_own(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    be_impatient(s);
+    install(s, PROVIDER);
+    spy_set_start(s->spy, js(s, "{'pauseMs':1000}"));
+    struct berth_environment *e = environment(s, R8_STORED);
+    struct berth_lease *l = take_lease(f, e, make_run(f));
+    assert_string_equal(l->provider_lease_id, "sandbox-1");
+}
+
+static void R10_a_start_that_takes_too_long_is_told(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    s->start_ms = 300;
+    install(s, PROVIDER);
+    spy_set_start(s->spy, js(s, "{'pauseMs':%d}", 10 * PATIENCE_MS));
+    struct berth_environment *e = environment(s, R8_STORED), *other;
+    struct berth_issues issues;
+    static const char slow[] = "Sandbox provider \"fake-plugin\" is installed via plugin "
+                               "\"acme.fake-sandbox\", but its worker did not start within 300 ms.";
+    assert_fails(f, BERTH_E_UNAVAILABLE, NULL, try_lease(f, e, make_run(f)));
+    assert_string_equal(f->err.message, slow);
+    assert_done(f, newest_lease(f, e), BERTH_LEASE_FAILED, BERTH_PLACE_NONE, BERTH_CLEANUP_NULL);
+    assert_fails(
+        f, BERTH_E_UNPROCESSABLE, NULL,
+        try_create(s, BERTH_DRIVER_SANDBOX, "{'provider':'fake-plugin'}", &issues, &other));
+    assert_string_equal(f->err.message, slow);
+    assert_string_equal(probe_of(s, e).summary, slow);
 }
 
 static void R10_driver_without_a_running_worker(void **state)
@@ -1070,8 +1125,7 @@ static void R10_driver_without_a_running_worker(void **state)
     bring_down(s);
     struct berth_environment *e = plugin_environment(s, "{}");
     assert_fails(f, BERTH_E_UNAVAILABLE, NULL, try_lease(f, e, make_run(f)));
-    assert_string_equal(f->err.message, "Plugin environment driver \"acme.environments:fake-plugin"
-                                        "\" has no running worker.");
+    assert_driver_down(s, f->err.message);
     assert_done(f, newest_lease(f, e), BERTH_LEASE_FAILED, BERTH_PLACE_NONE, BERTH_CLEANUP_NULL);
 }
 
@@ -1726,9 +1780,7 @@ static void X2_release_is_owed_while_the_worker_is_down(void **state)
     assert_int_equal(owing->status, BERTH_LEASE_RELEASED);
     assert_row(f, l, BERTH_LEASE_RELEASED, BERTH_PLACE_LIVE, BERTH_CLEANUP_FAILED);
     assert_int_equal(owing->cleanup_attempts, 1);
-    assert_string_equal(owing->cleanup_error,
-                        "Sandbox provider \"fake-plugin\" is installed via plugin "
-                        "\"acme.fake-sandbox\", but its worker is not running.");
+    assert_sandbox_down(s, owing->cleanup_error);
     assert_true(owing->due_at_ms > 0);
     assert_int_equal(spy_count(s->spy, RELEASE), 0);
 
@@ -2212,8 +2264,7 @@ static void saving_needs_a_worker_that_runs(void **state)
     struct berth_environment *e;
     assert_fails(f, BERTH_E_UNPROCESSABLE, NULL,
                  try_create(s, BERTH_DRIVER_SANDBOX, "{'provider':'fake-plugin'}", &issues, &e));
-    assert_string_equal(f->err.message, "Sandbox provider \"fake-plugin\" is not installed or its "
-                                        "plugin worker is not running.");
+    assert_sandbox_down(s, f->err.message);
     assert_fails(f, BERTH_E_UNPROCESSABLE, NULL,
                  try_create(s, BERTH_DRIVER_SANDBOX, "{'provider':'unheard-of'}", &issues, &e));
     assert_string_equal(f->err.message, "Sandbox provider \"unheard-of\" is not installed or its "
@@ -2264,8 +2315,7 @@ static void saving_for_the_plugin_driver_texts(void **state)
     bring_down(s);
     assert_fails(f, BERTH_E_UNPROCESSABLE, NULL,
                  try_create(s, BERTH_DRIVER_PLUGIN, DRIVER_CONFIG("{}"), &issues, &e));
-    assert_string_equal(f->err.message, "Plugin environment driver \"acme.environments:fake-plugin"
-                                        "\" has no running worker.");
+    assert_driver_down(s, f->err.message);
 }
 
 /* --- probes --- */
@@ -2359,8 +2409,7 @@ static void probe_of_a_worker_that_is_down_text(void **state)
     bring_down(s);
     struct berth_environment *e = environment(s, R8_STORED);
     struct berth_probe probe = probe_of(s, e);
-    assert_string_equal(probe.summary, "Sandbox provider \"fake-plugin\" is not installed or its "
-                                       "plugin worker is not running.");
+    assert_sandbox_down(s, probe.summary);
     assert_json_text(probe.details_json, js(s, "{'provider':'fake-plugin'}"));
 }
 
@@ -2454,8 +2503,9 @@ static void disabled_plugin_when_saving_text(void **state)
     struct berth_environment *e;
     assert_fails(f, BERTH_E_UNPROCESSABLE, NULL,
                  try_create(s, BERTH_DRIVER_SANDBOX, "{'provider':'fake-plugin'}", &issues, &e));
-    assert_string_equal(f->err.message, "Sandbox provider \"fake-plugin\" is not installed or its "
-                                        "plugin worker is not running.");
+    assert_string_equal(f->err.message,
+                        "Sandbox provider \"fake-plugin\" is installed via plugin "
+                        "\"acme.fake-sandbox\", but that plugin is currently disabled.");
 }
 
 static void unknown_plugins_and_drivers(void **state)
@@ -2506,6 +2556,8 @@ int main(void)
         BY_BOTH(R10_a_worker_that_is_starting_is_waited_for),
         BY_SPY(R10_a_worker_that_runs_is_looked_at_once),
         BY_BOTH(R10_but_not_for_ever),
+        BY_PROCESS(R10_a_start_has_a_time_of_its_own),
+        BY_PROCESS(R10_a_start_that_takes_too_long_is_told),
         BY_BOTH(R10_driver_without_a_running_worker),
         BY_BOTH(R11_the_larger_timeout_counts),
         BY_BOTH(R12_failed_resume_falls_back_to_acquire),

@@ -506,8 +506,8 @@ static void R12_failed_resume_acquires_and_owes_a_destroy(void **state)
     check_invariants(f);
 }
 
-/* "Gone" is what the provider says; only a destroy confirms it. A provider that starts the place and
- * then does not give it would otherwise leave it running. */
+/* "Gone" is what the provider says; only a destroy confirms it. A provider that starts the place
+ * and then does not give it would otherwise leave it running. */
 static void resume_without_a_place(struct fixture *f, const char *config)
 {
     struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, config);
@@ -529,8 +529,8 @@ static void resume_without_a_place(struct fixture *f, const char *config)
 
 static void R12_gone_place_is_acquired_afresh(void **state)
 {
-    resume_without_a_place(
-        *state, "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
+    resume_without_a_place(*state,
+                           "{\"provider\":\"inventory\",\"reuseLease\":true,\"resume\":\"gone\"}");
 }
 
 static void R12_declined_place_is_destroyed(void **state)

@@ -1578,12 +1578,10 @@ static void waits_longer_and_never_gives_up(struct ground *g)
     assert_int_equal(waits[12], 300000);
     await_crash(g, 15);
     finish(&e);
-    assert_errand(&e, BERTH_OK,
-                  "Sandbox provider \"faulty\" is not installed or its plugin worker is not "
-                  "running.");
+    assert_errand(&e, BERTH_OK, "but its worker did not start: Worker ");
     forget(&e);
     run(g, &e, ACQUIRE, NULL); /* nothing was made, since nobody could be told */
-    assert_errand(&e, BERTH_E_UNAVAILABLE, "its worker is not running.");
+    assert_errand(&e, BERTH_E_UNAVAILABLE, "its worker did not start: Worker ");
     forget(&e);
     assert_done(&g->f, newest_lease(&g->f, g->e), BERTH_LEASE_FAILED, BERTH_PLACE_NONE,
                 BERTH_CLEANUP_NULL);
@@ -1647,7 +1645,7 @@ static void no_failed_start_sticks(struct ground *g)
     assert_non_null(strstr(look(g).error, "Worker entrypoint not found for plugin "
                                           "\"test.faulty\". Checked: "));
     finish(&e);
-    assert_errand(&e, BERTH_OK, "worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker did not start: Worker initialize failed for \"");
     forget(&e);
     assert_int_equal(rename(aside, worker), 0);
     bring_back(g);
@@ -1732,7 +1730,7 @@ static void starts_too_slowly(struct ground *g)
     AWAIT(look(g).crashes_in_all == 1 && has_state(g, "backoff"));
     AWAIT(kill(pid, 0) < 0 && errno == ESRCH);
     finish(&e);
-    assert_errand(&e, BERTH_OK, "worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker did not start: Worker ");
     forget(&e);
     bring_back(g);
 }
@@ -2695,7 +2693,7 @@ static void assert_entry_fails(struct ground *g, const char *name, const char *i
     AWAIT(*look_at(g, id).error);
     AWAIT((let_pass(g, SECOND_MS), e.done));
     finish(&e);
-    assert_errand(&e, BERTH_OK, "worker is not running.");
+    assert_errand(&e, BERTH_OK, "worker did not start: Worker ");
     forget(&e);
     struct look l = look_at(g, id);
     if (!strstr(l.error, words))

@@ -111,12 +111,14 @@ static int ask_provider(const struct berth_registry *registry, struct berth_form
         return berth_fail(
             err, BERTH_E_UNPROCESSABLE,
             "Sandbox provider config validation requires a running plugin worker manager.");
-    struct berth_error unready;
-    if (!route || berth_route_check(route, &unready) < 0)
+    if (!route)
         return berth_fail(
             err, BERTH_E_UNPROCESSABLE,
             "Sandbox provider \"%s\" is not installed or its plugin worker is not running.",
             provider);
+    int rc = berth_route_check(route, err);
+    if (rc < 0)
+        return rc;
     return ask_route(route, f, BERTH_CONFIG_PERSIST, err);
 }
 

@@ -244,7 +244,8 @@ int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth
     int rc = ops->open(b->engine, &host, &plugins->manager, err);
     if (rc == BERTH_OK)
         berth_registry_set_workers(b->registry, ops->workers(plugins->manager),
-                                   BERTH_WORKER_READY_MS, BERTH_WORKER_POLL_MS);
+                                   BERTH_WORKER_START_MS, BERTH_WORKER_READY_MS,
+                                   BERTH_WORKER_POLL_MS);
     return rc;
 }
 
