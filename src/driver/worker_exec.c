@@ -144,20 +144,32 @@ static int signal_number(const char *name)
     return 0;
 }
 
+/* Returns the signal that a negative status stands for. Some vendors answer the negative number of
+ * the signal. Others answer -1 for any signal, as Go does: SIGKILL is assumed. */
+static int signal_of_status(int64_t status)
+{
+    return status < -1 && status > -NSIG ? (int)-status : SIGKILL;
+}
+
 static struct berth_exec_end read_end(const struct berth_json *result, bool cancelled)
 {
     const struct berth_json *code = berth_json_get(result, "exitCode");
+    int64_t status = berth_json_int(code);
+    bool given = berth_json_is(code, BERTH_JSON_INT);
     struct berth_exec_end end = {
         .cause = BERTH_END_EXITED,
-        .exit_code = !berth_json_is(code, BERTH_JSON_INT) || berth_json_int(code) < 0 ? -1
-                     : berth_json_int(code) > 255                                     ? 255
-                                                  : (int)berth_json_int(code),
+        .exit_code = !given || status < 0 ? -1
+                     : status > 255       ? 255
+                                          : (int)status,
         .signal = signal_number(berth_json_str(berth_json_get(result, "signal")))};
+    bool timed_out = berth_json_true(berth_json_get(result, "timedOut"));
+    if (given && status < 0 && !end.signal && !timed_out)
+        end.signal = signal_of_status(status);
     if (end.signal)
         end.exit_code = -1;
     if (cancelled)
         end.cause = BERTH_END_CANCELLED;
-    else if (berth_json_true(berth_json_get(result, "timedOut")))
+    else if (timed_out)
         end.cause = BERTH_END_TIMEOUT;
     else if (end.signal)
         end.cause = BERTH_END_SIGNALLED;

@@ -1740,6 +1740,13 @@ static void R15_answers_of_commands(void **state)
          BERTH_END_TIMEOUT, -1, 0, "", "late\n"},
         {"{'result':{'exitCode':null,'signal':'SIGKILL','timedOut':false,'stdout':''}}",
          BERTH_END_SIGNALLED, -1, SIGKILL, "", ""},
+        /* How some vendors tell a signal: its negative number, or -1 for all of them. */
+        {"{'result':{'exitCode':-15,'stdout':'a\\n'}}", BERTH_END_SIGNALLED, -1, SIGTERM, "a\n",
+         ""},
+        {"{'result':{'exitCode':-1}}", BERTH_END_SIGNALLED, -1, SIGKILL, "", ""},
+        {"{'result':{'exitCode':-4096}}", BERTH_END_SIGNALLED, -1, SIGKILL, "", ""},
+        {"{'result':{'exitCode':-1,'signal':'SIGINT'}}", BERTH_END_SIGNALLED, -1, SIGINT, "", ""},
+        {"{'result':{'exitCode':-1,'timedOut':true}}", BERTH_END_TIMEOUT, -1, 0, "", ""},
         {"{'error':{'code':-32002,'message':'spawn printf ENOENT'}}", BERTH_END_EXITED, 127, 0, "",
          "berth: spawn printf ENOENT\n"},
         {"{'error':{'code':-32002,'message':'spawn printf EACCES'}}", BERTH_END_EXITED, 126, 0, "",
