@@ -11,6 +11,7 @@
 #include "base/issues.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "driver/worker_ask.h"
 
 static struct berth_worker_driver *worker_ours(struct berth_driver *d)
@@ -213,6 +214,31 @@ static const char *probe_details(const struct berth_worker_driver *d, struct ber
     return buf.failed ? "{}" : berth_arena_strdup(arena, berth_buf_str(&buf));
 }
 
+/* Returns what the worker said of a probe. A worker that failed may give the reason in
+ * metadata.error, apart from its summary. */
+static const char *probe_summary(const struct berth_worker_driver *d, struct berth_arena *arena,
+                                 const struct berth_json *answer, bool ok)
+{
+    const char *summary = berth_json_str(berth_json_get(answer, "summary"));
+    const char *reason =
+        ok ? NULL : berth_json_str(berth_json_get(berth_json_get(answer, "metadata"), "error"));
+    if (!summary)
+        summary = berth_arena_printf(arena, "%s \"%s\" probe %s.",
+                                     d->options.sandbox ? "Sandbox provider"
+                                                        : "Plugin environment driver",
+                                     name_of(d, arena), ok ? "passed" : "failed");
+    if (!summary || !reason || !*reason || strstr(summary, reason))
+        return summary ? berth_arena_strdup(arena, summary) : NULL;
+    size_t len = strlen(summary);
+    while (len && (summary[len - 1] == '.' || summary[len - 1] == ' '))
+        len--;
+    char *whole =
+        berth_arena_printf(arena, "%.*s: %.*s", (int)len, summary, BERTH_REASON_BYTES_MAX, reason);
+    if (whole)
+        berth_utf8_mend(whole);
+    return whole;
+}
+
 static int worker_probe(struct berth_driver *base, struct berth_call *call,
                         const struct berth_place_request *who, struct berth_probe *out,
                         struct berth_error *err)
@@ -243,14 +269,8 @@ static int worker_probe(struct berth_driver *base, struct berth_call *call,
         out->details_json = probe_details(d, call->arena, NULL);
         return berth_arena_check(call->arena, err);
     }
-    const char *summary = berth_json_str(berth_json_get(answer, "summary"));
     out->ok = berth_json_true(berth_json_get(answer, "ok"));
-    out->summary = summary
-                       ? berth_arena_strdup(call->arena, summary)
-                       : berth_arena_printf(call->arena, "%s \"%s\" probe %s.",
-                                            d->options.sandbox ? "Sandbox provider"
-                                                               : "Plugin environment driver",
-                                            name_of(d, call->arena), out->ok ? "passed" : "failed");
+    out->summary = probe_summary(d, call->arena, answer, out->ok);
     out->details_json = probe_details(d, call->arena, answer);
     return berth_arena_check(call->arena, err);
 }

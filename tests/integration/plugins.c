@@ -2335,7 +2335,11 @@ static void probe_tells_what_the_worker_says(void **state)
     script(s, PROBE,
            "[{'result':{'ok':true,'summary':'Connected.','diagnostics':[{'severity':'info',"
            "'message':'fast'}],'metadata':{'region':'us'}}},{'result':{'ok':true}},"
-           "{'result':{'ok':false}},{'error':{'code':-32002,'message':'no such region'}}]");
+           "{'result':{'ok':false}},{'error':{'code':-32002,'message':'no such region'}},"
+           "{'result':{'ok':false,'metadata':{'error':'no route'}}},"
+           "{'result':{'ok':false,'summary':'Cannot connect.','metadata':{'error':'no route'}}},"
+           "{'result':{'ok':false,'summary':'There is no route.','metadata':{'error':'no route'}}},"
+           "{'result':{'ok':true,'summary':'Connected.','metadata':{'error':'none'}}}]");
     struct berth_environment *e = environment(s, R8_STORED);
     struct berth_probe probe = probe_of(s, e);
     assert_true(probe.ok);
@@ -2363,9 +2367,15 @@ static void probe_tells_what_the_worker_says(void **state)
     probe = probe_of(s, e);
     assert_false(probe.ok);
     assert_string_equal(probe.summary, "no such region");
+    /* The reason of a failure may be in the metadata. */
+    static const char *const reasons[] = {"Sandbox provider \"fake-plugin\" probe failed: no route",
+                                          "Cannot connect: no route", "There is no route.",
+                                          "Connected."};
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(probe_of(s, e).summary, reasons[i]);
     /* Nothing is left behind, and every probe is on record. */
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
-    assert_int_equal(count_activity(f, e->id, "environment.probed"), 4);
+    assert_int_equal(count_activity(f, e->id, "environment.probed"), 8);
 }
 
 static void probe_of_the_plugin_driver(void **state)
