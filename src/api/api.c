@@ -197,6 +197,8 @@ static void run_call(void *ctx)
     if (rc == BERTH_OK)
         rc = berth_api_authorize(c, &err);
     if (rc == BERTH_OK)
+        rc = berth_api_check_query(c, &err);
+    if (rc == BERTH_OK)
         rc = begin_once(c, &err);
     if (rc == BERTH_OK && !c->replayed)
         rc = c->route->handle(c, &err);

@@ -9,6 +9,8 @@
 #include "base/id.h"
 #include "base/limits.h"
 
+#define QUERY_ISSUES_MAX 10 /* faults of a query that an answer lists */
+
 /* --- bodies --- */
 
 static const char *const type_names[] = {"string", "object",           "boolean",          "number",
@@ -218,16 +220,62 @@ const char *berth_api_decode(struct berth_arena *arena, const char *text, size_t
     return out;
 }
 
+/* Reads the next parameter of a query and moves *at behind it. Returns its name, decoded; *value
+ * and *len are its text, still encoded. NULL: the query has no more. */
+static const char *query_next(struct berth_arena *arena, const char **at, const char **value,
+                              size_t *len)
+{
+    while (*at && **at == '&')
+        ++*at;
+    if (!*at || !**at)
+        return NULL;
+    const char *name = *at;
+    size_t whole = strcspn(name, "&"), name_len = strcspn(name, "=&");
+    *at = name + whole;
+    *value = name + name_len + (name[name_len] == '=');
+    *len = whole - (size_t)(*value - name);
+    return berth_api_decode(arena, name, name_len, true);
+}
+
 const char *berth_api_query(struct berth_api_call *c, const char *name)
 {
-    size_t name_len = strlen(name);
-    for (const char *at = c->head->query; at && *at;) {
-        size_t len = strcspn(at, "&");
-        if (len > name_len && at[name_len] == '=' && strncmp(at, name, name_len) == 0)
-            return berth_api_decode(&c->arena, at + name_len + 1, len - name_len - 1, true);
-        at += len + (at[len] == '&');
-    }
+    const char *at = c->head->query, *value, *found;
+    size_t len;
+    while ((found = query_next(&c->arena, &at, &value, &len)))
+        if (strcmp(found, name) == 0)
+            return berth_api_decode(&c->arena, value, len, true);
     return NULL;
+}
+
+/* Returns the position of the word in a list with spaces between, or -1. */
+static int query_find(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+    for (int i = 0; list && *list; i++) {
+        size_t here = strcspn(list, " ");
+        if (here == len && strncmp(list, word, len) == 0)
+            return i;
+        list += here + (list[here] == ' ');
+    }
+    return -1;
+}
+
+int berth_api_check_query(struct berth_api_call *c, struct berth_error *err)
+{
+    const char *at = c->head->query, *value, *name;
+    unsigned seen = 0;
+    size_t len;
+    while (c->issues.list.count < QUERY_ISSUES_MAX &&
+           (name = query_next(&c->arena, &at, &value, &len))) {
+        int which = query_find(c->route->query, name);
+        if (which < 0)
+            berth_issues_add(&c->issues, name, "Unrecognized key");
+        else if (seen & 1U << which)
+            berth_issues_add(&c->issues, name, "Given more than once");
+        else
+            seen |= 1U << which;
+    }
+    return c->issues.list.count ? invalid(err) : berth_arena_check(&c->arena, err);
 }
 
 int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t min, int64_t max,

@@ -49,6 +49,7 @@ struct berth_api_route {
     bool live; /* needs a connection: the answer comes later, or as a stream */
     bool run;  /* a run's token may use it for its own run and lease */
     enum berth_api_once once;
+    const char *query; /* names of the parameters of its query, "limit before"; NULL: it has none */
 };
 /* One table for each resource, closed by an empty row. */
 extern const struct berth_api_route berth_api_instance_routes[], berth_api_company_routes[],
@@ -140,7 +141,11 @@ bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/eve
 /* Reads Last-Event-ID, the last event that a returning client has received. Returns false when the
  * header is absent or is not a number. */
 bool berth_api_last_event(const struct berth_api_call *c, int64_t *out);
-/* Returns a parameter of the query, decoded, in the arena; NULL when it is absent. */
+/* Checks the names in the query against c->route. INVALID: a name is unknown or given twice; the
+ * faults are in c->issues. */
+int berth_api_check_query(struct berth_api_call *c, struct berth_error *err);
+/* Returns a parameter of the query, decoded, in the arena; NULL when it is absent. "?name" counts
+ * as "?name=". */
 const char *berth_api_query(struct berth_api_call *c, const char *name);
 /* Reads a whole number from `min` to `max`; *out is `otherwise` when the parameter is absent. */
 int berth_api_query_number(struct berth_api_call *c, const char *name, int64_t min, int64_t max,

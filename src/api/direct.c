@@ -37,6 +37,8 @@ static int handle(struct berth_api_call *c, const struct berth_api_found *f,
         c->params[i] = berth_api_decode(&c->arena, f->params[i].text, f->params[i].len, false);
     int rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK)
+        rc = berth_api_check_query(c, err);
+    if (rc == BERTH_OK)
         rc = c->route->handle(c, err);
     return rc < 0 ? rc : berth_buf_check(&c->out, "The answer", err);
 }

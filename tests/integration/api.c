@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/api.c - the API over a real socket, on both stores: what each route answers,
  * and what it refuses. */
+#include <ctype.h>
 #include <pthread.h>
 
+#include "api/call.h"
 #include "asking.h"
 #include "base/id.h"
 #include "base/time.h"
@@ -497,6 +499,90 @@ static void W29_leases_expire_and_are_touched(void **state)
     assert_string_equal(reply_text(f, &r, "status"), "expired");
 }
 
+/* The pattern of a route with an id for each parameter; with `braces`, as the API's document has
+ * it.
+ */
+static const char *path_of(struct fixture *f, const char *pattern, bool braces)
+{
+    auto_buf out = BERTH_BUF_INIT(500);
+    for (const char *at = pattern; *at;) {
+        size_t len = strcspn(at, ":");
+        berth_buf_append(&out, at, len);
+        at += len;
+        size_t name = strcspn(at, "/");
+        if (name)
+            berth_buf_printf(&out, braces ? "{%.*s}" : NOBODY, (int)name - 1, at + 1);
+        at += name;
+    }
+    return berth_arena_strdup(&f->arena, berth_buf_str(&out));
+}
+
+static void expect_query_issue(struct fixture *f, const struct berth_api_route *route,
+                               const char *query, const char *key, const char *message)
+{
+    const char *path = text_of(f, "%s?%s", path_of(f, route->pattern, false), query);
+    struct reply r = ask(f, route->method, path, NULL);
+    const char *where = reply_text(f, &r, "details.0.path");
+    const char *told = reply_text(f, &r, "details.0.message");
+    if (r.status != 400 || !where || strcmp(where, key) != 0 || strcmp(told, message) != 0)
+        fail_msg("%s %s: %d %s", route->method, path, r.status, r.body);
+}
+
+/* Returns the names of an operation's parameters in the query, with spaces between. */
+static const char *documented_query(struct fixture *f, const struct berth_json *document,
+                                    const struct berth_api_route *route)
+{
+    auto_buf out = BERTH_BUF_INIT(500);
+    char method[10];
+    for (size_t i = 0; i <= strlen(route->method); i++)
+        method[i] = (char)tolower((unsigned char)route->method[i]);
+    const struct berth_json *paths = berth_json_get(document, "paths");
+    const struct berth_json *path = berth_json_get(paths, path_of(f, route->pattern, true));
+    const struct berth_json *list = berth_json_get(berth_json_get(path, method), "parameters");
+    const struct berth_json *shared =
+        berth_json_get(berth_json_get(document, "components"), "parameters");
+    for (size_t i = 0; list && i < berth_json_count(list); i++) {
+        const struct berth_json *one = berth_json_at(list, i);
+        const char *ref = berth_json_str(berth_json_get(one, "$ref"));
+        if (ref)
+            one = berth_json_get(shared, strrchr(ref, '/') + 1);
+        if (strcmp(berth_json_str(berth_json_get(one, "in")), "query") == 0)
+            berth_buf_printf(&out, "%s%s", out.len ? " " : "",
+                             berth_json_str(berth_json_get(one, "name")));
+    }
+    return berth_arena_strdup(&f->arena, berth_buf_str(&out));
+}
+
+/* A misspelt parameter must not be ignored: "?drian=true" would delete what is in use. */
+static void queries_have_known_keys_once(void **state)
+{
+    struct fixture *f = *state;
+    auto_json *document = NULL;
+    struct reply r = ask(f, "GET", "/api/openapi.json", NULL);
+    assert_int_equal(berth_json_parse(r.body, strlen(r.body), BERTH_JSON_OURS, &document, &f->err),
+                     0);
+    for (int t = 0; berth_api_tables[t]; t++)
+        for (const struct berth_api_route *route = berth_api_tables[t]; route->method; route++) {
+            expect_query_issue(f, route, "noSuchKey=1", "noSuchKey", "Unrecognized key");
+            expect_query_issue(f, route, "&&no%53uch", "noSuch", "Unrecognized key");
+            const char *names = route->query ? route->query : "";
+            assert_string_equal(documented_query(f, document, route), names);
+            while (*names) {
+                size_t len = strcspn(names, " ");
+                const char *name = text_of(f, "%.*s", (int)len, names);
+                expect_query_issue(f, route, text_of(f, "%s=1&%s=1", name, name), name,
+                                   "Given more than once");
+                names += len + (names[len] == ' ');
+            }
+        }
+    r = ask(f, "GET", "/api/companies?li%6Dit=x", NULL); /* the escape does not hide a key */
+    assert_string_equal(reply_text(f, &r, "details.0.message"), "Expected a number from 1 to 1000");
+    r = ask(f, "GET", "/api/tokens?all", NULL);
+    assert_string_equal(reply_text(f, &r, "details.0.message"), "Unknown value: ");
+    assert_int_equal(ask(f, "GET", "/api/companies?", NULL).status, 200);
+    assert_int_equal(ask(f, "GET", "/api/companies?&limit=1&", NULL).status, 200);
+}
+
 /* What cannot be an id names nothing. */
 static void W34_ids_that_are_none(void **state)
 {
@@ -557,6 +643,7 @@ int main(void)
         ASK_ON_BOTH(who_asks_comes_first),
         ASK_ON_BOTH(companies),
         ASK_ON_BOTH(bodies_that_are_wrong),
+        ASK_ON_BOTH(queries_have_known_keys_once),
         ASK_ON_BOTH(environments),
         ASK_ON_BOTH(leases),
         ASK_ON_BOTH(leases_of_a_run),

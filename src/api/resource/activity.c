@@ -30,6 +30,7 @@ static int activity_list(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_activity_routes[] = {
-    {"GET", "/api/companies/:companyId/activity", activity_list, BERTH_API_READ},
+    {"GET", "/api/companies/:companyId/activity", activity_list, BERTH_API_READ,
+     .query = "entityId limit before"},
     {0},
 };

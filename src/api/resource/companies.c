@@ -52,7 +52,7 @@ static int company_create(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_company_routes[] = {
-    {"GET", "/api/companies", company_list, BERTH_API_READ},
+    {"GET", "/api/companies", company_list, BERTH_API_READ, .query = "limit before"},
     {"POST", "/api/companies", company_create, BERTH_API_INSTANCE},
     {"GET", "/api/companies/:companyId", company_get, BERTH_API_READ},
     {0},

@@ -189,14 +189,16 @@ static int probe(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_environment_routes[] = {
-    {"GET", "/api/companies/:companyId/environments", environment_list, BERTH_API_READ},
+    {"GET", "/api/companies/:companyId/environments", environment_list, BERTH_API_READ,
+     .query = "status driver limit before"},
     {"POST", "/api/companies/:companyId/environments", environment_create, BERTH_API_MANAGE,
      .slow = true},
     {"POST", "/api/companies/:companyId/environments/probe-config", probe_config, BERTH_API_MANAGE,
      .slow = true},
     {"GET", "/api/environments/:id", environment_get, BERTH_API_READ},
     {"PATCH", "/api/environments/:id", environment_patch, BERTH_API_MANAGE, .slow = true},
-    {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true},
+    {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true,
+     .query = "drain"},
     {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE, .slow = true},
     {0},
 };

@@ -104,8 +104,8 @@ static int sweep(struct berth_api_call *c, struct berth_error *err)
 
 const struct berth_api_route berth_api_instance_routes[] = {
     {"GET", "/api/runtime-urls", get_urls, BERTH_API_READ},
-    {"GET", "/api/find", instance_find, BERTH_API_READ},
-    {"POST", "/api/sweep", sweep, BERTH_API_INSTANCE, .slow = true},
+    {"GET", "/api/find", instance_find, BERTH_API_READ, .query = "kind prefix companyId"},
+    {"POST", "/api/sweep", sweep, BERTH_API_INSTANCE, .slow = true, .query = "waitMs"},
     {"GET", "/api/health", get_health, BERTH_API_OPEN},
     {"GET", "/api/openapi.json", get_openapi, BERTH_API_OPEN},
     {0},

@@ -185,10 +185,12 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_lease_routes[] = {
-    {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE},
+    {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE,
+     .query = "status standing runId limit before"},
     {"POST", "/api/environments/:id/leases", lease_acquire, BERTH_API_MANAGE, .slow = true,
      .once = BERTH_API_MAKES_LEASE},
-    {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE},
+    {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE,
+     .query = "status standing runId environmentId limit before"},
     {"GET", "/api/environment-leases/:leaseId", lease_get, BERTH_API_MANAGE, .run = true},
     {"POST", "/api/environment-leases/:leaseId/release", lease_release, BERTH_API_MANAGE,
      .slow = true},

@@ -164,7 +164,7 @@ static int logs(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_plugin_routes[] = {
-    {"GET", "/api/plugins", plugin_list, BERTH_API_INSTANCE},
+    {"GET", "/api/plugins", plugin_list, BERTH_API_INSTANCE, .query = "limit before"},
     {"POST", "/api/plugins/install", install, BERTH_API_INSTANCE, .slow = true},
     {"GET", "/api/plugins/:id", plugin_get, BERTH_API_INSTANCE},
     {"DELETE", "/api/plugins/:id", uninstall, BERTH_API_INSTANCE, .slow = true},

@@ -493,12 +493,14 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_run_routes[] = {
-    {"GET", "/api/companies/:companyId/runs", run_list, BERTH_API_READ},
+    {"GET", "/api/companies/:companyId/runs", run_list, BERTH_API_READ,
+     .query = "status limit before"},
     {"POST", "/api/companies/:companyId/runs", run_create, BERTH_API_MANAGE, .slow = true,
      .live = true, .once = BERTH_API_ONCE},
     {"GET", "/api/runs/:id", run_get, BERTH_API_READ, .run = true},
-    {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true},
-    {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true},
+    {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true, .query = "limit before"},
+    {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true,
+     .query = "stream follow offset"},
     {"POST", "/api/runs/:id/cancel", run_post_cancel, BERTH_API_MANAGE, .slow = true},
     {"POST", "/api/runs/:id/finish", run_finish, BERTH_API_MANAGE, .slow = true},
     {0},

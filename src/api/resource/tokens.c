@@ -110,7 +110,7 @@ static int revoke(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_token_routes[] = {
-    {"GET", "/api/tokens", token_list, BERTH_API_INSTANCE},
+    {"GET", "/api/tokens", token_list, BERTH_API_INSTANCE, .query = "companyId all limit before"},
     {"POST", "/api/tokens", token_create, BERTH_API_INSTANCE},
     {"DELETE", "/api/tokens/:id", revoke, BERTH_API_INSTANCE},
     {0},

@@ -307,6 +307,7 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_event_routes[] = {
-    {"GET", "/api/companies/:companyId/events", watch, BERTH_API_READ, .live = true},
+    {"GET", "/api/companies/:companyId/events", watch, BERTH_API_READ, .live = true,
+     .query = "after"},
     {0},
 };
