@@ -123,11 +123,12 @@ static bool is_named(const struct berth_api_gate *gate, const char *origin)
     return named;
 }
 
-/* Returns whether the origin is the host that the request was sent to. */
-static bool is_ours(const char *origin, const char *host)
+/* Returns whether the origin is where the request was sent to: scheme, host and port. */
+static bool is_ours(const char *origin, const char *host, bool secure)
 {
-    const char *rest = strstr(origin, "://");
-    return rest && strcasecmp(rest + 3, host) == 0;
+    const char *scheme = secure ? "https://" : "http://";
+    size_t len = strlen(scheme);
+    return strncasecmp(origin, scheme, len) == 0 && strcasecmp(origin + len, host) == 0;
 }
 
 int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchange *x,
@@ -140,7 +141,7 @@ int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchan
     pthread_mutex_lock(&gate->lock);
     bool known = host && is_host(gate, host);
     bool named = origin && known && is_named(gate, origin);
-    bool fine = !origin || named || (known && is_ours(origin, host));
+    bool fine = !origin || named || (known && is_ours(origin, host, berth_http_exchange_secure(x)));
     pthread_mutex_unlock(&gate->lock);
     if (named)
         berth_http_exchange_share(x);

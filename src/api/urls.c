@@ -82,6 +82,12 @@ static const char *origin_of(struct berth_arena *arena, const char *url, const c
     return *host ? origin(arena, tls, *host, port) : NULL;
 }
 
+const char *berth_urls_origin(struct berth_arena *arena, const char *url)
+{
+    const char *host;
+    return origin_of(arena, url, &host);
+}
+
 static bool is_all(const char *address)
 {
     return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;

@@ -28,6 +28,9 @@ struct berth_url_inputs {
  * not listen on TCP, the list has only the operator's URL. */
 int berth_urls_find(struct berth_arena *arena, const struct berth_url_inputs *inputs,
                     struct berth_list *out, struct berth_error *err);
+/* Returns the origin of a URL as a browser writes it: scheme and host in lower case, the port
+ * unless it is the scheme's own. In the arena. NULL: the text is not a URL, or memory ran out. */
+const char *berth_urls_origin(struct berth_arena *arena, const char *url);
 /* Lists this machine's addresses as numbers, closed by NULL, IPv4 first. Loopback and link-local
  * addresses are left out. */
 int berth_urls_interfaces(struct berth_arena *arena, const char *const **out,

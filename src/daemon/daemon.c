@@ -83,7 +83,8 @@ static int open_secures(struct berth_daemon *d, struct berth_error *err)
     return rc;
 }
 
-/* The host of the public URL is one of ours. */
+/* Tells the API which hosts and origins are ours. The public URL is both: a proxy that ends TLS sends
+ * us plain requests of pages whose origin is that URL. */
 static int allow(struct berth_daemon *d, const struct berth_config *c, struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
@@ -99,6 +100,9 @@ static int allow(struct berth_daemon *d, const struct berth_config *c, struct be
     (void)berth_list_add(&hosts, &arena, NULL);
     for (unsigned i = 0; i < c->allowed_origin_count; i++)
         (void)berth_list_add(&origins, &arena, c->allowed_origins[i]);
+    const char *own = c->public_url ? berth_urls_origin(&arena, c->public_url) : NULL;
+    if (own)
+        (void)berth_list_add(&origins, &arena, (char *)(uintptr_t)own);
     (void)berth_list_add(&origins, &arena, NULL);
     int rc = berth_arena_check(&arena, err);
     return rc < 0 ? rc

@@ -103,7 +103,7 @@ struct berth_http_exchange {
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
     struct berth_http_stream_handlers stream; /* on_gone is also used before a stream begins */
-    bool streams, chunked, shared;
+    bool streams, chunked, shared, secure;
     _Atomic int left_fd; /* -1: not requested yet */
     _Atomic bool left;
 };

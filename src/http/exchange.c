@@ -25,6 +25,7 @@ struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c)
     c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
     x->peer = *berth_socket_peer(c->socket);
     x->id = berth_id_new();
+    x->secure = c->secure != NULL;
     atomic_init(&x->left_fd, -1);
     pthread_mutex_lock(&server->lock);
     server->exchanges++;
@@ -88,6 +89,11 @@ const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchan
 const char *berth_http_exchange_id(const struct berth_http_exchange *x)
 {
     return x->id.text;
+}
+
+bool berth_http_exchange_secure(const struct berth_http_exchange *x)
+{
+    return x->secure;
 }
 
 int berth_http_exchange_left_fd(struct berth_http_exchange *x)

@@ -83,6 +83,7 @@ const struct berth_http_head *berth_http_exchange_head(const struct berth_http_e
 const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len);
 const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchange *x);
 const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a name for logs */
+bool berth_http_exchange_secure(const struct berth_http_exchange *x);    /* came by TLS */
 /* Returns a descriptor that becomes readable when the client leaves, or -1 when none could be made.
  * From any thread; the exchange owns it. */
 int berth_http_exchange_left_fd(struct berth_http_exchange *x);
