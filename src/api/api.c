@@ -14,6 +14,7 @@
 #include "api/stream/guard.h"
 #include "api/stream/live.h"
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/limits.h"
 #include "base/time.h"
 #include "base/utf8.h"
@@ -185,19 +186,27 @@ static int find_handler(const struct berth_api_call *c, struct berth_error *err)
                     : berth_fail(err, BERTH_E_NOT_FOUND, "API route not found");
 }
 
+/* Identifies the caller and checks its rights, and only then the query. */
+static int call_admit(struct berth_api_call *c, struct berth_error *err)
+{
+    int rc = is_open(c->route, c->head) ? BERTH_OK : berth_api_authenticate(c->api->gate, c, err);
+    if (rc == BERTH_OK)
+        rc = find_handler(c, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_authorize(c, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_check_query(c, err);
+    c->admitted = rc == BERTH_OK;
+    return rc;
+}
+
+/* Performs a request whose body is complete. On a pool thread. */
 static void run_call(void *ctx)
 {
     struct berth_api_call *c = ctx;
     struct berth_error err = {0};
-    c->w = (struct berth_json_writer){.buf = &c->out};
-    c->issues.arena = &c->arena;
-    int rc = is_open(c->route, c->head) ? BERTH_OK : berth_api_authenticate(c->api->gate, c, &err);
-    if (rc == BERTH_OK)
-        rc = find_handler(c, &err);
-    if (rc == BERTH_OK)
-        rc = berth_api_authorize(c, &err);
-    if (rc == BERTH_OK)
-        rc = berth_api_check_query(c, &err);
+    int rc = c->admitted ? BERTH_OK : call_admit(c, &err);
+    c->body = berth_http_exchange_body(c->x, &c->body_len);
     if (rc == BERTH_OK)
         rc = begin_once(c, &err);
     if (rc == BERTH_OK && !c->replayed)
@@ -210,14 +219,65 @@ static void run_call(void *ctx)
 
 /* --- requests --- */
 
-/* Returns the largest body to accept. A TCP client without a well-formed token gets a small limit.
- */
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
-                              const struct berth_peer *peer)
+/* Queues the request for its pool. Its body is complete. */
+static void call_submit(struct berth_api_call *c)
 {
-    (void)ctx;
-    return peer->local || berth_api_shows_token(head) ? BERTH_HTTP_BODY_BYTES_MAX
-                                                      : BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX;
+    struct berth_error err;
+    bool slow = c->route && c->route->slow;
+    int rc = berth_pool_submit(slow ? c->api->slow : c->api->quick, run_call, c, &err);
+    if (rc < 0)
+        berth_api_answer(c, rc, &err);
+}
+
+static void on_call_body(void *ctx)
+{
+    call_submit(ctx);
+}
+
+/* The client has left or was told what is wrong; the answer only frees the call. */
+static void on_call_gone(void *ctx)
+{
+    struct berth_error err;
+    (void)berth_fail(&err, BERTH_E_CANCELLED, "The body did not arrive.");
+    berth_api_answer(ctx, err.code, &err);
+}
+
+static void run_read_body(struct berth_post *post)
+{
+    struct berth_api_call *c = berth_container_of(post, struct berth_api_call, post);
+    struct berth_http_body_handlers handlers = {
+        .on_end = on_call_body, .on_gone = on_call_gone, .ctx = c};
+    berth_http_body_read(c->x, BERTH_HTTP_BODY_BYTES_MAX, &handlers);
+}
+
+/* Admits a call before its body is read, or before it takes a thread of the slow pool. */
+static void call_admit_first(struct berth_api_call *c)
+{
+    struct berth_error err = {0};
+    int rc = call_admit(c, &err);
+    if (rc < 0) {
+        berth_api_answer(c, rc, &err);
+    } else if (berth_http_body_is_whole(c->x)) {
+        call_submit(c);
+    } else {
+        c->post.run = run_read_body;
+        (void)berth_engine_post(c->b->engine, &c->post, &err); /* the loop runs: it has the call */
+    }
+}
+
+static void run_admit(void *ctx)
+{
+    call_admit_first(ctx);
+}
+
+/* Starts a request; the head is all that is known of it, unless its body is short. */
+static int call_start(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_api *api = c->api;
+    if (!berth_http_body_is_whole(c->x))
+        return berth_pool_submit(api->quick, run_admit, c, err);
+    bool slow = c->route && c->route->slow;
+    return berth_pool_submit(slow ? api->slow : api->quick, run_call, c, err);
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
@@ -233,15 +293,17 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
                                  .route = f->route,
                                  .status = 200,
                                  .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
-    c->body = berth_http_exchange_body(x, &c->body_len);
+    c->w = (struct berth_json_writer){.buf = &c->out};
+    c->issues.arena = &c->arena;
     if (f->allow[0])
         c->allow = berth_arena_strdup(&c->arena, f->allow);
     for (int i = 0; i < BERTH_API_PARAMS_MAX && f->params[i].text; i++)
         c->params[i] = berth_api_decode(&c->arena, f->params[i].text, f->params[i].len, false);
     int rc = berth_arena_check(&c->arena, err);
-    bool slow = f->route && f->route->slow;
+    if (rc == BERTH_OK && !is_open(c->route, c->head))
+        rc = berth_api_gate_look(api->gate, x, err);
     if (rc == BERTH_OK)
-        rc = berth_pool_submit(slow ? api->slow : api->quick, run_call, c, err);
+        rc = call_start(c, err);
     if (rc < 0)
         berth_api_pass_on(c);
     return rc;
@@ -272,14 +334,11 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     struct berth_api_found found;
     struct berth_error err = {0};
     berth_api_route_find(head->method, head->path, &found);
-    bool open = is_open(found.route, head);
     int rc = berth_api_gate_address(api->gate, x, &err);
     if (rc == BERTH_OK && is_preflight(head)) { /* it never shows a token */
         answer_preflight(x);
         return;
     }
-    if (rc == BERTH_OK && !open)
-        rc = berth_api_gate_look(api->gate, x, &err);
     if (rc == BERTH_OK)
         rc = begin_call(api, x, &found, &err);
     if (rc < 0)
@@ -297,8 +356,7 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     api->b = b;
     berth_lock_init(&api->lives_lock, BERTH_RANK_API_COMMANDS);
     berth_time_cond_init(&api->lives_changed);
-    struct berth_http_handlers handlers = {
-        .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = api};
+    struct berth_http_handlers handlers = {.on_request = on_request, .ctx = api};
     int rc = berth_api_gate_new(&api->gate, err);
     if (rc == BERTH_OK)
         rc = berth_api_events_new(api, &api->events, err);

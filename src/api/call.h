@@ -10,6 +10,7 @@
 #include "core/berth.h"
 #include "core/idempotency.h"
 #include "http/http.h"
+#include "os/engine.h"
 
 #define BERTH_API_PARAMS_MAX 2
 
@@ -80,6 +81,8 @@ struct berth_api_call {
     const struct berth_api_route *route; /* NULL: none matches; `allow` lists the methods */
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
+    bool admitted;                            /* the caller is known and may use the route */
+    struct berth_post post;                   /* brings an admitted call back to the loop */
     struct berth_api_caller caller;
     struct berth_actor actor;      /* the caller, as the activity log records it */
     struct berth_arena arena;      /* wiped when freed: a body may hold a secret's value */

@@ -210,13 +210,6 @@ static const char *token_of(const struct berth_http_head *head, bool *shown)
     return value + sizeof BEARER - 1;
 }
 
-bool berth_api_shows_token(const struct berth_http_head *head)
-{
-    bool shown;
-    const char *token = token_of(head, &shown);
-    return token && berth_token_well_formed(token);
-}
-
 /* Returns whether the client of the socket has the daemon's uid, or is root. */
 static bool is_owner(const struct berth_peer *peer)
 {

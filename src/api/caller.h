@@ -22,8 +22,6 @@ int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchan
  * absent, or is not well-formed. RATE_LIMITED: too many attempts from that address have failed. */
 int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
                         struct berth_error *err);
-/* Returns whether the request has a well-formed token. */
-bool berth_api_shows_token(const struct berth_http_head *head);
 /* Identifies the caller, by its token or as the socket's owner. Fills c->caller and c->actor. */
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
                            struct berth_error *err);

@@ -45,8 +45,13 @@
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100
 #define BERTH_HTTP_BODY_BYTES_MAX (2 * 1024 * 1024)
-#define BERTH_HTTP_UNKNOWN_BODY_BYTES_MAX 4096   /* from a remote client without a token */
-#define BERTH_HTTP_WAITING_BYTES_MAX (64 * 1024) /* read ahead while a request is answered */
+/* All bodies that a server collects at once; berthd fits it to the machine's memory. */
+#define BERTH_HTTP_BODIES_BYTES_MIN (INT64_C(16) * 1024 * 1024)
+#define BERTH_HTTP_BODIES_BYTES_MAX (INT64_C(128) * 1024 * 1024)
+/* A body up to this size that comes with its head is kept before the client is known. */
+#define BERTH_HTTP_EARLY_BODY_BYTES_MAX 4096
+#define BERTH_HTTP_READ_BYTES ((size_t)4096)    /* of a client that is not known, at a time */
+#define BERTH_HTTP_WAITING_BYTES_MAX (8 * 1024) /* read ahead while a request is answered */
 #define BERTH_IDEMPOTENCY_KEY_BYTES_MAX 255
 #define BERTH_WEBSOCKET_MESSAGE_BYTES_MAX ((size_t)1024 * 1024) /* joined from its fragments */
 #define BERTH_WEBSOCKET_WISH_BYTES_MAX ((size_t)4096)    /* a text message, which is not input */

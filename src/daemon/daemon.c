@@ -17,6 +17,7 @@
 #include "core/paths.h"
 #include "core/token.h"
 #include "crypto/tls.h"
+#include "daemon/fit.h"
 #include "daemon/secure.h"
 #include "os/runtime.h"
 #include "store/store.h"
@@ -83,8 +84,8 @@ static int open_secures(struct berth_daemon *d, struct berth_error *err)
     return rc;
 }
 
-/* Tells the API which hosts and origins are ours. The public URL is both: a proxy that ends TLS sends
- * us plain requests of pages whose origin is that URL. */
+/* Tells the API which hosts and origins are ours. The public URL is both: a proxy that ends TLS
+ * sends us plain requests of pages whose origin is that URL. */
 static int allow(struct berth_daemon *d, const struct berth_config *c, struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
@@ -246,7 +247,9 @@ static int open_runtime(struct berth_daemon *d, struct berth_error *err)
 static int open_api(struct berth_daemon *d, struct berth_error *err)
 {
     struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    struct berth_fit_machine machine = berth_fit_look();
     settings.connections_max = d->config->connections_max;
+    berth_fit_settings(&machine, &settings);
     int rc = open_secures(d, err);
     if (rc == BERTH_OK)
         rc = berth_api_open(d->b, &settings, &d->api, err);

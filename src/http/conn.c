@@ -14,9 +14,9 @@
 #define LINGER_MS 2000               /* for the client to read the last bytes before a close */
 #define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
 #define REFUSAL_BYTES_MAX 4096
-#define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
-/* One read may add this much to what waits before the socket is paused. */
-#define WAITING_BYTES_HARD_MAX ((size_t)4 * BERTH_HTTP_WAITING_BYTES_MAX)
+/* The bytes of one read, which may be large, are added to what waits before the socket is paused.
+ */
+#define WAITING_BYTES_HARD_MAX ((size_t)256 * 1024)
 
 /* --- phases --- */
 
@@ -29,8 +29,12 @@ static bool conn_may_enter(enum berth_http_phase from, enum berth_http_phase to)
                from == BERTH_HTTP_SENDING;
     case BERTH_HTTP_READING:
         return from == BERTH_HTTP_IDLE;
-    case BERTH_HTTP_WAITING:
+    case BERTH_HTTP_ASKING:
         return from == BERTH_HTTP_READING;
+    case BERTH_HTTP_RECEIVING:
+        return from == BERTH_HTTP_ASKING;
+    case BERTH_HTTP_WAITING:
+        return from == BERTH_HTTP_RECEIVING;
     case BERTH_HTTP_STREAMING:
         return from == BERTH_HTTP_WAITING;
     case BERTH_HTTP_SENDING:
@@ -46,23 +50,30 @@ void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phas
 {
     assert(berth_engine_is_here(c->server->engine));
     assert(conn_may_enter(c->phase, phase));
-    assert((phase != BERTH_HTTP_WAITING && phase != BERTH_HTTP_STREAMING) || c->exchange);
+    assert((phase < BERTH_HTTP_ASKING || phase > BERTH_HTTP_STREAMING) || c->exchange);
     c->phase = phase;
 }
 
-/* WAITING and STREAMING have no deadline of their own; a client that does not read has one in every
- * phase. */
+/* Returns whether the connection waits for us, not for its client. */
+static bool conn_is_ours(const struct berth_http_conn *c)
+{
+    return c->phase == BERTH_HTTP_ASKING || c->phase == BERTH_HTTP_WAITING ||
+           c->phase == BERTH_HTTP_STREAMING ||
+           (c->phase == BERTH_HTTP_RECEIVING && c->exchange->body_held);
+}
+
+/* What waits for us has no deadline; a client that does not read has one in every phase. */
 void berth_http_conn_set_deadline(struct berth_http_conn *c)
 {
     const struct berth_http_settings *s = &c->server->settings;
     bool queued = berth_socket_queued(c->socket) > 0;
-    int64_t after_ms = queued                           ? s->write_ms
-                       : c->phase == BERTH_HTTP_IDLE    ? (c->greeted ? s->idle_ms : s->head_ms)
-                       : c->phase != BERTH_HTTP_READING ? LINGER_MS
-                       : c->in_body                     ? s->body_ms
-                                                        : s->head_ms;
+    int64_t after_ms = queued                             ? s->write_ms
+                       : c->phase == BERTH_HTTP_IDLE      ? (c->greeted ? s->idle_ms : s->head_ms)
+                       : c->phase == BERTH_HTTP_READING   ? s->head_ms
+                       : c->phase == BERTH_HTTP_RECEIVING ? s->body_ms
+                                                          : LINGER_MS;
     c->sent = berth_socket_sent(c->socket);
-    if ((c->phase == BERTH_HTTP_WAITING || c->phase == BERTH_HTTP_STREAMING) && !queued)
+    if (conn_is_ours(c) && !queued)
         berth_timer_clear(c->server->engine, &c->timer);
     else
         berth_timer_set(c->server->engine, &c->timer, after_ms);
@@ -105,13 +116,14 @@ void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
         berth_http_conn_write(c, body->data, body->len);
 }
 
-/* Answers with an error and ends the connection. */
-static void conn_refuse(struct berth_http_conn *c, int status, const char *why)
+void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *why)
 {
     struct berth_http_answer answer = {
         .status = status, .type = "application/json", .body = BERTH_BUF_INIT(REFUSAL_BYTES_MAX)};
     struct berth_json_writer w = {.buf = &answer.body};
     struct berth_id id = berth_id_new();
+    if (status == 503)
+        answer.more[0] = (struct berth_http_header){"Retry-After", "1"};
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "error", why);
     berth_json_put_str(&w, "code", berth_http_refusal_code(status));
@@ -122,6 +134,7 @@ static void conn_refuse(struct berth_http_conn *c, int status, const char *why)
     berth_http_conn_send(c, &head, &answer.body, false);
     berth_buf_clear(&answer.body);
     conn_finish(c);
+    berth_http_exchange_leave(c);
 }
 
 static void on_conn_timer(struct berth_timer *timer)
@@ -130,45 +143,44 @@ static void on_conn_timer(struct berth_timer *timer)
     bool queued = berth_socket_queued(c->socket) > 0;
     if (queued && berth_socket_sent(c->socket) != c->sent)
         berth_http_conn_set_deadline(c); /* the client reads, if slowly */
-    else if (c->phase == BERTH_HTTP_READING && !queued)
-        conn_refuse(c, 408, "The request did not come in time.");
+    else if ((c->phase == BERTH_HTTP_READING || c->phase == BERTH_HTTP_RECEIVING) && !queued)
+        berth_http_conn_refuse(c, 408, "The request did not come in time.");
     else
         berth_socket_close(c->socket);
 }
 
 /* --- requests --- */
 
-static void conn_begin_exchange(struct berth_http_conn *c)
+/* Begins an exchange when the head is complete; `at_hand` bytes follow it. A short body that is
+ * among them is read before the server's handler is called, which saves the handler a second step.
+ */
+static void conn_begin_exchange(struct berth_http_conn *c, size_t at_hand)
 {
     struct berth_http_server *server = c->server;
-    c->exchange = berth_http_exchange_new(c);
-    if (!c->exchange) {
-        conn_refuse(c, 503, "There is no memory for the request.");
+    int64_t len = c->reader.head.body_bytes;
+    struct berth_http_exchange *x = berth_http_exchange_new(c);
+    if (!x) {
+        berth_http_conn_refuse(c, 503, "There is no memory for the request.");
         return;
     }
+    c->exchange = x;
+    berth_http_conn_enter(c, BERTH_HTTP_ASKING);
+    x->body_early = len >= 0 && len <= BERTH_HTTP_EARLY_BODY_BYTES_MAX && (size_t)len <= at_hand;
+    if (x->body_early) {
+        c->reader.body_bytes_max = len;
+        berth_http_conn_enter(c, BERTH_HTTP_RECEIVING);
+    } else {
+        berth_http_conn_set_deadline(c);
+        server->handlers.on_request(server->handlers.ctx, x);
+    }
+}
+
+static void conn_end_body(struct berth_http_conn *c)
+{
+    berth_socket_set_read_max(c->socket, BERTH_HTTP_READ_BYTES);
     berth_http_conn_enter(c, BERTH_HTTP_WAITING);
     berth_http_conn_set_deadline(c);
-    server->handlers.on_request(server->handlers.ctx, c->exchange);
-}
-
-static void conn_begin_body(struct berth_http_conn *c)
-{
-    struct berth_http_reader *r = &c->reader;
-    struct berth_http_server *server = c->server;
-    c->in_body = true;
-    r->body_bytes_max = server->handlers.body_bytes_max(server->handlers.ctx, &r->head,
-                                                        berth_socket_peer(c->socket));
-    berth_http_conn_set_deadline(c);
-    if (r->head.wants_continue && r->head.body_bytes != 0 &&
-        r->head.body_bytes <= r->body_bytes_max)
-        berth_http_conn_write(c, CONTINUE, sizeof CONTINUE - 1);
-}
-
-static void conn_take_piece(struct berth_http_conn *c)
-{
-    berth_buf_append(&c->body, c->reader.piece, c->reader.piece_len);
-    if (c->body.failed)
-        conn_refuse(c, 503, "There is no memory for the body.");
+    berth_http_body_end(c->exchange);
 }
 
 /* Keeps bytes for later, and stops reading when too many wait. */
@@ -177,36 +189,45 @@ static void conn_keep(struct berth_http_conn *c, const char *bytes, size_t len)
     berth_buf_append(&c->waiting, bytes, len);
     if (c->waiting.failed)
         berth_socket_close(c->socket);
-    else if (c->waiting.len >= BERTH_HTTP_WAITING_BYTES_MAX)
+    else if (c->waiting.len >= BERTH_HTTP_WAITING_BYTES_MAX || c->phase == BERTH_HTTP_RECEIVING)
         berth_socket_pause(c->socket, true);
 }
 
-/* Reads until a request is complete or refused, or no byte is left. */
+/* Returns whether bytes of the client are for the reader now. */
+static bool conn_is_reading(const struct berth_http_conn *c)
+{
+    return c->phase == BERTH_HTTP_IDLE || c->phase == BERTH_HTTP_READING ||
+           (c->phase == BERTH_HTTP_RECEIVING && !c->exchange->body_held);
+}
+
+/* Reads until bytes have to wait, or no byte is left. */
 static void conn_read(struct berth_http_conn *c, const char *bytes, size_t len)
 {
     size_t done = 0;
-    while (c->phase == BERTH_HTTP_IDLE || c->phase == BERTH_HTTP_READING) {
+    while (conn_is_reading(c)) {
         size_t used;
         enum berth_http_step step =
             berth_http_reader_step(&c->reader, bytes + done, len - done, &used);
         done += used;
         if (c->phase == BERTH_HTTP_IDLE && berth_http_reader_busy(&c->reader)) {
             berth_http_conn_enter(c, BERTH_HTTP_READING);
-            c->in_body = false;
             berth_http_conn_set_deadline(c);
         }
-        if (step == BERTH_HTTP_BAD)
-            conn_refuse(c, c->reader.status, c->reader.why);
-        else if (step == BERTH_HTTP_HEAD_READ)
-            conn_begin_body(c);
-        else if (step == BERTH_HTTP_BODY)
-            conn_take_piece(c);
-        else if (step == BERTH_HTTP_DONE)
-            conn_begin_exchange(c);
-        else
+        if (step == BERTH_HTTP_BAD) {
+            berth_http_conn_refuse(c, c->reader.status, c->reader.why);
+        } else if (step == BERTH_HTTP_HEAD_READ) {
+            conn_begin_exchange(c, len - done);
+        } else if (step == BERTH_HTTP_BODY) {
+            size_t left = berth_http_body_take_piece(c->exchange);
+            berth_http_reader_untake(&c->reader, left);
+            done -= left;
+        } else if (step == BERTH_HTTP_DONE) {
+            conn_end_body(c);
+        } else {
             break;
+        }
     }
-    if ((c->phase == BERTH_HTTP_WAITING || c->phase == BERTH_HTTP_STREAMING) && done < len)
+    if (conn_is_ours(c) && done < len)
         conn_keep(c, bytes + done, len - done);
 }
 
@@ -238,16 +259,23 @@ void berth_http_conn_hand_on_waiting(struct berth_http_conn *c)
         berth_socket_pause(c->socket, false);
 }
 
+void berth_http_conn_read_waiting(struct berth_http_conn *c)
+{
+    auto_buf waiting = conn_take_waiting(c);
+    bool large = c->phase == BERTH_HTTP_RECEIVING;
+    berth_socket_set_read_max(c->socket, large ? 0 : BERTH_HTTP_READ_BYTES);
+    berth_http_conn_set_deadline(c);
+    conn_read(c, waiting.data, waiting.len);
+    if (conn_is_reading(c) ||
+        (c->phase != BERTH_HTTP_RECEIVING && c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX))
+        berth_socket_pause(c->socket, false);
+}
+
 /* Begins with what waited behind the last request. */
 static void conn_begin_next(struct berth_http_conn *c)
 {
-    auto_buf waiting = conn_take_waiting(c);
     berth_http_conn_enter(c, BERTH_HTTP_IDLE);
-    berth_http_conn_set_deadline(c);
-    if (waiting.len)
-        conn_read(c, waiting.data, waiting.len);
-    if (c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX)
-        berth_socket_pause(c->socket, false);
+    berth_http_conn_read_waiting(c);
 }
 
 /* The phase is REFUSING when a write found that the client has left. */
@@ -267,6 +295,18 @@ void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive)
 
 /* --- what the socket and TLS report --- */
 
+/* Takes bytes of a body. Those of a stream move its deadline; a collected body has one deadline. */
+static void conn_receive(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    bool stream = c->exchange->body_on.on_bytes != NULL;
+    if (c->exchange->body_held)
+        conn_keep(c, bytes, len);
+    else
+        conn_read(c, bytes, len);
+    if (stream && c->phase == BERTH_HTTP_RECEIVING)
+        berth_http_conn_set_deadline(c);
+}
+
 static void on_conn_plain(void *ctx, const char *bytes, size_t len)
 {
     struct berth_http_conn *c = ctx;
@@ -276,12 +316,16 @@ static void on_conn_plain(void *ctx, const char *bytes, size_t len)
     case BERTH_HTTP_READING:
         conn_read(c, bytes, len);
         break;
+    case BERTH_HTTP_RECEIVING:
+        conn_receive(c, bytes, len);
+        break;
     case BERTH_HTTP_STREAMING:
         if (c->exchange->stream.on_bytes)
             conn_hand_on(c, bytes, len);
         else
             conn_keep(c, bytes, len);
         break;
+    case BERTH_HTTP_ASKING:
     case BERTH_HTTP_WAITING:
     case BERTH_HTTP_SENDING:
         conn_keep(c, bytes, len);
@@ -327,7 +371,7 @@ static void on_conn_room(void *ctx)
         berth_http_conn_end_answer(c, !c->server->draining);
         return;
     }
-    if (c->phase != BERTH_HTTP_READING)
+    if (c->phase != BERTH_HTTP_READING && c->phase != BERTH_HTTP_RECEIVING)
         berth_http_conn_set_deadline(c);
     if (c->phase == BERTH_HTTP_STREAMING && c->exchange->stream.on_room)
         c->exchange->stream.on_room(c->exchange->stream.ctx);
@@ -344,7 +388,6 @@ static void on_conn_closed(void *ctx)
     if (c->next)
         c->next->link = c->link;
     berth_http_reader_clear(&c->reader);
-    berth_buf_clear(&c->body);
     berth_buf_clear(&c->waiting);
     if (c->tls)
         c->secure->close(c->tls);
@@ -384,7 +427,6 @@ void berth_http_conn_open(const struct berth_http_listening *address, struct ber
             .secure = address->secure,
             .local = local,
             .greeted = local,
-            .body = {.max = INT64_MAX, .secret = true},
             .waiting = {.max = WAITING_BYTES_HARD_MAX, .secret = true},
             .timer = {.run = on_conn_timer},
         };
@@ -397,6 +439,7 @@ void berth_http_conn_open(const struct berth_http_listening *address, struct ber
         return;
     }
     berth_http_reader_init(&c->reader);
+    berth_socket_set_read_max(socket, BERTH_HTTP_READ_BYTES);
     conn_link(c);
     berth_http_conn_set_deadline(c);
     struct berth_socket_handlers handlers = {.on_bytes = on_conn_bytes,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/conn.h - the inside of the HTTP server, shared by the files of this folder: server.c
- * accepts connections, conn.c moves a connection through its phases, exchange.c holds a request and
- * sends its answer, stream.c sends an answer that goes on.
+ * accepts connections, conn.c moves a connection through its phases, body.c reads the body of a
+ * request, exchange.c holds a request and sends its answer, stream.c sends an answer that goes on.
  *
  * Everything runs on the engine's loop thread, except what is marked otherwise. */
 #ifndef BERTH_HTTP_CONN_H
@@ -37,6 +37,8 @@ struct berth_http_server {
     int exchanges;          /* requests whose answer has not been sent yet */
     int streams;            /* those of them whose answer is a stream */
     int64_t requests;       /* since the server was opened */
+    int64_t bodies_bytes;   /* memory of bodies that are or were collected for open exchanges */
+    int64_t bodies_most;    /* the largest bodies_bytes since memory was returned to the system */
 
     /* Only the loop thread uses these: */
     struct berth_http_conn *first;
@@ -50,7 +52,9 @@ void berth_http_server_dismiss(struct berth_http_server *server, bool local);
 
 enum berth_http_phase {
     BERTH_HTTP_IDLE,      /* between two requests */
-    BERTH_HTTP_READING,   /* a head or a body is incomplete */
+    BERTH_HTTP_READING,   /* a head is incomplete */
+    BERTH_HTTP_ASKING,    /* the handler has the head; it has not asked for the body yet */
+    BERTH_HTTP_RECEIVING, /* the handler has asked for the body, which is incomplete */
     BERTH_HTTP_WAITING,   /* the request is complete and not answered yet */
     BERTH_HTTP_STREAMING, /* an answer that goes on has begun */
     BERTH_HTTP_SENDING,   /* the answer is written but still queued; the next request waits */
@@ -69,10 +73,9 @@ struct berth_http_conn {
     bool greeted;                           /* has sent a byte, or is local */
     struct berth_http_reader reader;
     enum berth_http_phase phase;
-    struct berth_buf body, waiting;
+    struct berth_buf waiting;
     struct berth_timer timer;
-    struct berth_http_exchange *exchange; /* while WAITING or STREAMING; NULL: the client left */
-    bool in_body;                         /* while READING: the head is complete */
+    struct berth_http_exchange *exchange; /* from ASKING to STREAMING; NULL: the client left */
     uint64_t sent;                        /* bytes sent when the timer was set */
 };
 
@@ -91,6 +94,10 @@ void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
 void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive);
 /* Gives the bytes that wait to the stream of the connection. */
 void berth_http_conn_hand_on_waiting(struct berth_http_conn *c);
+/* Reads the bytes that wait, and then those of the socket: there is room for them now. */
+void berth_http_conn_read_waiting(struct berth_http_conn *c);
+/* Answers with an error, ends the connection, and tells the exchange that its client is gone. */
+void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *why);
 
 /* A request and its answer. It outlives its connection when the client leaves first. */
 struct berth_http_exchange {
@@ -103,12 +110,30 @@ struct berth_http_exchange {
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
     struct berth_http_stream_handlers stream; /* on_gone is also used before a stream begins */
+    struct berth_http_body_handlers body_on;
+    size_t body_at;       /* how much of a body that was at hand its reader has taken */
+    int64_t body_charged; /* in the server's bodies_bytes */
+    bool body_whole;      /* the request is complete */
+    bool body_early;      /* it came with the head: the handler has not been called yet */
+    bool body_wanted;     /* berth_http_body_read was called, and its end is not told yet */
+    bool body_held;       /* on_bytes did not take all */
     bool streams, chunked, shared, secure;
     _Atomic int left_fd; /* -1: not requested yet */
-    _Atomic bool left;
+    _Atomic bool left, answered;
 };
 
-/* Makes an exchange of the request that the connection has read, and counts it. Returns NULL when
+/* Takes a piece of the body from the reader. Returns how many bytes wait because the body's reader
+ * did not take them. */
+size_t berth_http_body_take_piece(struct berth_http_exchange *x);
+/* Tells that the request is complete: to the server's handler when the body came early, else to the
+ * body's reader. */
+void berth_http_body_end(struct berth_http_exchange *x);
+/* Tells the body's reader, if there is one, that the rest does not come. */
+void berth_http_body_leave(struct berth_http_exchange *x);
+/* Frees a collected body. Called when its exchange is freed. */
+void berth_http_body_free(struct berth_http_exchange *x);
+
+/* Makes an exchange of the head that the connection has read, and counts it. Returns NULL when
  * memory ran out. */
 struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c);
 /* Frees the exchange and uncounts it; the server may be freed as soon as this returns. */

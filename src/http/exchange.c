@@ -21,8 +21,7 @@ struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c)
     x->head = c->reader.head;
     x->head_bytes = c->reader.buf; /* x->head points into it */
     c->reader.buf = (struct berth_buf){.max = x->head_bytes.max, .secret = true};
-    x->body = c->body;
-    c->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
+    x->body = (struct berth_buf){.max = INT64_MAX, .secret = true};
     x->peer = *berth_socket_peer(c->socket);
     x->id = berth_id_new();
     x->secure = c->secure != NULL;
@@ -41,7 +40,7 @@ void berth_http_exchange_free(struct berth_http_exchange *x)
     if (fd >= 0)
         (void)close(fd);
     berth_buf_clear(&x->head_bytes);
-    berth_buf_clear(&x->body);
+    berth_http_body_free(x);
     berth_buf_clear(&x->answer_head);
     berth_buf_clear(&x->answer_body);
     bool stream = x->streams;
@@ -60,11 +59,16 @@ void berth_http_exchange_leave(struct berth_http_conn *c)
         return;
     c->exchange = NULL;
     x->conn = NULL;
+    if (x->body_early) { /* nothing else knows the exchange */
+        berth_http_exchange_free(x);
+        return;
+    }
     atomic_store(&x->left, true);
     int fd = atomic_load(&x->left_fd);
     if (fd >= 0)
         (void)eventfd_write(fd, 1);
-    if (x->stream.on_gone)
+    berth_http_body_leave(x);
+    if (x->stream.on_gone) /* may end a stream, which frees the exchange */
         x->stream.on_gone(x->stream.ctx);
 }
 
@@ -141,7 +145,7 @@ static void run_answer(struct berth_post *post)
     struct berth_http_exchange *x = berth_container_of(post, struct berth_http_exchange, post);
     struct berth_http_conn *c = x->conn;
     if (c) {
-        bool keep_alive = x->head.keep_alive && !c->server->draining;
+        bool keep_alive = x->head.keep_alive && x->body_whole && !c->server->draining;
         c->exchange = NULL; /* before the write, which may find that the client has left */
         berth_http_conn_send(c, &x->answer_head, &x->answer_body, keep_alive);
         berth_http_conn_end_answer(c, keep_alive);
@@ -158,6 +162,7 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
         berth_buf_clear(&answer->body);
     x->answer_body = answer->body;
     answer->body = (struct berth_buf){.max = answer->body.max};
+    atomic_store(&x->answered, true);
     x->post.run = run_answer;
     /* Cannot fail: the loop runs, or there would not be an exchange. */
     (void)berth_engine_post(x->server->engine, &x->post, &ignored);

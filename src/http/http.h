@@ -14,21 +14,22 @@ struct berth_http_exchange; /* one request and its answer */
 struct berth_http_settings {
     int connections_max; /* 64 of these, or a quarter if that is less, are for Unix sockets */
     int64_t head_ms;     /* from the first byte of a head to its end */
-    int64_t body_ms;     /* from the end of the head to the end of the body */
-    int64_t idle_ms;     /* between two requests; by TCP the first has to begin within head_ms */
-    int64_t write_ms;    /* without progress, until a client that does not read is cut off */
+    /* For a body to be collected; or without a byte, of one that is taken as a stream. It begins
+     * when the handler asks for the body. */
+    int64_t body_ms;
+    int64_t idle_ms;  /* between two requests; by TCP the first has to begin within head_ms */
+    int64_t write_ms; /* without progress, until a client that does not read is cut off */
+    int64_t bodies_bytes_max; /* of all bodies that are collected at once; 503 beyond */
 };
 #define BERTH_HTTP_SETTINGS_INIT                                                                   \
     {                                                                                              \
         .connections_max = 8192, .head_ms = 10000, .body_ms = 60000, .idle_ms = 75000,             \
-        .write_ms = 30000                                                                          \
+        .write_ms = 30000, .bodies_bytes_max = BERTH_HTTP_BODIES_BYTES_MAX                         \
     }
 
 struct berth_http_handlers {
-    /* Called when the head is complete. Returns the largest body to accept, in bytes. */
-    int64_t (*body_bytes_max)(void *ctx, const struct berth_http_head *head,
-                              const struct berth_peer *peer);
-    /* Called when the request is complete. The exchange has to be answered, once. */
+    /* Called when the head of a request is complete. The exchange has to be answered, once. Its
+     * body has not been read (see "bodies"), unless berth_http_body_is_whole says so. */
     void (*on_request)(void *ctx, struct berth_http_exchange *x);
     void *ctx;
 };
@@ -75,10 +76,11 @@ void berth_http_server_close(struct berth_http_server *server);
 struct berth_http_stats {
     int64_t connections, streams; /* now */
     int64_t requests;             /* since the server was opened */
+    int64_t bodies_bytes;         /* memory of the bodies that are collected now */
 };
 struct berth_http_stats berth_http_server_stats(struct berth_http_server *server);
 
-/* Return parts of the request, borrowed until it is answered. */
+/* Return parts of the request, borrowed until it is answered. The body is the collected one. */
 const struct berth_http_head *berth_http_exchange_head(const struct berth_http_exchange *x);
 const char *berth_http_exchange_body(const struct berth_http_exchange *x, size_t *len);
 const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchange *x);
@@ -91,6 +93,39 @@ int berth_http_exchange_left_fd(struct berth_http_exchange *x);
  * not any more. On the loop thread. */
 void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
                                  void *ctx);
+
+/* --- bodies ---
+ *
+ * A body is read when the handler asks for it, so that a client can be refused before it costs
+ * memory. A client that expects 100-continue is told to send it then. An answer that comes before
+ * the end of the body ends the connection. */
+
+/* Returns whether the whole body is at hand: the request has none, a short one came with the head,
+ * or it was collected. */
+bool berth_http_body_is_whole(const struct berth_http_exchange *x);
+/* How a body is read. All are called on the loop thread. Nothing is called after on_end or on_gone,
+ * nor after berth_http_answer was called on the loop thread. */
+struct berth_http_body_handlers {
+    /* Takes bytes of the body, borrowed for the call. Returns how many it took; the rest and all
+     * that follow wait, for the most part in the client, until berth_http_body_read_on. NULL: the
+     * body is collected in memory, where berth_http_exchange_body finds it. */
+    size_t (*on_bytes)(void *ctx, const char *bytes, size_t len);
+    void (*on_end)(void *ctx); /* the body is complete */
+    /* The rest of the body does not come: the client has left, or was told why its body is refused
+     * (413, 408, 400; 503 when all bodies together are too much to be collected). The exchange
+     * still has to be answered; the answer is dropped. While bytes wait, this is not noticed. */
+    void (*on_gone)(void *ctx);
+    void *ctx;
+};
+/* Reads the body, of at most `max` bytes. Once, on the loop thread. May call the handlers before it
+ * returns, and does so when the body is at hand. */
+void berth_http_body_read(struct berth_http_exchange *x, int64_t max,
+                          const struct berth_http_body_handlers *handlers);
+/* Goes on after on_bytes did not take all. On the loop thread, and not within on_bytes. Does
+ * nothing when no bytes wait. */
+void berth_http_body_read_on(struct berth_http_exchange *x);
+
+/* --- answers --- */
 
 /* Lets a page of another origin read the answer (CORS). On the loop thread, before the answer. */
 void berth_http_exchange_share(struct berth_http_exchange *x);

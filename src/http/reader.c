@@ -453,6 +453,16 @@ bool berth_http_reader_busy(const struct berth_http_reader *r)
     return r->state != LINES || (!r->fresh && r->buf.len > 0);
 }
 
+void berth_http_reader_untake(struct berth_http_reader *r, size_t count)
+{
+    if (count == 0)
+        return;
+    r->state = r->head.body_bytes < 0 ? CHUNK : BODY;
+    r->left += count;
+    r->total -= (int64_t)count;
+    r->piece_len -= count;
+}
+
 static enum berth_http_step read_body(struct berth_http_reader *r, const char *bytes, size_t len,
                                       size_t *used)
 {

@@ -54,7 +54,7 @@ enum berth_http_step {
 
 struct berth_http_reader {
     struct berth_http_head head;
-    /* May be set when the head was read; 413 beyond. */
+    /* May be set when the head was read, before the next step; 413 beyond. */
     int64_t body_bytes_max;
     const char *piece; /* in the bytes that were handed in */
     size_t piece_len;
@@ -76,6 +76,8 @@ void berth_http_reader_clear(struct berth_http_reader *r);
 /* Reads on. *used is the number of bytes consumed: all of them, unless something was found. */
 enum berth_http_step berth_http_reader_step(struct berth_http_reader *r, const char *bytes,
                                             size_t len, size_t *used);
+/* Takes back the last `count` bytes of the piece that was read last: they are read again. */
+void berth_http_reader_untake(struct berth_http_reader *r, size_t count);
 /* Returns whether a request has begun; otherwise the connection is idle. */
 bool berth_http_reader_busy(const struct berth_http_reader *r);
 #endif

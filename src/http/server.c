@@ -43,7 +43,8 @@ struct berth_http_stats berth_http_server_stats(struct berth_http_server *server
     pthread_mutex_lock(&server->lock);
     struct berth_http_stats stats = {.connections = server->connections,
                                      .streams = server->streams,
-                                     .requests = server->requests};
+                                     .requests = server->requests,
+                                     .bodies_bytes = server->bodies_bytes};
     pthread_mutex_unlock(&server->lock);
     return stats;
 }

@@ -47,6 +47,8 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     else
         berth_http_conn_write(c, out.data, out.len);
     berth_http_conn_set_deadline(c);
+    if (upgraded)
+        berth_socket_set_read_max(c->socket, 0);
     if (c->exchange == x && upgraded)
         berth_http_stream_read_on(x);
     if (c->exchange == x && c->server->draining && x->stream.on_drain)

@@ -46,6 +46,7 @@ struct berth_socket {
     struct berth_socket_handlers handlers;
     uv_shutdown_t end;
     uint64_t written; /* gone or queued */
+    size_t read_max;  /* of one read; 0: the engine's */
     bool reading, gone, finishing, closing;
 };
 
@@ -88,6 +89,13 @@ static void on_socket_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf
     const struct berth_socket *s = handle->data;
     (void)suggested;
     *buf = berth_engine_chunk(s->engine);
+    if (s->read_max && s->read_max < buf->len)
+        buf->len = s->read_max;
+}
+
+void berth_socket_set_read_max(struct berth_socket *s, size_t bytes)
+{
+    s->read_max = bytes;
 }
 
 static void on_socket_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)

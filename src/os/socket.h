@@ -55,6 +55,8 @@ void berth_socket_write(struct berth_socket *s, const void *bytes, size_t len);
 uint64_t berth_socket_sent(const struct berth_socket *s);     /* bytes that have gone, so far */
 size_t berth_socket_queued(const struct berth_socket *s);     /* bytes that have not gone */
 void berth_socket_pause(struct berth_socket *s, bool paused); /* reading */
+/* Sets how many bytes on_bytes gets at most. 0: as many as one read of the engine takes. */
+void berth_socket_set_read_max(struct berth_socket *s, size_t bytes);
 /* Nothing more is written, and the other side sees the end when all that was has gone. What it
  * still sends is heard, until on_gone or a close: so the last words are not lost on their way. */
 void berth_socket_finish(struct berth_socket *s);

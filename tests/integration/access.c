@@ -478,6 +478,52 @@ static void failures_are_counted(void **state)
     assert_int_equal(ask(f, "GET", "/api/companies", NULL).status, 200);
 }
 
+static void await_end(int fd)
+{
+    char rest[4096];
+    while (recv(fd, rest, sizeof rest, 0) > 0)
+        ;
+    (void)close(fd);
+}
+
+/* Who asks is settled before a byte of the body is wanted. */
+static void bodies_are_for_those_who_may(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s = {.f = f};
+    const char *c = default_company(f);
+    const char *viewer = make_token(&s, text_of(f, "{'name':'v','companyId':'%s'}", c));
+    const char *admin = make_token(&s, "{'name':'a','permissions':['instance:manage']}");
+    const struct {
+        const char *token, *path;
+        int status;
+    } rows[] = {{text_of(f, "berth_%032d_%064d", 1, 2), "/api/companies", 401},
+                {viewer, "/api/companies", 403},
+                {admin, "/api/nothing", 404},
+                {admin, "/api/companies?x=y", 400},
+                {admin, "/api/health", 405},
+                {admin, "/api/companies", 100}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int fd = dial(f);
+        char answer[16] = "";
+        const char *text = text_of(f,
+                                   "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                                   "Content-Type: application/json\r\nExpect: 100-continue\r\n"
+                                   "Content-Length: 14\r\nConnection: close\r\n\r\n",
+                                   rows[i].path, rows[i].token);
+        assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+        assert_int_equal(recv(fd, answer, 12, MSG_WAITALL), 12);
+        assert_int_equal(atoi(answer + 9), rows[i].status); /* NOLINT */
+        if (rows[i].status == 100) {
+            char rest[40] = "";
+            assert_int_equal(send(fd, "{\"name\":\"new\"}", 14, MSG_NOSIGNAL), 14);
+            assert_int_equal(recv(fd, rest, 13 + 12, MSG_WAITALL), 13 + 12);
+            assert_int_equal(atoi(rest + 13 + 9), 201); /* NOLINT */
+        }
+        await_end(fd);
+    }
+}
+
 /* --- known weaknesses of such APIs --- */
 
 /* 25, 35, 36: who asks comes first, and who shows something must be somebody. */
@@ -677,6 +723,7 @@ int main(void)
         ASK_ON_BOTH(wrong_tokens_are_refused),
         ASK_ON_BOTH(nobody_hands_out_more_than_he_has),
         ASK_ON_BOTH(failures_are_counted),
+        ASK_ON_BOTH(bodies_are_for_those_who_may),
         ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
         ASK_ON_BOTH(restricted_readers_see_no_config),

@@ -49,9 +49,9 @@ static void begin_stream(struct berth_http_exchange *x)
         berth_http_stream_write(x, "data: 1\n\n", 9);
 }
 
-static void on_request(void *ctx, struct berth_http_exchange *x)
+static void on_whole(void *ctx)
 {
-    (void)ctx;
+    struct berth_http_exchange *x = ctx;
     const struct berth_http_head *h = berth_http_exchange_head(x);
     const char *shown = berth_http_header(h, "authorization"), *own = berth_http_header(h, "x-own");
     size_t len;
@@ -78,11 +78,17 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     berth_http_answer(x, &a);
 }
 
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
-                              const struct berth_peer *peer)
+static void on_gone(void *ctx)
 {
-    (void)ctx, (void)head, (void)peer;
-    return 8 * 1024 * 1024;
+    struct berth_http_answer a = {.status = 400};
+    berth_http_answer(ctx, &a);
+}
+
+static void on_head(void *ctx, struct berth_http_exchange *x)
+{
+    (void)ctx;
+    struct berth_http_body_handlers handlers = {.on_end = on_whole, .on_gone = on_gone, .ctx = x};
+    berth_http_body_read(x, 8 * 1024 * 1024, &handlers);
 }
 
 static void make_certificate(void)
@@ -104,8 +110,7 @@ static int set_up(void **state)
     (void)state;
     struct berth_error err;
     struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
-    struct berth_http_handlers handlers = {.body_bytes_max = body_bytes_max,
-                                           .on_request = on_request};
+    struct berth_http_handlers handlers = {.on_request = on_head};
     (void)snprintf(stage.directory, sizeof stage.directory, "/tmp/berth-client.XXXXXX");
     assert_non_null(mkdtemp(stage.directory));
     (void)snprintf(stage.socket, sizeof stage.socket, "%s/s", stage.directory);

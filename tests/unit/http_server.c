@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/container.h"
 #include "fixture.h"
 #include "os/engine.h"
 
@@ -39,6 +40,8 @@ struct stage {
     struct berth_http_exchange *held[HELD_MAX]; /* of paths that begin with /held, in their order */
     int held_count;
     _Atomic int asked, readers_gone;
+    struct taking *taking; /* the last body that was taken as a stream */
+    _Atomic int takings_ended, takings_gone;
 };
 
 static void answer(struct berth_http_exchange *x)
@@ -61,18 +64,94 @@ static void answer(struct berth_http_exchange *x)
     berth_http_answer(x, &a);
 }
 
-static int64_t body_bytes_max(void *ctx, const struct berth_http_head *head,
-                              const struct berth_peer *peer)
+/* --- bodies that are taken as a stream --- */
+
+/* What was taken of a body: under /take/N at most N bytes at a time, then a pause. */
+struct taking {
+    struct stage *s;
+    struct berth_http_exchange *x;
+    struct berth_timer again;
+    size_t step;
+    _Atomic uint64_t count;
+    uint64_t sum; /* of the bytes and their places, so that none is lost, doubled or moved */
+    bool resumes; /* by itself */
+    uint64_t deny_at;
+};
+
+static uint64_t sum_of(uint64_t sum, uint64_t place, const char *bytes, size_t len)
 {
-    (void)ctx, (void)peer;
-    return strcmp(head->path, "/small") == 0 ? 10 : 8 * 1024 * 1024;
+    for (size_t i = 0; i < len; i++)
+        sum += (place + i + 1) * (unsigned char)bytes[i];
+    return sum;
 }
+
+static void answer_taking(struct taking *t, int status)
+{
+    struct berth_http_answer a = {.status = status, .body = BERTH_BUF_INIT(100)};
+    berth_buf_printf(&a.body, "%llu %llu", (unsigned long long)t->count,
+                     (unsigned long long)t->sum);
+    berth_timer_clear(t->s->engine, &t->again);
+    berth_http_answer(t->x, &a);
+    t->x = NULL;
+}
+
+static size_t on_taking_bytes(void *ctx, const char *bytes, size_t len)
+{
+    struct taking *t = ctx;
+    assert_non_null(t->x); /* nothing comes after its answer */
+    size_t step = len < t->step ? len : t->step;
+    t->sum = sum_of(t->sum, t->count, bytes, step);
+    atomic_fetch_add(&t->count, step);
+    if (t->deny_at && t->count >= t->deny_at)
+        answer_taking(t, 403);
+    else if (step < len && t->resumes)
+        berth_timer_set(t->s->engine, &t->again, 0);
+    return step;
+}
+
+static void on_taking_again(struct berth_timer *timer)
+{
+    berth_http_body_read_on(berth_container_of(timer, struct taking, again)->x);
+}
+
+static void on_taking_end(void *ctx)
+{
+    struct taking *t = ctx;
+    atomic_fetch_add(&t->s->takings_ended, 1);
+    answer_taking(t, 200);
+}
+
+static void on_taking_gone(void *ctx)
+{
+    struct taking *t = ctx;
+    atomic_fetch_add(&t->s->takings_gone, 1);
+    answer_taking(t, 499);
+}
+
+/* Ends with the stage. */
+static void take_body(struct stage *s, struct berth_http_exchange *x)
+{
+    const char *path = berth_http_exchange_head(x)->path;
+    struct taking *t = s->taking;
+    *t = (struct taking){.s = s, .x = x, .again.run = on_taking_again, .step = SIZE_MAX};
+    t->resumes = strncmp(path, "/take/", 6) == 0;
+    if (t->resumes)
+        t->step = strtoul(path + 6, NULL, 10);
+    else if (strcmp(path, "/keep") == 0)
+        t->step = 10000;
+    else
+        t->deny_at = 100000;
+    struct berth_http_body_handlers handlers = {
+        .on_bytes = on_taking_bytes, .on_end = on_taking_end, .on_gone = on_taking_gone, .ctx = t};
+    berth_http_body_read(x, INT64_MAX, &handlers);
+}
+
+/* --- requests, when all of them is there --- */
 
 static void begin_counting(struct stage *s, struct berth_http_exchange *x);
 
-static void on_request(void *ctx, struct berth_http_exchange *x)
+static void on_whole(struct stage *s, struct berth_http_exchange *x)
 {
-    struct stage *s = ctx;
     atomic_fetch_add(&s->asked, 1);
     if (strncmp(berth_http_exchange_head(x)->path, "/count", 6) == 0) {
         begin_counting(s, x);
@@ -85,6 +164,50 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     pthread_mutex_lock(&s->lock);
     s->held[s->held_count++] = x;
     pthread_mutex_unlock(&s->lock);
+}
+
+struct collecting {
+    struct stage *s;
+    struct berth_http_exchange *x;
+};
+
+static void on_collected(void *ctx)
+{
+    struct collecting *c = ctx;
+    size_t len;
+    assert_true(berth_http_body_is_whole(c->x));
+    assert_non_null(berth_http_exchange_body(c->x, &len));
+    on_whole(c->s, c->x);
+    free(c);
+}
+
+static void on_not_collected(void *ctx)
+{
+    struct collecting *c = ctx;
+    answer(c->x);
+    free(c);
+}
+
+static void collect(struct stage *s, struct berth_http_exchange *x)
+{
+    struct collecting *c = calloc(1, sizeof *c);
+    struct berth_http_body_handlers handlers = {
+        .on_end = on_collected, .on_gone = on_not_collected, .ctx = c};
+    *c = (struct collecting){s, x};
+    bool small = strcmp(berth_http_exchange_head(x)->path, "/small") == 0;
+    berth_http_body_read(x, small ? 10 : 8 * 1024 * 1024, &handlers);
+}
+
+static void on_request(void *ctx, struct berth_http_exchange *x)
+{
+    struct stage *s = ctx;
+    const char *path = berth_http_exchange_head(x)->path;
+    if (strncmp(path, "/take/", 6) == 0 || strcmp(path, "/keep") == 0 || strcmp(path, "/deny") == 0)
+        take_body(s, x);
+    else if (berth_http_body_is_whole(x) || strncmp(path, "/held", 5) == 0)
+        on_whole(s, x);
+    else
+        collect(s, x);
 }
 
 /* The n-th that was held. */
@@ -111,8 +234,7 @@ static int listen_at(struct stage *s, const char *path, const char *host, int po
 
 static void open_server(struct stage *s, const struct berth_http_settings *settings)
 {
-    struct berth_http_handlers handlers = {
-        .body_bytes_max = body_bytes_max, .on_request = on_request, .ctx = s};
+    struct berth_http_handlers handlers = {.on_request = on_request, .ctx = s};
     struct berth_error err;
     assert_int_equal(berth_http_server_open(s->engine, settings, &handlers, &s->server, &err), 0);
     assert_int_equal(listen_at(s, s->path, NULL, 0, &err), 0);
@@ -129,6 +251,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(s->directory));
     (void)snprintf(s->path, sizeof s->path, "%s/socket", s->directory);
     pthread_mutex_init(&s->lock, NULL);
+    s->taking = calloc(1, sizeof *s->taking);
     assert_int_equal(berth_engine_new(&s->engine, &err), 0);
     open_server(s, &settings);
     *state = s;
@@ -142,6 +265,7 @@ static int tear_down(void **state)
     berth_engine_free(s->engine);
     assert_int_equal(rmdir(s->directory), 0); /* the socket is gone */
     pthread_mutex_destroy(&s->lock);
+    free(s->taking);
     free(s);
     return 0;
 }
@@ -298,6 +422,244 @@ static void bodies(void **state)
     say_bytes(fd, much, len);
     assert_non_null(strstr(hear(fd, "!", &c), "\r\n\r\nabc"));
     assert_memory_equal(c.data + c.len - len, much, len);
+}
+
+/* --- bodies that the handler asks for --- */
+
+/* Sends until nothing more is taken, or `max` bytes are. */
+static size_t send_all_that_goes(int fd, size_t max)
+{
+    char much[16 * 1024] = "";
+    size_t sent = 0;
+    for (int idle = 0; idle < 20 && sent < max;) {
+        ssize_t got = send(fd, much, sizeof much, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent += got > 0 ? (size_t)got : 0;
+        idle = got > 0 ? 0 : idle + 1;
+        pause_ms(got > 0 ? 0 : 10);
+    }
+    return sent;
+}
+
+struct to_collect {
+    struct stage *s;
+    struct berth_http_exchange *x;
+};
+
+static void run_collect(void *ctx)
+{
+    struct to_collect *c = ctx;
+    collect(c->s, c->x);
+}
+
+/* Without an answer from the handler, a client gets rid of what the kernel's buffers hold. */
+static void bodies_wait_until_they_are_wanted(void **state)
+{
+    struct stage *s = *state;
+    struct berth_error err;
+    auto_close int fd = dial_unix(s), polite = dial_tcp(s), refused = dial_tcp(s);
+    auto_buf a = HEARD, b = HEARD, c = HEARD;
+    say(fd, "POST /held/1 HTTP/1.1\r\n" HOST "Content-Length: 100000000\r\n\r\n");
+    struct berth_http_exchange *x = await_held(s, 0);
+    assert_false(berth_http_body_is_whole(x));
+    assert_in_range(send_all_that_goes(fd, 100000000), 1, 4 * 1024 * 1024);
+    answer(x); /* "no": what was sent is thrown away */
+    assert_non_null(strstr(hear(fd, NULL, &a), "\r\nConnection: close\r\n"));
+    say(polite,
+        "POST /held/2 HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    struct to_collect wanted = {s, await_held(s, 1)};
+    assert_true(is_silent(polite));
+    assert_int_equal(berth_engine_do(s->engine, run_collect, &wanted, &err), 0);
+    assert_string_equal(hear(polite, "\r\n\r\n", &b), "HTTP/1.1 100 Continue\r\n\r\n");
+    say(polite, "ok");
+    answer(await_held(s, 2));
+    (void)hear(polite, "\r\n\r\nok", &b);
+    say(refused,
+        "POST /held/3 HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    answer(await_held(s, 3));
+    assert_null(strstr(hear(refused, NULL, &c), "100 Continue"));
+}
+
+/* Fills the bytes with what depends on their place. */
+static void fill(char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (char)(i * 31 + i / 251);
+}
+
+static void expect_taken(int fd, uint64_t count, uint64_t sum)
+{
+    auto_buf heard = HEARD;
+    char want[100];
+    (void)snprintf(want, sizeof want, "\r\n\r\n%llu %llu", (unsigned long long)count,
+                   (unsigned long long)sum);
+    (void)hear(fd, want, &heard);
+}
+
+/* Whatever its reader takes at a time, and however the client sends it. */
+static void bodies_as_streams(void **state)
+{
+    struct stage *s = *state;
+    static const struct {
+        size_t step, len;
+    } rows[] = {{SIZE_MAX, 3000000}, {70000, 3000000}, {100, 100000}, {1, 5000}, {7, 20}, {3, 0}};
+    auto_free char *bytes = malloc(3000000);
+    char line[200];
+    fill(bytes, 3000000);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        auto_close int fd = dial_tcp(s);
+        size_t len = rows[i].len;
+        uint64_t sum = sum_of(0, 0, bytes, len);
+        (void)snprintf(line, sizeof line,
+                       "POST /take/%zu HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n",
+                       rows[i].step, len);
+        say(fd, line);
+        say_bytes(fd, bytes, len);
+        expect_taken(fd, len, sum);
+        (void)snprintf(line, sizeof line,
+                       "POST /take/%zu HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n",
+                       rows[i].step);
+        say(fd, line); /* on the same connection */
+        for (size_t at = 0, chunk = 1; at < len; at += chunk, chunk = chunk * 3 % 9973 + 1) {
+            chunk = chunk < len - at ? chunk : len - at;
+            (void)snprintf(line, sizeof line, "%zx\r\n", chunk);
+            say(fd, line);
+            say_bytes(fd, bytes + at, chunk);
+            say(fd, "\r\n");
+        }
+        say(fd, "0\r\n\r\n" GET("/behind"));
+        char want[100];
+        (void)snprintf(want, sizeof want, "\r\n\r\n%zu %llu", len, (unsigned long long)sum);
+        auto_buf heard = HEARD;
+        assert_non_null(strstr(hear(fd, "X-Path: /behind\r\n\r\n", &heard), want));
+    }
+    assert_int_equal(s->takings_ended, 2 * sizeof rows / sizeof rows[0]);
+    assert_int_equal(s->takings_gone, 0);
+}
+
+static void await_count(_Atomic int *count, int want)
+{
+    for (int waited = 0; atomic_load(count) < want; waited++) {
+        assert_true(waited < PATIENCE_MS);
+        pause_ms(1);
+    }
+}
+
+static void run_read_on(void *ctx)
+{
+    struct stage *s = ctx;
+    berth_http_body_read_on(s->taking->x);
+}
+
+/* A reader that stops holds the client back, and time does not pass meanwhile. */
+static void slow_readers_of_bodies(void **state)
+{
+    struct stage *s = *state;
+    struct berth_error err;
+    auto_close int fd = dial_tcp(s);
+    auto_buf heard = HEARD;
+    say(fd, "POST /keep HTTP/1.1\r\n" HOST "Content-Length: 1000000000\r\n\r\n");
+    size_t sent = send_all_that_goes(fd, 1000000000);
+    assert_in_range(sent, 10000, 16 * 1024 * 1024);
+    assert_in_range(s->taking->count, 10000, 20000);
+    berth_time_shift(0, 24 * 3600 * 1000);
+    assert_true(is_silent(fd));
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(berth_engine_do(s->engine, run_read_on, s, &err), 0);
+    assert_in_range(s->taking->count, 20000, 520000); /* nothing piles up before it */
+    while (s->taking->count < sent)
+        assert_int_equal(berth_engine_do(s->engine, run_read_on, s, &err), 0);
+    assert_true(is_silent(fd));
+    berth_time_shift(0, 61000); /* now the client is the one that is waited for */
+    assert_non_null(strstr(hear(fd, NULL, &heard), "408 Request Timeout"));
+    await_count(&s->takings_gone, 1);
+    assert_int_equal(s->takings_ended, 0);
+}
+
+static void clients_that_leave_their_body(void **state)
+{
+    struct stage *s = *state;
+    static const char *const texts[] = {
+        "POST /take/9999999 HTTP/1.1\r\n" HOST "Content-Length: 1000\r\n\r\nsome",
+        "POST /take/2 HTTP/1.1\r\n" HOST "Content-Length: 1000\r\n\r\nsome",
+        "POST /take/99 HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "POST /x HTTP/1.1\r\n" HOST "Content-Length: 1000\r\n\r\nsome"};
+    for (int i = 0; i < 4; i++) {
+        int fd = dial_tcp(s);
+        say(fd, texts[i]);
+        pause_ms(20);
+        (void)close(fd);
+        await_count(&s->takings_gone, i < 3 ? i + 1 : 3);
+    }
+    auto_close int bad = dial_tcp(s);
+    auto_buf heard = HEARD;
+    say(bad, "POST /take/99 HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nabcdeXX");
+    assert_non_null(strstr(hear(bad, NULL, &heard), "400 Bad Request"));
+    await_count(&s->takings_gone, 4);
+    for (int waited = 0; berth_http_server_stats(s->server).connections; waited++) {
+        assert_true(waited < PATIENCE_MS);
+        (void)shutdown(bad, SHUT_RDWR);
+        pause_ms(1);
+    }
+    assert_int_equal(s->takings_ended + s->asked, 0);
+}
+
+/* The client hears of it, though it goes on sending. */
+static void readers_that_refuse_in_the_middle(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_tcp(s);
+    auto_buf heard = HEARD;
+    say(fd, "POST /deny HTTP/1.1\r\n" HOST "Content-Length: 1000000000\r\n\r\n");
+    (void)send_all_that_goes(fd, 1000000);
+    const char *text = hear(fd, NULL, &heard);
+    assert_int_equal(strncmp(text, "HTTP/1.1 403 ", 13), 0);
+    assert_non_null(strstr(text, "\r\nConnection: close\r\n"));
+    assert_int_equal(s->takings_ended + s->takings_gone, 0);
+    assert_true(s->taking->count < 1000000);
+}
+
+/* What does not fit is refused and may come again later; short ones always fit. */
+static void bodies_share_one_budget(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.bodies_bytes_max = 2000000;
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    auto_free char *much = malloc(900000);
+    memset(much, 'x', 900000);
+    for (int round = 0; round < 2; round++) {
+        int fds[3];
+        for (int i = 0; i < 2; i++) {
+            fds[i] = dial_tcp(s);
+            say(fds[i], "POST /x HTTP/1.1\r\n" HOST "Content-Length: 900001\r\n\r\n");
+            say_bytes(fds[i], much, 900000);
+        }
+        int64_t held = 0;
+        for (int waited = 0; held < 1800000; waited++) {
+            held = berth_http_server_stats(s->server).bodies_bytes;
+            assert_true(waited < PATIENCE_MS && held <= 2000000);
+            pause_ms(1);
+        }
+        fds[2] = dial_tcp(s);
+        auto_buf refused = HEARD, fine = HEARD, last = HEARD;
+        say(fds[2], "POST /x HTTP/1.1\r\n" HOST "Content-Length: 900000\r\n\r\n");
+        (void)send_all_that_goes(fds[2], 900000);
+        const char *text = hear(fds[2], NULL, &refused);
+        assert_non_null(strstr(text, "503 Service Unavailable"));
+        assert_non_null(strstr(text, "\r\nRetry-After: 1\r\n"));
+        auto_close int small = dial_tcp(s);
+        say(small, "POST /x HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello");
+        (void)hear(small, "\r\n\r\nhello", &fine);
+        for (int i = 0; i < 2; i++) {
+            auto_buf whole = HEARD;
+            say(fds[i], "!");
+            (void)hear(fds[i], "x!", &whole);
+        }
+        assert_int_equal(berth_http_server_stats(s->server).bodies_bytes, 0);
+        for (int i = 0; i < 3; i++)
+            (void)close(fds[i]);
+    }
 }
 
 /* --- refusals --- */
@@ -698,6 +1060,12 @@ int main(void)
         ON_STAGE(one_connection_many_requests),
         ON_STAGE(pipelined_requests),
         ON_STAGE(bodies),
+        ON_STAGE(bodies_wait_until_they_are_wanted),
+        ON_STAGE(bodies_as_streams),
+        ON_STAGE(slow_readers_of_bodies),
+        ON_STAGE(clients_that_leave_their_body),
+        ON_STAGE(readers_that_refuse_in_the_middle),
+        ON_STAGE(bodies_share_one_budget),
         ON_STAGE(refusals_end_the_connection),
         ON_STAGE(refusal_reaches_who_is_still_sending),
         ON_STAGE(last_request_of_a_connection),

@@ -199,19 +199,12 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     pthread_mutex_unlock(&s->lock);
 }
 
-static int64_t no_body(void *ctx, const struct berth_http_head *head, const struct berth_peer *peer)
-{
-    (void)ctx, (void)head, (void)peer;
-    return 0;
-}
-
 static int set_up(void **state)
 {
     struct stage *s = calloc(1, sizeof *s);
     struct berth_error err;
     struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
-    struct berth_http_handlers handlers = {
-        .body_bytes_max = no_body, .on_request = on_request, .ctx = s};
+    struct berth_http_handlers handlers = {.on_request = on_request, .ctx = s};
     (void)snprintf(s->directory, sizeof s->directory, "/tmp/berth-ws.XXXXXX");
     assert_non_null(mkdtemp(s->directory));
     (void)snprintf(s->path, sizeof s->path, "%s/socket", s->directory);
