@@ -270,10 +270,27 @@ static void run_admit(void *ctx)
     call_admit_first(ctx);
 }
 
+/* Looks up tokens of clients that send many bad ones: one at a time, so that they take no more than
+ * one thread and good tokens among them wait, but are not refused. */
+static void run_doubtful(void *ctx)
+{
+    struct berth_api *api = ctx;
+    for (struct berth_api_call *c; (c = berth_api_gate_next(api->gate));)
+        call_admit_first(c);
+}
+
 /* Starts a request; the head is all that is known of it, unless its body is short. */
 static int call_start(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_api *api = c->api;
+    if (c->doubtful) {
+        int rc = berth_api_gate_wait(api->gate, c)
+                     ? berth_pool_submit(api->quick, run_doubtful, api, err)
+                     : BERTH_OK;
+        while (rc < 0 && berth_api_gate_next(api->gate)) /* it is the only one */
+            ;
+        return rc;
+    }
     if (!berth_http_body_is_whole(c->x))
         return berth_pool_submit(api->quick, run_admit, c, err);
     bool slow = c->route && c->route->slow;
@@ -301,7 +318,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
         c->params[i] = berth_api_decode(&c->arena, f->params[i].text, f->params[i].len, false);
     int rc = berth_arena_check(&c->arena, err);
     if (rc == BERTH_OK && !is_open(c->route, c->head))
-        rc = berth_api_gate_look(api->gate, x, err);
+        rc = berth_api_gate_look(api->gate, c, err);
     if (rc == BERTH_OK)
         rc = call_start(c, err);
     if (rc < 0)

@@ -81,7 +81,12 @@ struct berth_api_call {
     const struct berth_api_route *route; /* NULL: none matches; `allow` lists the methods */
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
+    uint64_t token_hash;                      /* a part of it */
+    size_t bucket;                            /* where failed attempts of this client count */
+    bool doubtful;                            /* see berth_api_gate_look */
+    bool counted;                             /* as a failed attempt, until its token is found */
     bool admitted;                            /* the caller is known and may use the route */
+    struct berth_api_call *next;              /* among those that wait for their token's lookup */
     struct berth_post post;                   /* brings an admitted call back to the loop */
     struct berth_api_caller caller;
     struct berth_actor actor;      /* the caller, as the activity log records it */

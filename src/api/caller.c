@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/caller.c - see caller.h. Failed attempts fill a bucket for each address, which drains
- * with time; while it is full, only tokens that were good a moment ago are looked up. */
+ * src/api/caller.c - see caller.h. A token is 32 random bytes, which cannot be guessed; what an
+ * attacker can do with bad ones is to keep the store busy. Failed attempts fill a bucket for each
+ * address, which drains with time. While it is full, tokens from there that were not good lately
+ * are looked up one at a time, and bad ones get 429. So a good token may have to wait for the
+ * lookups of others, and is never refused because of them. */
 #include "api/caller.h"
 
 #include <arpa/inet.h>
@@ -25,9 +28,11 @@
 
 struct berth_api_gate {
     pthread_mutex_t lock;
-    int64_t full_until_ms[BUCKETS]; /* when the bucket is empty again */
-    uint64_t known[KNOWN];          /* of tokens that were good: a part of their hash */
-    struct berth_arena arena;       /* of these: */
+    int64_t full_until_ms[BUCKETS];       /* when the bucket is empty again */
+    uint64_t known[KNOWN];                /* of tokens that were good: a part of their hash */
+    struct berth_api_call *first, **last; /* doubtful calls, in the order in which they came */
+    bool looking;                         /* a job looks up the tokens of these */
+    struct berth_arena arena;             /* of these: */
     struct berth_list hosts, origins;
 };
 
@@ -37,6 +42,7 @@ int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err)
     if (!gate)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     pthread_mutex_init(&gate->lock, NULL);
+    gate->last = &gate->first;
     *out = gate;
     return BERTH_OK;
 }
@@ -188,15 +194,14 @@ static bool is_full(struct berth_api_gate *gate, size_t bucket)
            (int64_t)(FAILURES_MAX - 1) * FAILURE_MS;
 }
 
+/* Called with the lock held. */
 static void count_failure(struct berth_api_gate *gate, size_t bucket)
 {
     int64_t now = berth_time_mono_ms();
-    pthread_mutex_lock(&gate->lock);
     if (gate->full_until_ms[bucket] < now)
         gate->full_until_ms[bucket] = now;
     if (!is_full(gate, bucket))
         gate->full_until_ms[bucket] += FAILURE_MS;
-    pthread_mutex_unlock(&gate->lock);
 }
 
 /* Returns the bearer token of the request, or NULL. *shown says whether the request has an
@@ -216,26 +221,77 @@ static bool is_owner(const struct berth_peer *peer)
     return peer->local && (peer->uid == geteuid() || peer->uid == 0);
 }
 
-int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+static int refuse_often(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_RATE_LIMITED,
+                      "Too many failed attempts; try again in %d seconds", FAILURE_MS / 1000);
+}
+
+int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
                         struct berth_error *err)
 {
     bool shown;
-    const char *token = token_of(berth_http_exchange_head(x), &shown);
+    const char *token = token_of(c->head, &shown);
     if (!shown)
-        return is_owner(berth_http_exchange_peer(x)) ? BERTH_OK : caller_refuse(err);
-    size_t bucket = bucket_of(x);
+        return is_owner(berth_http_exchange_peer(c->x)) ? BERTH_OK : caller_refuse(err);
     bool form = token && berth_token_well_formed(token);
-    uint64_t hash = form ? digest(token, strlen(token)) : 0;
+    c->bucket = bucket_of(c->x);
+    c->token_hash = form ? digest(token, strlen(token)) : 0;
     pthread_mutex_lock(&gate->lock);
-    bool full = is_full(gate, bucket) && (!form || gate->known[hash % KNOWN] != hash);
+    bool full = is_full(gate, c->bucket);
+    bool known = form && gate->known[c->token_hash % KNOWN] == c->token_hash;
+    /* An attempt counts from now on, so that those which are made at once count, too. */
+    if (!full && !known)
+        count_failure(gate, c->bucket);
     pthread_mutex_unlock(&gate->lock);
-    if (full)
-        return berth_fail(err, BERTH_E_RATE_LIMITED,
-                          "Too many failed attempts; try again in %d seconds", FAILURE_MS / 1000);
+    c->counted = !full && !known;
+    c->doubtful = full && !known;
     if (form)
         return BERTH_OK;
-    count_failure(gate, bucket);
-    return caller_refuse(err);
+    return full ? refuse_often(err) : caller_refuse(err);
+}
+
+bool berth_api_gate_wait(struct berth_api_gate *gate, struct berth_api_call *c)
+{
+    c->next = NULL;
+    pthread_mutex_lock(&gate->lock);
+    *gate->last = c;
+    gate->last = &c->next;
+    bool first = !gate->looking;
+    gate->looking = true;
+    pthread_mutex_unlock(&gate->lock);
+    return first;
+}
+
+struct berth_api_call *berth_api_gate_next(struct berth_api_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    struct berth_api_call *c = gate->first;
+    if (c)
+        gate->first = c->next;
+    else
+        gate->looking = false;
+    if (!gate->first)
+        gate->last = &gate->first;
+    pthread_mutex_unlock(&gate->lock);
+    return c;
+}
+
+/* Remembers what the lookup of the call's token has found. */
+static void gate_learn(struct berth_api_gate *gate, const struct berth_api_call *c, int rc)
+{
+    uint64_t *known = &gate->known[c->token_hash % KNOWN];
+    bool bad = rc == BERTH_E_UNAUTHORIZED;
+    pthread_mutex_lock(&gate->lock);
+    if (rc == BERTH_OK)
+        *known = c->token_hash;
+    else if (bad && *known == c->token_hash)
+        *known = 0;
+    if (c->counted && !bad)
+        gate->full_until_ms[c->bucket] -= FAILURE_MS;
+    else if (!c->counted && bad)
+        count_failure(gate, c->bucket);
+    pthread_mutex_unlock(&gate->lock);
 }
 
 /* --- who it is --- */
@@ -267,16 +323,12 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
         return BERTH_OK;
     }
     int rc = berth_token_check(c->b, &c->arena, text, &token, err);
-    if (rc == BERTH_E_UNAUTHORIZED)
-        count_failure(gate, bucket_of(c->x));
-    if (rc < 0)
-        return rc;
-    uint64_t hash = digest(text, strlen(text));
-    pthread_mutex_lock(&gate->lock);
-    gate->known[hash % KNOWN] = hash;
-    pthread_mutex_unlock(&gate->lock);
-    take_token(c, token);
-    return BERTH_OK;
+    gate_learn(gate, c, rc);
+    if (rc == BERTH_E_UNAUTHORIZED && c->doubtful)
+        return refuse_often(err);
+    if (rc == BERTH_OK)
+        take_token(c, token);
+    return rc;
 }
 
 /* --- the caller's rights --- */

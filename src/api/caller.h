@@ -19,10 +19,19 @@ int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
 int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchange *x,
                            struct berth_error *err);
 /* Checks what needs no store access, on the loop's thread. UNAUTHORIZED: a token is required and
- * absent, or is not well-formed. RATE_LIMITED: too many attempts from that address have failed. */
-int berth_api_gate_look(struct berth_api_gate *gate, const struct berth_http_exchange *x,
+ * absent, or is not well-formed. RATE_LIMITED: the same, when too many attempts from that address
+ * have failed. Sets c->doubtful when so many have failed and the token was not good lately: such a
+ * call has to wait for its turn. */
+int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
                         struct berth_error *err);
-/* Identifies the caller, by its token or as the socket's owner. Fills c->caller and c->actor. */
+/* Queues a doubtful call. Returns whether the caller has to start a job that works the queue off.
+ */
+bool berth_api_gate_wait(struct berth_api_gate *gate, struct berth_api_call *c);
+/* Returns the next doubtful call. NULL: there is none, and the job that works the queue off ends.
+ */
+struct berth_api_call *berth_api_gate_next(struct berth_api_gate *gate);
+/* Identifies the caller, by its token or as the socket's owner. Fills c->caller and c->actor.
+ * UNAUTHORIZED: the token is not good. RATE_LIMITED: the same for a doubtful call. */
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
                            struct berth_error *err);
 /* Returns DENIED when `local` is set and the caller is not an operator of the instance: local

@@ -471,11 +471,65 @@ static void failures_are_counted(void **state)
     }
     assert_in_range(refused, 20, 24); /* some time passes meanwhile */
     assert_int_equal(refused + limited, 40);
-    /* Who was good a moment ago stays in; who only now shows up waits; the socket is not touched.
-     */
+    /* Nobody who has a good token is refused for that: neither who used it a moment ago, nor who
+     * only now shows up, nor who sends a body with it; the socket is not touched. */
     assert_int_equal(ask_by(f, good, "GET", "/api/companies", NULL).status, 200);
-    assert_int_equal(ask_by(f, late, "GET", "/api/companies", NULL).status, 429);
+    assert_int_equal(ask_by(f, late, "GET", "/api/companies", NULL).status, 200);
+    const char *later = make_token(&s, "{'name':'later','permissions':['instance:manage']}");
+    assert_int_equal(ask_by(f, later, "POST", "/api/companies", "{\"name\":\"n\"}").status, 201);
     assert_int_equal(ask(f, "GET", "/api/companies", NULL).status, 200);
+    /* Who is revoked is one of the bad ones again. */
+    struct reply all = ask(f, "GET", "/api/tokens", NULL);
+    assert_string_equal(reply_text(f, &all, "0.name"), "later");
+    const char *id = reply_text(f, &all, "0.id");
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", id), NULL).status, 200);
+    assert_int_equal(ask_by(f, later, "GET", "/api/companies", NULL).status, 401);
+    assert_int_equal(ask_by(f, later, "GET", "/api/companies", NULL).status, 429);
+    /* A bad token a second keeps no good one out, also after a restart. */
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    berth_api_close(asked_api, 1000);
+    assert_ok(f, berth_api_open(f->b, &settings, &asked_api, &f->err));
+    struct berth_http_address here = {.path = text_of(f, "%s/api", f->directory)};
+    assert_ok(f, berth_api_listen(asked_api, &here, &f->err));
+    for (int i = 0; i < 100; i++) {
+        const char *bad = text_of(f, "berth_%032d_%064d", i, i);
+        assert_in_range(ask_by(f, bad, "GET", "/api/companies", NULL).status, 401, 429);
+        const char *token = make_token(&s, text_of(f, "{'name':'n%d'}", i));
+        assert_int_equal(ask_by(f, token, "GET", "/api/companies", NULL).status, 200);
+        berth_time_shift(0, 1000);
+    }
+}
+
+/* Attempts that are made at once count before the first of them is looked up. */
+static void parallel_failures_are_counted(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s = {.f = f};
+    const char *good = make_token(&s, "{'name':'good'}");
+    enum { ATTEMPTS = 100, GOOD = 60 };
+    int fds[ATTEMPTS], refused = 0, limited = 0;
+    for (int i = 0; i < ATTEMPTS; i++)
+        fds[i] = dial(f);
+    for (int i = 0; i < ATTEMPTS; i++) {
+        const char *bad = text_of(f, "berth_%032d_%064d", i, i);
+        const char *text = text_of(f,
+                                   "GET /api/companies HTTP/1.1\r\nHost: x\r\n"
+                                   "Authorization: Bearer %s\r\n\r\n",
+                                   i == GOOD ? good : bad);
+        assert_int_equal(send(fds[i], text, strlen(text), MSG_NOSIGNAL), strlen(text));
+    }
+    for (int i = 0; i < ATTEMPTS; i++) {
+        char answer[16] = "";
+        assert_int_equal(recv(fds[i], answer, 12, MSG_WAITALL), 12);
+        int status = atoi(answer + 9); /* NOLINT */
+        if (i == GOOD)
+            assert_int_equal(status, 200);
+        refused += status == 401;
+        limited += status == 429;
+        (void)close(fds[i]);
+    }
+    assert_in_range(refused, 20, 24); /* some time passes meanwhile */
+    assert_int_equal(refused + limited, ATTEMPTS - 1);
 }
 
 static void await_end(int fd)
@@ -723,6 +777,7 @@ int main(void)
         ASK_ON_BOTH(wrong_tokens_are_refused),
         ASK_ON_BOTH(nobody_hands_out_more_than_he_has),
         ASK_ON_BOTH(failures_are_counted),
+        ASK_ON_BOTH(parallel_failures_are_counted),
         ASK_ON_BOTH(bodies_are_for_those_who_may),
         ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
