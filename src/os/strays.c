@@ -3,6 +3,7 @@
 #include "os/strays.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #include "base/auto.h"
 #include "os/fs.h"
 
-#define ROUNDS 20 /* a tree that forks as fast as we kill does not get away for long */
+#define ROUNDS 20           /* a tree that forks as fast as we kill does not get away for long */
+#define KILLED_WAIT_MS 1000 /* for one that the kernel holds */
 #define ENVIRON_BYTES_MAX (256 * 1024)
 
 /* Is one of the texts among the variables of the process? */
@@ -35,12 +37,17 @@ static bool carries(pid_t pid, const char *const *labels, char *text)
     return false;
 }
 
-/* Through a descriptor, looked at again: the number may have passed to somebody else meanwhile. */
+/* Kills through a descriptor, after a second look: another process may have got the number. Waits
+ * until the process has ended, so that it is not counted again. */
 static bool kill_carrier(pid_t pid, const char *const *labels, char *text)
 {
     auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    return fd >= 0 && carries(pid, labels, text) &&
-           syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0;
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    if (fd < 0 || !carries(pid, labels, text) ||
+        syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0)
+        return false;
+    (void)poll(&ended, 1, KILLED_WAIT_MS);
+    return true;
 }
 
 static int kill_once(const char *const *labels, char *text)
