@@ -11,6 +11,7 @@
 
 #include "base/container.h"
 #include "base/time.h"
+#include "os/inits.h"
 #include "os/loop.h"
 
 #define POST_TURNS_MAX 4
@@ -28,6 +29,7 @@ struct berth_engine {
     bool stopping;
     struct berth_deadlines deadlines;
     struct berth_time_watch watch;
+    struct berth_inits *inits;
     struct berth_guest *first; /* of those that have entered and not left */
     char chunk[CHUNK_BYTES];   /* what is read, one stream at a time */
 };
@@ -245,11 +247,26 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
     struct berth_engine *engine = calloc(1, sizeof *engine);
     if (!engine)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: engine.");
+    int rc = berth_inits_new(&engine->inits, err);
+    if (rc < 0) {
+        free(engine);
+        return rc;
+    }
     engine->tail = &engine->head;
     engine->watch = (struct berth_time_watch){.on_shift = on_engine_shift, .ctx = engine};
     pthread_mutex_init(&engine->lock, NULL);
     *out = engine;
     return BERTH_OK;
+}
+
+struct berth_inits *berth_engine_inits(struct berth_engine *engine)
+{
+    return engine->inits;
+}
+
+int berth_engine_prepare(struct berth_engine *engine, struct berth_error *err)
+{
+    return berth_inits_prepare(engine->inits, err);
 }
 
 uv_loop_t *berth_engine_loop(struct berth_engine *engine)
@@ -328,6 +345,7 @@ void berth_engine_free(struct berth_engine *engine)
         return;
     if (engine->started)
         stop_thread(engine);
+    berth_inits_free(engine->inits);
     berth_deadlines_clear(&engine->deadlines);
     pthread_mutex_destroy(&engine->lock);
     free(engine);

@@ -17,6 +17,10 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err);
 /* Ends every process that still runs, with its tree, and waits until all handlers have run. NULL is
  * fine. */
 void berth_engine_free(struct berth_engine *engine);
+/* Makes the first command start as fast as the later ones. Does nothing else, and need not be
+ * called.
+ */
+int berth_engine_prepare(struct berth_engine *engine, struct berth_error *err);
 bool berth_engine_is_here(const struct berth_engine *engine); /* are we on its thread? */
 
 /* Something to be done on the engine's thread. The memory is the caller's again when it runs. */

@@ -10,6 +10,7 @@
 #include <berth/error.h>
 
 struct berth_engine;
+struct berth_inits;
 struct berth_post;
 
 /* Its loop and its thread; twice is fine. */
@@ -27,6 +28,9 @@ struct berth_guest {
 /* False: the engine stops already. */
 bool berth_engine_enter(struct berth_engine *engine, struct berth_guest *guest);
 void berth_engine_leave(struct berth_engine *engine, struct berth_guest *guest);
+
+/* The parents of commands; borrowed from the engine. */
+struct berth_inits *berth_engine_inits(struct berth_engine *engine);
 
 /* Room for what is read next; used up before the next read. */
 uv_buf_t berth_engine_chunk(struct berth_engine *engine);

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,8 +18,14 @@
 
 #include "base/container.h"
 #include "base/limits.h"
+#include "os/children.h"
+#include "os/inits.h"
 #include "os/loop.h"
 #include "os/spawn.h"
+
+#define INIT_ANSWER_MS 5000 /* for an init to kill its tree; after that it is killed itself */
+#define INHERITED_STEP_MS 5
+#define INHERITED_STEPS_MAX 1000
 
 enum phase {
     RUNNING,
@@ -41,7 +48,12 @@ struct berth_process {
     int64_t grace_ms, linger_ms;
     struct berth_child child; /* pid 0: it runs elsewhere, behind the socket in pidfd */
     struct berth_adoption elsewhere;
-    int fds[3]; /* ours, until the loop has them: stdin, stdout, stderr */
+    struct berth_init *init; /* the parent of the program, or NULL; then pidfd is -1 */
+    bool clearing;           /* the init was told to kill its tree, and is waited for */
+    bool init_dead;          /* the init was killed; what it had below it may have become ours */
+    bool tree_gone;          /* there is nothing left below the init */
+    int inherited_steps;     /* how often inherited processes were killed */
+    int fds[3];              /* ours, until the loop has them: stdin, stdout, stderr */
     bool terminal;
 
     uv_poll_t exit;
@@ -79,6 +91,13 @@ static void signal_group(const struct berth_process *p, int number)
 {
     if (p->lost) /* its number may be somebody else's by now */
         return;
+    if (p->init) {
+        if (number == SIGKILL)
+            berth_init_clear(p->init);
+        else
+            berth_init_signal(p->init, number);
+        return;
+    }
     if (p->child.pid == 0) { /* nobody to signal: we hang up */
         (void)shutdown(p->child.pidfd, SHUT_RDWR);
         return;
@@ -106,6 +125,7 @@ static void end_guest(struct berth_guest *guest)
 
 static void stop_reading(struct berth_process *p);
 static void end_if_done(struct berth_process *p);
+static void end_inherited(struct berth_process *p);
 
 /* What the command itself wrote is still on its way, or we were told not to read: then nobody is
  * cut off, however long it takes; but for one that is to end, which no reader holds up. */
@@ -129,8 +149,18 @@ static void on_process_timer(struct berth_timer *timer)
     case TERMINATING:
         process_enter(p, KILLED);
         signal_group(p, SIGKILL);
+        if (p->init)
+            berth_timer_set(p->engine, &p->timer, INIT_ANSWER_MS);
         break;
     case LINGERING:
+        if (p->init_dead) {
+            end_inherited(p);
+            break;
+        }
+        if (p->clearing) {
+            berth_init_kill(p->init);
+            break;
+        }
         if (owes_bytes(p)) {
             berth_timer_set(p->engine, &p->timer, p->linger_ms);
             break;
@@ -140,6 +170,8 @@ static void on_process_timer(struct berth_timer *timer)
         end_if_done(p);
         break;
     case KILLED:
+        if (p->init && !p->init_dead)
+            berth_init_kill(p->init);
         break;
     }
 }
@@ -153,6 +185,7 @@ static void free_process(struct berth_process *p)
             (void)close(p->fds[i]);
     if (p->child.pidfd >= 0)
         (void)close(p->child.pidfd);
+    berth_init_drop(p->init);
     if (p->elsewhere.free)
         p->elsewhere.free(p->elsewhere.ctx);
     pthread_mutex_destroy(&p->lock);
@@ -196,12 +229,50 @@ static void process_close_input(struct berth_process *p)
     close_handle((uv_handle_t *)&p->input);
 }
 
+/* Returns whether nothing of the program is left, and sees to that it will be. The program has
+ * ended, and its pipes are closed. */
+static bool clear_tree(struct berth_process *p)
+{
+    if (!p->init || p->tree_gone)
+        return true;
+    if (!p->clearing && !p->init_dead) {
+        p->clearing = true;
+        berth_init_clear(p->init);
+        berth_timer_set(p->engine, &p->timer, INIT_ANSWER_MS);
+    }
+    return false;
+}
+
+/* Kills what became ours when the init died, until there is nothing more. */
+static void end_inherited(struct berth_process *p)
+{
+    bool inherited = berth_init_is_dead(p->init);
+    if ((!inherited || berth_children_end_inherited() > 0) &&
+        p->inherited_steps++ < INHERITED_STEPS_MAX) {
+        berth_timer_set(p->engine, &p->timer, INHERITED_STEP_MS);
+        return;
+    }
+    p->tree_gone = true;
+    stop_reading(p);
+    end_if_done(p);
+}
+
+/* Keeps an init that has nothing left to do for another command. */
+static void return_init(struct berth_process *p)
+{
+    if (p->init && p->tree_gone && !p->init_dead)
+        berth_inits_give(berth_engine_inits(p->engine), p->init);
+    else
+        berth_init_drop(p->init);
+    p->init = NULL;
+}
+
 /* It is over when the program has ended, its pipes are closed, and libuv has let go of all. */
 static void end_if_done(struct berth_process *p)
 {
     if (p->ended)
         return;
-    if (p->exited && !p->outputs[0].open && !p->outputs[1].open) {
+    if (p->exited && !p->outputs[0].open && !p->outputs[1].open && clear_tree(p)) {
         berth_timer_clear(p->engine, &p->timer);
         process_close_input(p);
         close_handle((uv_handle_t *)&p->exit);
@@ -209,8 +280,12 @@ static void end_if_done(struct berth_process *p)
     if (!p->exited || p->handles > 0)
         return;
     p->ended = true;
-    if (p->child.pid)
+    if (p->init) {
+        return_init(p);
+    } else if (p->child.pid) {
         (void)waitid(P_PID, (id_t)p->child.pid, &(siginfo_t){0}, WEXITED | WNOHANG);
+        berth_children_forget(p->child.pid);
+    }
     p->end.finished_at_ms = berth_time_wall_ms();
     struct berth_exec_handlers handlers = p->handlers;
     struct berth_exec_end end = p->end;
@@ -223,10 +298,44 @@ static void end_if_done(struct berth_process *p)
         free_process(p);
 }
 
+static void note_status(struct berth_process *p, int code, int status)
+{
+    bool by_signal = code == CLD_KILLED || code == CLD_DUMPED;
+    p->end.exit_code = by_signal || p->lost ? -1 : status;
+    p->end.signal = by_signal ? status : 0;
+}
+
+/* Reads what the init says. Returns whether the program has ended. */
+static bool read_reports(struct berth_process *p)
+{
+    struct berth_init_report report;
+    bool exited = false;
+    int got;
+    while ((got = berth_init_read(p->init, &report)) > 0) {
+        p->tree_gone |= report.kind == BERTH_INIT_GONE || report.gone;
+        if (report.kind == BERTH_INIT_EXITED) {
+            exited = true;
+            note_status(p, report.code, report.status);
+        }
+    }
+    if (got == 0)
+        return exited;
+    /* The init is dead. Without its report the end is not known, nor what is left. */
+    p->init_dead = true;
+    p->lost = !exited && !p->exited;
+    if (p->lost)
+        p->end.exit_code = -1;
+    for (int i = 0; i < 2; i++)
+        p->end.cut[i] |= p->phase != RUNNING && !p->tree_gone;
+    return true;
+}
+
 /* False: it has not ended yet. */
 static bool read_status(struct berth_process *p)
 {
     siginfo_t info = {0};
+    if (p->init)
+        return read_reports(p);
     if (p->child.pid == 0) {
         p->end.exit_code = -1;
         if (!p->elsewhere.read_exit(p->elsewhere.ctx, p->child.pidfd, &p->end.exit_code))
@@ -240,9 +349,7 @@ static bool read_status(struct berth_process *p)
     p->lost = rc < 0 && errno == ECHILD; /* somebody in this process has taken its status */
     if (!p->lost && (rc < 0 || info.si_pid == 0))
         return false;
-    bool by_signal = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
-    p->end.exit_code = by_signal || p->lost ? -1 : info.si_status;
-    p->end.signal = by_signal ? info.si_status : 0;
+    note_status(p, info.si_code, info.si_status);
     return true;
 }
 
@@ -258,13 +365,8 @@ static void note_due(struct berth_process *p)
     }
 }
 
-static void on_exit_readable(uv_poll_t *poll, int status, int events)
+static void process_exited(struct berth_process *p)
 {
-    (void)status, (void)events;
-    struct berth_process *p = poll->data;
-    if (!read_status(p))
-        return;
-    (void)uv_poll_stop(poll);
     p->exited = true;
     if (p->phase != RUNNING)
         signal_group(p, SIGKILL); /* the command is gone; nothing of it may stay */
@@ -280,7 +382,21 @@ static void on_exit_readable(uv_poll_t *poll, int status, int events)
         berth_timer_set(p->engine, &p->timer,
                         p->linger_ms); /* for those who still hold its pipes */
     }
-    end_if_done(p);
+}
+
+static void on_exit_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    struct berth_process *p = poll->data;
+    bool ended = read_status(p);
+    if (ended && (!p->init || p->init_dead || p->tree_gone))
+        (void)uv_poll_stop(poll);
+    if (ended && !p->exited)
+        process_exited(p);
+    if (p->init_dead && !p->tree_gone)
+        end_inherited(p);
+    else
+        end_if_done(p);
 }
 
 /* --- output --- */
@@ -637,7 +753,8 @@ static void run_arrival(struct berth_post *post)
     }
     if (p->fds[0] >= 0)
         adopt_pipe(p, &p->input, &p->fds[0], &p->has_input);
-    (void)uv_poll_init(berth_engine_loop(p->engine), &p->exit, p->child.pidfd);
+    (void)uv_poll_init(berth_engine_loop(p->engine), &p->exit,
+                       p->init ? berth_init_fd(p->init) : p->child.pidfd);
     p->exit.data = p;
     p->handles++;
     (void)uv_poll_start(&p->exit, UV_READABLE, on_exit_readable);
@@ -672,6 +789,21 @@ static int open_terminal(struct berth_process *p, const struct berth_process_opt
     return BERTH_OK;
 }
 
+/* Runs the program below an init. */
+static int spawn_below_init(struct berth_process *p, const struct berth_spawn *what,
+                            struct berth_error *err)
+{
+    char file[PATH_MAX];
+    int rc = berth_spawn_prepare(what, file, err);
+    if (rc == BERTH_OK)
+        rc = berth_inits_take(berth_engine_inits(p->engine), &p->init, err);
+    if (rc == BERTH_OK)
+        rc = berth_init_run(p->init, what, file, err);
+    if (rc == BERTH_OK)
+        p->child.pid = berth_init_command(p->init);
+    return rc;
+}
+
 static int process_spawn(struct berth_process *p, const struct berth_process_options *options,
                          struct berth_error *err)
 {
@@ -693,7 +825,8 @@ static int process_spawn(struct berth_process *p, const struct berth_process_opt
     }
     memcpy(what.fds, theirs, sizeof theirs);
     if (rc == BERTH_OK)
-        rc = berth_spawn(&what, &p->child, err);
+        rc = options->below_init ? spawn_below_init(p, &what, err)
+                                 : berth_spawn(&what, &p->child, err);
     for (int i = 0; i < 3; i++)
         if (theirs[i] >= 0)
             (void)close(theirs[i]);

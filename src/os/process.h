@@ -16,10 +16,12 @@ struct berth_process_options {
     bool with_stdin; /* else /dev/null */
     bool terminal;   /* a PTY: one stream, and stdin */
     unsigned short rows, columns;
+    bool below_init;    /* nothing that it starts outlives it, and all of it ends with us */
     int64_t timeout_ms; /* 0: none */
     int64_t grace_ms;   /* between SIGTERM and SIGKILL */
     int64_t linger_ms;  /* after its end, for what still holds its pipes */
-    /* Or NULL. One that dies with its owner is started on the engine's thread. */
+    /* Or NULL; not below an init. One that dies with its owner is started on the engine's thread.
+     */
     const struct berth_confinement *confinement;
 };
 #define BERTH_PROCESS_OPTIONS_INIT                                                                 \

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,6 +18,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "os/children.h"
 
 const char *berth_env_get(const char *const *env, const char *name)
 {
@@ -27,7 +30,7 @@ const char *berth_env_get(const char *const *env, const char *name)
     return NULL;
 }
 
-static int spawn_fail(struct berth_error *err, int number, const char *name)
+int berth_spawn_fail(struct berth_error *err, int number, const char *name)
 {
     switch (number) {
     case ENOENT:
@@ -51,7 +54,7 @@ int berth_spawn_find(const char *name, const char *path, char *out, size_t size,
 {
     if (strchr(name, '/') || !*name) {
         (void)snprintf(out, size, "%s", name);
-        return *name ? BERTH_OK : spawn_fail(err, ENOENT, name);
+        return *name ? BERTH_OK : berth_spawn_fail(err, ENOENT, name);
     }
     bool denied = false;
     for (const char *at = path; *at;) {
@@ -65,7 +68,7 @@ int berth_spawn_find(const char *name, const char *path, char *out, size_t size,
         }
         at += len + (at[len] == ':');
     }
-    return spawn_fail(err, denied ? EACCES : ENOENT, name);
+    return berth_spawn_fail(err, denied ? EACCES : ENOENT, name);
 }
 
 static int check_cwd(const char *cwd, struct berth_error *err)
@@ -208,14 +211,19 @@ UNSANITIZED static bool arrange_child(const struct birth *birth)
         return false;
     if (files.raised && syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files.before, NULL) < 0)
         return false;
-    return syscall(SYS_close_range, 3U, ~0U, 0) == 0 && arrange_signals();
+    return syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0 && arrange_signals();
 }
 
 UNSANITIZED static int child_main(void *ctx)
 {
     struct birth *birth = ctx;
-    if (arrange_child(birth))
-        (void)syscall(SYS_execve, birth->file, birth->what->argv, birth->what->env);
+    const struct berth_spawn *what = birth->what;
+    if (arrange_child(birth)) {
+        if (what->program_fd)
+            (void)syscall(SYS_execveat, what->program_fd, "", what->argv, what->env, AT_EMPTY_PATH);
+        else
+            (void)syscall(SYS_execve, birth->file, what->argv, what->env);
+    }
     birth->number = errno ? errno : ECHILD;
     (void)syscall(SYS_exit, 127);
     return 127;
@@ -230,6 +238,7 @@ static int spawn_child(const struct berth_spawn *what, const char *file, struct 
     sigset_t all, before;
     (void)sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours runs in the child */
+    berth_children_begin_birth();
     child.pid = clone(child_main, stack + sizeof stack,
                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &child.pidfd);
     int number = child.pid < 0 ? errno : birth.number;
@@ -239,19 +248,26 @@ static int spawn_child(const struct berth_spawn *what, const char *file, struct 
         (void)waitpid(child.pid, NULL, 0);
         (void)close(child.pidfd);
     }
+    berth_children_end_birth(number ? 0 : child.pid);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return number;
+}
+
+int berth_spawn_prepare(const struct berth_spawn *what, char *file, struct berth_error *err)
+{
+    const char *path = berth_env_get(what->env, "PATH");
+    int rc = what->cwd ? check_cwd(what->cwd, err) : BERTH_OK;
+    if (rc < 0 || what->program_fd)
+        return rc;
+    return berth_spawn_find(what->argv[0], path ? path : "", file, PATH_MAX, err);
 }
 
 int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct berth_error *err)
 {
     char file[PATH_MAX];
-    const char *path = berth_env_get(what->env, "PATH");
-    int rc = what->cwd ? check_cwd(what->cwd, err) : BERTH_OK;
-    if (rc == BERTH_OK)
-        rc = berth_spawn_find(what->argv[0], path ? path : "", file, sizeof file, err);
+    int rc = berth_spawn_prepare(what, file, err);
     if (rc < 0)
         return rc;
     int number = spawn_child(what, file, out);
-    return number ? spawn_fail(err, number, what->argv[0]) : BERTH_OK;
+    return number ? berth_spawn_fail(err, number, what->argv[0]) : BERTH_OK;
 }

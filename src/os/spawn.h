@@ -24,6 +24,7 @@ struct berth_spawn {
     int fds[3];              /* what becomes 0, 1 and 2; -1: /dev/null */
     const char *terminal;    /* instead: the controlling terminal behind all three; or NULL */
     const struct berth_confinement *confinement; /* or NULL; not with a terminal */
+    int program_fd; /* run this open file instead of what argv[0] names; 0: none */
 };
 
 struct berth_child {
@@ -43,6 +44,12 @@ void berth_spawn_note_signals(void);
  * NOT_FOUND: there is no such program (127 in a shell). DENIED: it may not be run (126).
  * UNPROCESSABLE: the directory is not there. UNAVAILABLE: no processes, descriptors or memory. */
 int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct berth_error *err);
+
+/* For other ways to start a program. Checks the directory, and looks for the program: its path is
+ * in `file` (PATH_MAX bytes). Errors as above. */
+int berth_spawn_prepare(const struct berth_spawn *what, char *file, struct berth_error *err);
+/* Fails with the error that fits the errno of an execve. */
+int berth_spawn_fail(struct berth_error *err, int number, const char *name);
 
 /* The file that a name stands for, by a PATH; in `out`. NOT_FOUND and DENIED as above. */
 int berth_spawn_find(const char *name, const char *path, char *out, size_t size,

@@ -20,12 +20,15 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/time.h"
+#include "os/children.h"
 #include "os/spawn.h"
 #include "os/strays.h"
 
 #define OUTPUT_BYTES_MAX (8 * 1024 * 1024)
 
 static const char *const environment[] = {"PATH=/usr/bin:/bin", "MARK=here", NULL};
+
+static bool below_init; /* BERTH_TEST_BELOW_INIT is set: programs are run below an init */
 
 /* One program and what came of it. */
 struct run {
@@ -68,6 +71,7 @@ static void prepare(struct run *r, const char *const *argv)
                       .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)};
     r->options.argv = argv;
     r->options.env = environment;
+    r->options.below_init = below_init;
     (void)sem_init(&r->ended, 0, 0);
 }
 
@@ -713,8 +717,121 @@ static void status_that_somebody_else_took(void **state)
     finish(&r);
 }
 
+/* --- below an init --- */
+
+/* Returns the process that the program's output names. */
+static pid_t named_process(struct run *r)
+{
+    pid_t pid = (pid_t)atoi(berth_buf_str(&r->out));
+    assert_true(pid > 1);
+    return pid;
+}
+
+static void what_changed_session_and_variables_ends(void **state)
+{
+    (void)state;
+    struct run r;
+    prepare(&r, SH("setsid env -i sh -c 'echo $$; exec sleep 300 >/dev/null 2>&1' & read x"));
+    r.options.with_stdin = true;
+    start(&r);
+    for (int i = 0; i < 1000 && !atomic_load(&r.given[0]); i++)
+        pause_ms(10);
+    berth_process_close_stdin(r.process);
+    await(&r);
+    assert_int_equal(r.end.cause, BERTH_END_EXITED);
+    assert_false(is_alive(named_process(&r)));
+    finish(&r);
+}
+
+static void command_that_kills_its_init_is_lost(void **state)
+{
+    (void)state;
+    struct run r;
+    prepare(&r, SH("echo $$; kill -9 $PPID; exec sleep 300"));
+    start(&r);
+    await(&r);
+    assert_int_equal(r.end.cause, BERTH_END_LOST);
+    assert_int_equal(r.end.exit_code, -1);
+    assert_false(is_alive(named_process(&r)));
+    finish(&r);
+}
+
+/* The clock is moved over the time that an init has for an answer. */
+static void command_that_stops_its_init_is_ended(void **state)
+{
+    (void)state;
+    struct run r;
+    prepare(&r, SH("echo $$; kill -STOP $PPID; exec sleep 300"));
+    r.options.grace_ms = 10;
+    start(&r);
+    for (int i = 0; i < 1000 && !atomic_load(&r.given[0]); i++)
+        pause_ms(10);
+    berth_process_cancel(r.process);
+    int shifted = 0;
+    for (; sem_trywait(&r.ended) < 0; shifted += 1000) {
+        assert_true(shifted < 600 * 1000);
+        berth_time_shift(0, 1000);
+        pause_ms(10);
+    }
+    berth_time_shift(0, -shifted);
+    assert_int_equal(r.end.cause, BERTH_END_CANCELLED);
+    assert_false(is_alive(named_process(&r)));
+    finish(&r);
+}
+
+/* A command that was lost, and programs that cannot be run, cost their init; the next one works. */
+static void next_command_has_an_init_again(void **state)
+{
+    struct berth_error err;
+    struct run r;
+    command_that_kills_its_init_is_lost(state);
+    for (int i = 0; i < 3; i++) {
+        prepare(&r, (const char *const[]){"/etc/passwd", NULL});
+        assert_int_equal(berth_process_start(engine, &r.options, handlers_of(&r), &r.process, &err),
+                         BERTH_E_DENIED);
+        r.process = NULL;
+        finish(&r);
+    }
+    exit_code_and_both_streams(state);
+}
+
+/* More text than the socket of an init takes at once. */
+static void long_commands_arrive_whole(void **state)
+{
+    (void)state;
+    struct run r;
+    static char words[20][100 * 1024];
+    const char *argv[24] = {"sh", "-c", "echo $# ${#20}", "sh"};
+    for (int i = 0; i < 20; i++) {
+        memset(words[i], 'a', sizeof words[i] - 1);
+        argv[4 + i] = words[i];
+    }
+    const char *closed[25];
+    memcpy(closed, argv, sizeof argv);
+    closed[24] = NULL;
+    prepare(&r, closed);
+    start(&r);
+    await(&r);
+    assert_int_equal(r.end.exit_code, 0);
+    assert_string_equal(berth_buf_str(&r.out), "20 102399\n");
+    finish(&r);
+}
+
 int main(void)
 {
+    const struct CMUnitTest init_tests[] = {
+        cmocka_unit_test(what_changed_session_and_variables_ends),
+        cmocka_unit_test(command_that_kills_its_init_is_lost),
+        cmocka_unit_test(command_that_stops_its_init_is_ended),
+        cmocka_unit_test(next_command_has_an_init_again),
+        cmocka_unit_test(long_commands_arrive_whole),
+    };
+    const struct CMUnitTest child_tests[] = {
+        cmocka_unit_test(daemon_is_found_by_its_label),
+        cmocka_unit_test(many_at_once_leave_nothing),
+        cmocka_unit_test(without_descriptors_it_fails_cleanly),
+        cmocka_unit_test(status_that_somebody_else_took),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exit_code_and_both_streams),
         cmocka_unit_test(signal_of_somebody_else),
@@ -737,15 +854,23 @@ int main(void)
         cmocka_unit_test(cancel_at_any_moment),
         cmocka_unit_test(grandchild_that_holds_the_pipe),
         cmocka_unit_test(child_that_closes_its_output_and_lives_on),
-        cmocka_unit_test(daemon_is_found_by_its_label),
-        cmocka_unit_test(many_at_once_leave_nothing),
-        cmocka_unit_test(without_descriptors_it_fails_cleanly),
         cmocka_unit_test(closing_the_engine_ends_what_runs),
         cmocka_unit_test(closing_the_engine_sees_what_has_just_begun),
-        cmocka_unit_test(status_that_somebody_else_took),
         cmocka_unit_test(terminal_that_is_closed_early),
         cmocka_unit_test(ignored_signals_that_were_noted),
     };
     (void)signal(SIGPIPE, SIG_IGN); /* as programs that embed us may not */
-    return cmocka_run_group_tests(tests, open_engine, close_engine);
+    below_init = getenv("BERTH_TEST_BELOW_INIT") != NULL;
+    if (below_init)
+        berth_children_inherit();
+    enum {
+        COMMON = sizeof tests / sizeof tests[0],
+        INIT = sizeof init_tests / sizeof init_tests[0]
+    };
+    struct CMUnitTest all[COMMON + INIT];
+    size_t own = below_init ? sizeof init_tests : sizeof child_tests;
+    memcpy(all, tests, sizeof tests);
+    memcpy(all + COMMON, below_init ? init_tests : child_tests, own);
+    return _cmocka_run_group_tests("process", all, COMMON + own / sizeof all[0], open_engine,
+                                   close_engine);
 }

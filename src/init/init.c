@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/init/init.c - the parent of one command on this machine. It is a child subreaper, so every
+ * process that the command starts stays below it: one in another session, without our variables or
+ * with another user, too. It reports how the command ended, ends on request whatever the command
+ * left, and ends everything by itself when its owner is gone.
+ *
+ * A static program that libberth carries in itself (os/inits.c). It runs with the rights of its
+ * owner and must not trust the command, which may kill or stop it: its owner watches for that. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/init_protocol.h"
+
+#define OWNER 0 /* the socket to the owner */
+#define CHILDREN "/proc/thread-self/children"
+
+/* The one command that this init looks after at a time. */
+static struct {
+    pid_t pid;
+    bool exited, gone; /* gone: it has exited, and the tree is empty */
+    bool renew;        /* the owner wants a new child when this one is gone */
+    siginfo_t info;    /* how it has ended */
+} command;
+
+static void init_report(enum berth_init_report_kind kind, int number)
+{
+    struct berth_init_report report = {.kind = kind,
+                                       .pid = command.pid,
+                                       .code = command.info.si_code,
+                                       .status = number,
+                                       .gone = command.gone};
+    (void)send(OWNER, &report, sizeof report, MSG_NOSIGNAL); /* a dead owner is seen by the poll */
+}
+
+/* --- the child that becomes the command --- */
+
+/* Reads exactly `len` bytes. Exits when the owner has closed the socket instead of sending. */
+static void child_read(int fd, char *at, size_t len)
+{
+    while (len) {
+        ssize_t got = read(fd, at, len);
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            _exit(0);
+        if (got > 0) {
+            at += got;
+            len -= (size_t)got;
+        }
+    }
+}
+
+/* Receives the head of the request and the descriptors that come with it. */
+static void child_receive(int fd, struct berth_init_start *start, int fds[3])
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } control;
+    struct iovec part = {start, sizeof *start};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t got;
+    while ((got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL)) < 0 && errno == EINTR)
+        ;
+    if (got != sizeof *start)
+        _exit(0); /* the owner does not need this child any more */
+    int received[3] = {-1, -1, -1};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head && head->cmsg_type == SCM_RIGHTS)
+        memcpy(received, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
+    for (int i = 0, next = 0; i < 3; i++)
+        fds[i] = start->given & 1U << i ? received[next++] : -1;
+}
+
+/* Makes the descriptors 0, 1 and 2. They are all above 2 before: 0 to 2 were never closed. */
+static bool child_arrange(const int fds[3], const char *terminal)
+{
+    int all = *terminal ? open(terminal, O_RDWR | O_CLOEXEC) : -1;
+    if (*terminal && all < 0)
+        return false;
+    for (int i = 0; i < 3; i++) {
+        int fd = all >= 0 ? all : fds[i] >= 0 ? fds[i] : open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (fd < 0 || dup2(fd, i) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Returns the text at *at, and moves *at behind it. */
+static char *next_text(char **at, const char *end)
+{
+    char *text = *at;
+    size_t len = text < end ? strnlen(text, (size_t)(end - text)) : 0;
+    if (text + len >= end)
+        _exit(0); /* not what our owner sends */
+    *at = text + len + 1;
+    return text;
+}
+
+static char **next_texts(char **at, const char *end, uint32_t count)
+{
+    char **texts = calloc((size_t)count + 1, sizeof *texts);
+    for (uint32_t i = 0; texts && i < count; i++)
+        texts[i] = next_text(at, end);
+    return texts;
+}
+
+/* Waits for a request and runs the program. The socket closes by itself when that succeeds. */
+static void child_main(int fd)
+{
+    struct berth_init_start start;
+    int fds[3];
+    sigset_t none;
+    (void)setsid();
+    child_receive(fd, &start, fds);
+    char *text = mmap(NULL, start.bytes ? start.bytes : 1, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (text != MAP_FAILED) {
+        char *at = text, *end = text + start.bytes;
+        child_read(fd, text, start.bytes);
+        const char *file = next_text(&at, end), *cwd = next_text(&at, end);
+        const char *terminal = next_text(&at, end);
+        char **argv = next_texts(&at, end, start.argc), **env = next_texts(&at, end, start.envc);
+        (void)sigemptyset(&none);
+        if (argv && env && child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) &&
+            sigprocmask(SIG_SETMASK, &none, NULL) == 0)
+            (void)execve(file, argv, env);
+    }
+    int32_t number = errno;
+    (void)send(fd, &number, sizeof number, MSG_NOSIGNAL);
+    _exit(127);
+}
+
+/* Sends READY with the owner's end of the socket to the new child. */
+static bool report_ready(int fd)
+{
+    struct berth_init_report report = {.kind = BERTH_INIT_READY, .pid = command.pid};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.align = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int))}};
+    memcpy(CMSG_DATA(&control.align), &fd, sizeof fd);
+    struct iovec part = {&report, sizeof report};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    return sendmsg(OWNER, &message, MSG_NOSIGNAL) == sizeof report;
+}
+
+/* Makes a child that waits for a program. */
+static bool make_child(void)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return false;
+    memset(&command, 0, sizeof command);
+    command.pid = fork();
+    if (command.pid == 0) {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        (void)dup2(null, OWNER); /* when the init dies, its owner must see the socket close */
+        (void)close(null);
+        (void)close(ends[0]);
+        child_main(ends[1]);
+    }
+    bool ready = command.pid > 0 && report_ready(ends[0]);
+    int number = errno;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    errno = number;
+    return ready;
+}
+
+/* --- the tree --- */
+
+/* Collects the children that have ended. Reports the end of the command, and that it is gone. */
+static void reap_children(void)
+{
+    siginfo_t info = {0};
+    bool exited = false, left;
+    while ((left = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) == 0) && info.si_pid) {
+        if (info.si_pid == command.pid && !command.exited) {
+            exited = true;
+            command.info = info;
+        }
+        info.si_pid = 0;
+    }
+    command.exited |= exited;
+    bool gone = command.exited && !left && !command.gone;
+    command.gone |= gone;
+    if (exited)
+        init_report(BERTH_INIT_EXITED, command.info.si_status);
+    else if (gone)
+        init_report(BERTH_INIT_GONE, 0);
+}
+
+/* Kills the direct children. What they leave becomes ours and has its turn later. */
+static void kill_children(void)
+{
+    char text[4096];
+    pid_t pid = 0;
+    int fd = open(CHILDREN, O_RDONLY | O_CLOEXEC);
+    for (ssize_t got; fd >= 0 && (got = read(fd, text, sizeof text)) > 0;)
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                pid = pid * 10 + (text[i] - '0');
+            } else {
+                if (pid > 0)
+                    (void)kill(pid, SIGKILL); /* not reaped yet: the number is still its own */
+                pid = 0;
+            }
+        }
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* Kills until no child is left. A child that cannot be killed is waited for. */
+static void clear_tree(void)
+{
+    siginfo_t info;
+    do {
+        kill_children();
+        reap_children();
+    } while (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT | __WALL) == 0);
+    reap_children();
+}
+
+static void signal_command(int number)
+{
+    if (!command.exited && kill(-command.pid, number) < 0)
+        (void)kill(command.pid, number);
+}
+
+/* --- orders --- */
+
+static void on_child_signal(int number)
+{
+    (void)number; /* it only interrupts the poll */
+}
+
+static void obey(const struct berth_init_order *order)
+{
+    switch (order->kind) {
+    case BERTH_INIT_SIGNAL:
+        signal_command(order->number);
+        break;
+    case BERTH_INIT_CLEAR:
+        clear_tree();
+        break;
+    case BERTH_INIT_RENEW:
+        command.renew = true;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Waits for an order or the end of a child. Returns false when the owner is gone. */
+static bool serve_once(const sigset_t *waiting)
+{
+    struct pollfd owner = {.fd = OWNER, .events = POLLIN};
+    struct berth_init_order order;
+    if (ppoll(&owner, 1, NULL, waiting) > 0) {
+        ssize_t got = recv(OWNER, &order, sizeof order, MSG_DONTWAIT);
+        if (got == sizeof order)
+            obey(&order);
+        else if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+            return false;
+    }
+    reap_children();
+    return true;
+}
+
+static bool prepare(sigset_t *waiting)
+{
+    struct sigaction action = {.sa_handler = on_child_signal};
+    sigset_t all;
+    int fd = open(CHILDREN, O_RDONLY | O_CLOEXEC); /* a kernel may be built without it */
+    if (fd < 0)
+        return false;
+    (void)close(fd);
+    (void)sigfillset(&all);
+    (void)sigfillset(waiting);
+    (void)sigdelset(waiting, SIGCHLD);
+    return sigprocmask(SIG_SETMASK, &all, NULL) == 0 && sigaction(SIGCHLD, &action, NULL) == 0 &&
+           prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && prctl(PR_SET_NAME, "berth-init") == 0 &&
+           prctl(PR_SET_DUMPABLE, 0) == 0; /* its child holds variables of the command */
+}
+
+int main(void)
+{
+    sigset_t waiting;
+    bool works = prepare(&waiting) && make_child();
+    while (works && serve_once(&waiting))
+        if (command.gone && command.renew)
+            works = make_child();
+    if (!works)
+        init_report(BERTH_INIT_FAILED, errno);
+    clear_tree();
+    return 0;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/inits.c - see inits.h. The program of an init is part of this library: it is run from a
+ * file in memory, so that there is no file to find, to replace or to forget. */
+#include "os/inits.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "os/children.h"
+#include "os/fs.h"
+#include "os/init_image.h"
+#include "os/spawn.h"
+
+#define SPARES_MAX 8
+#define ANSWER_SECONDS 60 /* for an init or a program that is on a slow disk, or was stopped */
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+struct berth_init {
+    struct berth_child child; /* the init itself */
+    int control;              /* socket to the init */
+    int start;                /* socket to the child that waits for a program; -1: none */
+    pid_t command;
+};
+
+struct berth_inits {
+    pthread_mutex_t lock;
+    int program_fd; /* -1: not made yet */
+    struct berth_init *spares[SPARES_MAX];
+    int count;
+};
+
+/* --- the pool --- */
+
+int berth_inits_new(struct berth_inits **out, struct berth_error *err)
+{
+    struct berth_inits *inits = calloc(1, sizeof *inits);
+    if (!inits)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: commands.");
+    inits->program_fd = -1;
+    pthread_mutex_init(&inits->lock, NULL);
+    *out = inits;
+    return BERTH_OK;
+}
+
+void berth_inits_free(struct berth_inits *inits)
+{
+    if (!inits)
+        return;
+    while (inits->count)
+        berth_init_drop(inits->spares[--inits->count]);
+    if (inits->program_fd >= 0)
+        (void)close(inits->program_fd);
+    pthread_mutex_destroy(&inits->lock);
+    free(inits);
+}
+
+static struct berth_init *pop_spare(struct berth_inits *inits)
+{
+    pthread_mutex_lock(&inits->lock);
+    struct berth_init *init = inits->count ? inits->spares[--inits->count] : NULL;
+    pthread_mutex_unlock(&inits->lock);
+    return init;
+}
+
+static void push_spare(struct berth_inits *inits, struct berth_init *init)
+{
+    pthread_mutex_lock(&inits->lock);
+    bool kept = inits->count < SPARES_MAX;
+    if (kept)
+        inits->spares[inits->count++] = init;
+    pthread_mutex_unlock(&inits->lock);
+    if (!kept)
+        berth_init_drop(init);
+}
+
+/* --- one init --- */
+
+static int memory_file(void)
+{
+    int fd = (int)syscall(SYS_memfd_create, "berth-init", MFD_CLOEXEC | MFD_EXEC);
+    if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
+        fd = (int)syscall(SYS_memfd_create, "berth-init", MFD_CLOEXEC);
+    return fd;
+}
+
+/* Returns the descriptor of the program, which the pool keeps. */
+static int open_program(struct berth_inits *inits, int *out, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    pthread_mutex_lock(&inits->lock);
+    if (inits->program_fd < 0) {
+        int fd = memory_file();
+        rc = fd < 0 ? berth_fail_errno(err, "Cannot make the program that looks after commands")
+                    : berth_fs_write_all(fd, berth_init_image, berth_init_image_len, err);
+        if (rc == BERTH_OK)
+            inits->program_fd = fd;
+        else if (fd >= 0)
+            (void)close(fd);
+    }
+    *out = inits->program_fd;
+    pthread_mutex_unlock(&inits->lock);
+    return rc;
+}
+
+static int start_init(struct berth_inits *inits, struct berth_init **out, struct berth_error *err)
+{
+    static const char *const argv[] = {"berth-init", NULL}, *const env[] = {NULL};
+    int ends[2];
+    struct berth_spawn what = {.argv = argv, .env = env, .fds = {-1, -1, -1}};
+    int rc = open_program(inits, &what.program_fd, err);
+    if (rc < 0)
+        return rc;
+    struct berth_init *init = calloc(1, sizeof *init);
+    if (!init)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        free(init);
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a socket: %s.", strerror(errno));
+    }
+    what.fds[0] = ends[1];
+    rc = berth_spawn(&what, &init->child, err);
+    (void)close(ends[1]);
+    if (rc < 0) {
+        (void)close(ends[0]);
+        free(init);
+        return rc;
+    }
+    struct timeval patience = {.tv_sec = ANSWER_SECONDS};
+    (void)setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    init->control = ends[0];
+    init->start = -1;
+    *out = init;
+    return BERTH_OK;
+}
+
+void berth_init_kill(struct berth_init *init)
+{
+    (void)syscall(SYS_pidfd_send_signal, init->child.pidfd, SIGKILL, NULL, 0);
+}
+
+bool berth_init_is_dead(const struct berth_init *init)
+{
+    struct pollfd ended = {.fd = init->child.pidfd, .events = POLLIN};
+    return poll(&ended, 1, 0) > 0;
+}
+
+void berth_init_drop(struct berth_init *init)
+{
+    if (!init)
+        return;
+    (void)close(init->control); /* the init sees that, ends its tree and exits */
+    if (init->start >= 0)
+        (void)close(init->start);
+    (void)close(init->child.pidfd);
+    berth_children_abandon(init->child.pid);
+    free(init);
+}
+
+/* Reads one report. With READY, the descriptor that came along is in init->start. */
+static ssize_t receive_report(struct berth_init *init, struct berth_init_report *report, int flags)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec part = {report, sizeof *report};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t got;
+    while ((got = recvmsg(init->control, &message, flags | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+        ;
+    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int))) {
+        if (init->start >= 0)
+            (void)close(init->start);
+        memcpy(&init->start, CMSG_DATA(head), sizeof init->start);
+    }
+    return got;
+}
+
+int berth_init_read(struct berth_init *init, struct berth_init_report *out)
+{
+    ssize_t got = receive_report(init, out, MSG_DONTWAIT);
+    if (got == sizeof *out)
+        return 1;
+    return got < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+/* Waits until the init has a child for the next program. Returns 0, or an errno. */
+static int await_ready(struct berth_init *init)
+{
+    struct berth_init_report report;
+    for (;;) {
+        ssize_t got = receive_report(init, &report, 0);
+        if (got != sizeof report)
+            return got < 0 ? errno : ECHILD;
+        if (report.kind == BERTH_INIT_FAILED)
+            return report.status;
+        if (report.kind == BERTH_INIT_READY && init->start >= 0) {
+            init->command = report.pid;
+            return 0;
+        }
+    }
+}
+
+int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct berth_error *err)
+{
+    struct berth_init *init;
+    while ((init = pop_spare(inits))) {
+        if (await_ready(init) == 0) {
+            *out = init;
+            return BERTH_OK;
+        }
+        berth_init_kill(init); /* it was killed or stopped while it was spare */
+        berth_init_drop(init);
+    }
+    int rc = start_init(inits, &init, err);
+    if (rc < 0)
+        return rc;
+    int number = await_ready(init);
+    if (number) {
+        berth_init_kill(init);
+        berth_init_drop(init);
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "Cannot start the process that looks after a command: %s.",
+                          number == ENOENT ? "this kernel does not list the children of a process "
+                                             "(CONFIG_PROC_CHILDREN), or /proc is not mounted"
+                                           : strerror(number));
+    }
+    *out = init;
+    return BERTH_OK;
+}
+
+int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err)
+{
+    struct berth_init *init;
+    int rc = start_init(inits, &init, err);
+    if (rc == BERTH_OK)
+        push_spare(inits, init);
+    return rc;
+}
+
+static void send_order(struct berth_init *init, enum berth_init_order_kind kind, int number)
+{
+    struct berth_init_order order = {.kind = kind, .number = number};
+    /* An init that is dead is noticed when it is read from; one that was stopped has a full queue
+     * after some hundred orders, and is killed by then. */
+    (void)send(init->control, &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void berth_inits_give(struct berth_inits *inits, struct berth_init *init)
+{
+    send_order(init, BERTH_INIT_RENEW, 0);
+    push_spare(inits, init);
+}
+
+void berth_init_signal(struct berth_init *init, int number)
+{
+    send_order(init, BERTH_INIT_SIGNAL, number);
+}
+
+void berth_init_clear(struct berth_init *init)
+{
+    send_order(init, BERTH_INIT_CLEAR, 0);
+}
+
+pid_t berth_init_command(const struct berth_init *init)
+{
+    return init->command;
+}
+
+int berth_init_fd(const struct berth_init *init)
+{
+    return init->control;
+}
+
+/* --- running a program --- */
+
+static size_t texts_size(const char *const *texts, uint32_t *count)
+{
+    size_t size = 0;
+    for (; *texts; texts++, ++*count)
+        size += strlen(*texts) + 1;
+    return size;
+}
+
+static char *put_text(char *at, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* The request as it is sent. It may hold secrets: the variables of a command. */
+struct start_request {
+    size_t size;
+    struct berth_init_start head; /* followed by the texts */
+};
+
+static struct start_request *new_request(const struct berth_spawn *what, const char *file)
+{
+    const char *cwd = what->cwd ? what->cwd : "", *terminal = what->terminal ? what->terminal : "";
+    struct berth_init_start head = {0};
+    size_t bytes = strlen(file) + strlen(cwd) + strlen(terminal) + 3;
+    bytes += texts_size(what->argv, &head.argc) + texts_size(what->env, &head.envc);
+    for (int i = 0; i < 3; i++)
+        head.given |= what->fds[i] >= 0 ? 1U << i : 0;
+    struct start_request *request = bytes < UINT32_MAX ? malloc(sizeof *request + bytes) : NULL;
+    if (!request)
+        return NULL;
+    head.bytes = (uint32_t)bytes;
+    request->head = head;
+    request->size = sizeof head + bytes;
+    char *at = (char *)(&request->head + 1);
+    at = put_text(put_text(put_text(at, file), cwd), terminal);
+    for (const char *const *word = what->argv; *word; word++)
+        at = put_text(at, *word);
+    for (const char *const *variable = what->env; *variable; variable++)
+        at = put_text(at, *variable);
+    return request;
+}
+
+static void free_request(struct start_request *request)
+{
+    explicit_bzero(&request->head, request->size);
+    free(request);
+}
+
+/* Sends the request with its descriptors. Returns 0 or an errno. */
+static int send_request(int fd, const struct start_request *request, const int given[3])
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } control = {.bytes = {0}};
+    int count = 0, fds[3];
+    for (int i = 0; i < 3; i++)
+        if (given[i] >= 0)
+            fds[count++] = given[i];
+    struct iovec part = {(void *)(uintptr_t)&request->head, request->size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count) {
+        size_t len = (size_t)count * sizeof(int);
+        control.align = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(len)};
+        memcpy(CMSG_DATA(&control.align), fds, len);
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(len);
+    }
+    while (part.iov_len) {
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            return errno;
+        if (sent > 0) {
+            part.iov_base = (char *)part.iov_base + sent;
+            part.iov_len -= (size_t)sent;
+            message.msg_control = NULL; /* the descriptors went with the first bytes */
+            message.msg_controllen = 0;
+        }
+    }
+    return 0;
+}
+
+/* Returns 0 when the program runs, or the errno that the child sent. */
+static int await_running(int fd)
+{
+    int32_t number;
+    ssize_t got;
+    while ((got = recv(fd, &number, sizeof number, MSG_WAITALL)) < 0 && errno == EINTR)
+        ;
+    if (got == sizeof number)
+        return number ? number : ECHILD;
+    return got < 0 ? errno : 0;
+}
+
+int berth_init_run(struct berth_init *init, const struct berth_spawn *what, const char *file,
+                   struct berth_error *err)
+{
+    assert(init->start >= 0 && !what->confinement);
+    struct start_request *request = new_request(what, file);
+    if (!request)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
+    struct timeval patience = {.tv_sec = ANSWER_SECONDS};
+    (void)setsockopt(init->start, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    int number = send_request(init->start, request, what->fds);
+    if (number == 0)
+        number = await_running(init->start);
+    free_request(request);
+    (void)close(init->start);
+    init->start = -1;
+    return number ? berth_spawn_fail(err, number, what->argv[0]) : BERTH_OK;
+}
