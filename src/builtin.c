@@ -6,6 +6,7 @@
 #include "driver/local.h"
 #include "driver/ssh.h"
 #include "driver/worker.h"
+#include "os/children.h"
 #include "plugin/manager.h"
 #include "plugin/package.h"
 #include "store/db.h"
@@ -49,6 +50,7 @@ static void tune_process(void)
 {
     berth_sqlite_tune_process();
     berth_json_tune_process();
+    berth_children_inherit();
 }
 
 static int new_worker(const struct berth_worker_route *what, struct berth_driver **out,

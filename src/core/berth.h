@@ -24,7 +24,6 @@ struct berth_lease_execs;
 struct berth_plugins;
 struct berth_run_jobs;
 struct berth_self_sweep;
-struct berth_stray_queue;
 struct berth_sweep_slots;
 struct berth_manager_ops;
 struct berth_package_ops;
@@ -51,7 +50,6 @@ struct berth {
 
     struct berth_exec_journal *exec_journal; /* rows of execs, not written yet */
     struct berth_lease_execs *lease_execs;   /* running commands, by lease */
-    struct berth_stray_queue *stray_queue;   /* labels of processes to end */
     struct berth_run_jobs *run_jobs;         /* runs that this process performs */
     struct berth_late_places *late_places;   /* places to write down */
     struct berth_self_sweep *self_sweep;     /* of rows that this process left unfinished */

@@ -15,7 +15,6 @@
 #include "core/lease/lease_execs.h"
 #include "core/lease/node.h"
 #include "core/lease/self_sweep.h"
-#include "core/lease/stray_queue.h"
 #include "core/metrics.h"
 #include "core/paths.h"
 #include "core/plugin/plugin.h"
@@ -140,8 +139,6 @@ static int open_parts(struct berth *b, struct berth_error *err)
     if (rc == BERTH_OK && !b->metrics)
         rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
     if (rc == BERTH_OK)
-        rc = berth_stray_queue_new(b->pool, &b->stray_queue, err);
-    if (rc == BERTH_OK)
         rc = berth_exec_journal_new(b, &b->exec_journal, err);
     if (rc == BERTH_OK)
         rc = berth_run_jobs_new(&b->run_jobs, err);
@@ -210,7 +207,6 @@ void berth_close(struct berth *b)
      * no timer fires: each queue below is flushed when it is freed. */
     berth_pool_free(b->pool);
     berth_pool_free(b->providers);
-    berth_stray_queue_free(b->stray_queue);
     berth_exec_journal_free(b->exec_journal);
     berth_plugins_close(b->plugins); /* no call to a worker is left */
     berth_late_places_free(b->late_places);

@@ -19,6 +19,8 @@
 #include "crypto/tls.h"
 #include "daemon/fit.h"
 #include "daemon/secure.h"
+#include "os/children.h"
+#include "os/engine.h"
 #include "os/runtime.h"
 #include "store/store.h"
 
@@ -178,6 +180,7 @@ static int sweep_once(struct berth_daemon *d)
     struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
     struct berth_sweep_report report = {0};
     struct berth_error err;
+    berth_children_reap_inherited();
     pass.wait_ms = SWEEP_WAIT_MS;
     if (berth_sweep(d->b, &pass, &report, &err) < 0)
         berth_log_line(&d->b->log, BERTH_LOG_ERROR, "sweep failed", "error", err.message, NULL);
@@ -283,6 +286,8 @@ int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
                        berth_store_where(d->b->store), NULL);
         set_urls(d);
         berth_daemon_tick(d);
+        struct berth_error ignored; /* the first command tries again, and tells */
+        (void)berth_engine_prepare(d->b->engine, &ignored);
         errno = pthread_create(&d->sweeper, NULL, sweep_main, d);
         d->sweeping = errno == 0;
         rc = errno ? berth_fail_errno(err, "Cannot start a thread") : BERTH_OK;

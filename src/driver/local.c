@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "os/process.h"
 #include "os/spawn.h"
+#include "os/strays.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/local/sbin:/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -171,6 +172,7 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     options.cwd = command->cwd;
     options.with_stdin = command->with_stdin;
     options.terminal = command->terminal;
+    options.below_init = true;
     options.rows = command->rows;
     options.columns = command->columns;
     options.timeout_ms = command->timeout_ms;
@@ -183,11 +185,26 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     return rc;
 }
 
+/* The init of the command was killed, so nothing else knows how it ended or what is left of it. The
+ * label in the environment finds the rest, unless a process has changed its environment. */
+static int local_exec_settle(struct berth_driver *d, struct berth_call *call,
+                             const struct berth_place_request *who, const struct berth_place *place,
+                             const char *exec_id, struct berth_exec_end *end,
+                             struct berth_error *err)
+{
+    (void)d, (void)who, (void)place, (void)end;
+    const char *label = berth_arena_printf(call->arena, "BERTH_EXEC_ID=%s", exec_id);
+    if (label)
+        (void)berth_strays_end((const char *const[]){label, NULL});
+    return berth_arena_check(call->arena, err);
+}
+
 static const struct berth_driver_ops local_ops = {
     .probe = local_probe,
     .acquire = local_acquire,
     .realize = local_realize,
     .exec_start = local_exec_start,
+    .exec_settle = local_exec_settle,
     .release = local_release,
     .free = local_free,
 };

@@ -20,7 +20,6 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/lease/node.h"
-#include "core/lease/stray_queue.h"
 #include "core/paths.h"
 #include "core/run/exec.h"
 #include "core/run/exec_journal.h"
@@ -217,7 +216,6 @@ static void daemons_do_not_stay(void **state)
     berth_exec_wait(x, &end);
     char label[64];
     (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", berth_exec_id(x));
-    berth_stray_queue_flush(f->b->stray_queue);
     assert_int_equal(berth_strays_end((const char *const[]){label, NULL}), 0);
     (void)unlink(berth_exec_log(x));
     berth_exec_free(x);

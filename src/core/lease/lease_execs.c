@@ -8,7 +8,6 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
-#include "core/lease/stray_queue.h"
 #include "core/lock_order.h"
 #include "os/pool.h"
 #include "os/strays.h"
@@ -147,7 +146,6 @@ bool berth_lease_execs_end(struct berth *b, const char *lease_id)
         kill_all(all, lease_id);
         ended = await_left(all, lease_id, KILLED_MS);
     }
-    berth_stray_queue_flush(b->stray_queue);
     return ended;
 }
 

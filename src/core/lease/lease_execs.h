@@ -33,7 +33,6 @@ void berth_lease_execs_leave(struct berth *b, struct berth_lease_exec *exec); /*
 /* Asks the commands of a lease to end. The lease is not active any more, or is about to end. */
 void berth_lease_execs_tell(struct berth *b, const char *lease_id);
 /* Asks them to end, waits, and kills those on this machine that have not ended after ten seconds.
- * Then ends what commands left behind on this machine. Returns false when some commands are left:
- * their place must not be handed on. */
+ * Returns false when some commands are left: their place must not be handed on. */
 bool berth_lease_execs_end(struct berth *b, const char *lease_id);
 #endif

@@ -23,7 +23,6 @@
 #include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
-#include "core/lease/stray_queue.h"
 #include "core/lock_order.h"
 #include "core/metrics.h"
 #include "core/paths.h"
@@ -163,7 +162,6 @@ static void exec_finish(struct berth_exec *x)
                                (x->log && berth_framelog_was_cut(x->log, (enum berth_frame_kind)i));
     if (exec_needs_settle(x))
         exec_settle(x);
-    berth_stray_queue_add(x->b->stray_queue, x->label);
     berth_metrics_observe(x->b->metrics, BERTH_METRIC_EXEC,
                           (x->end.finished_at_ms - x->end.started_at_ms) * 1000);
     x->record.ended = true;

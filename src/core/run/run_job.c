@@ -14,7 +14,6 @@
 #include "core/environment/environment.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
-#include "core/lease/stray_queue.h"
 #include "core/run/exec.h"
 #include "core/run/exec_await.h"
 #include "core/run/run.h"
@@ -340,7 +339,6 @@ void berth_run_job_finish(struct berth_run_job *p)
         p->out->truncated = berth_exec_truncated(x);
         p->outlasted = berth_exec_outlasted(x);
         berth_exec_free(x);
-        berth_stray_queue_flush(p->b->stray_queue); /* before the place is given back */
     }
     struct berth_run_end end = run_job_judge(p, p->rc, p->err, text);
     BERTH_FAILPOINT(perform_before_release);
