@@ -28,7 +28,6 @@
 static struct {
     pid_t pid;
     bool exited, gone; /* gone: it has exited, and the tree is empty */
-    bool renew;        /* the owner wants a new child when this one is gone */
     siginfo_t info;    /* how it has ended */
 } command;
 
@@ -253,19 +252,12 @@ static void on_child_signal(int number)
 
 static void obey(const struct berth_init_order *order)
 {
-    switch (order->kind) {
-    case BERTH_INIT_SIGNAL:
+    if (order->pid != command.pid)
+        return;
+    if (order->kind == BERTH_INIT_SIGNAL)
         signal_command(order->number);
-        break;
-    case BERTH_INIT_CLEAR:
+    else if (order->kind == BERTH_INIT_CLEAR)
         clear_tree();
-        break;
-    case BERTH_INIT_RENEW:
-        command.renew = true;
-        break;
-    default:
-        break;
-    }
 }
 
 /* Waits for an order or the end of a child. Returns false when the owner is gone. */
@@ -305,7 +297,7 @@ int main(void)
     sigset_t waiting;
     bool works = prepare(&waiting) && make_child();
     while (works && serve_once(&waiting))
-        if (command.gone && command.renew)
+        if (command.gone)
             works = make_child();
     if (!works)
         init_report(BERTH_INIT_FAILED, errno);

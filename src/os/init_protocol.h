@@ -3,9 +3,10 @@
  *
  * The init has one socket to its owner, as descriptor 0 (SOCK_SEQPACKET). It reports on it and
  * takes orders from it; when the owner closes it, the init ends its whole tree and exits. The init
- * always keeps one child ready, which waits for a program to run. The owner gets a socket to that
- * child with the READY report (SOCK_STREAM), sends one berth_init_start on it, and reads the
- * answer: the end of the stream when the program runs, or an errno when it could not be run. */
+ * keeps one child ready, which waits for a program to run. The owner gets a socket to that child
+ * with the READY report (SOCK_STREAM), sends one berth_init_start on it, and reads the answer: the
+ * end of the stream when the program runs, or an errno when it could not be run. When the program
+ * has ended and no process of it is left, the init makes the next child and reports READY. */
 #ifndef BERTH_OS_INIT_PROTOCOL_H
 #define BERTH_OS_INIT_PROTOCOL_H
 
@@ -26,11 +27,11 @@ struct berth_init_report {
 enum berth_init_order_kind {
     BERTH_INIT_SIGNAL = 1, /* send signal `number` to the program's process group */
     BERTH_INIT_CLEAR,      /* kill every process of the tree */
-    BERTH_INIT_RENEW,      /* once the tree is empty, make a new child and report READY */
 };
 
 struct berth_init_order {
     int32_t kind, number;
+    int32_t pid; /* the program that is meant; an order for an earlier one comes too late */
 };
 
 /* What to run. `bytes` bytes of text follow: the file to execute, the working directory

@@ -23,7 +23,7 @@
 #include "os/init_image.h"
 #include "os/spawn.h"
 
-#define SPARES_MAX 8
+#define SPARES_MAX 32
 #define ANSWER_SECONDS 60 /* for an init or a program that is on a slow disk, or was stopped */
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -33,7 +33,8 @@ struct berth_init {
     struct berth_child child; /* the init itself */
     int control;              /* socket to the init */
     int start;                /* socket to the child that waits for a program; -1: none */
-    pid_t command;
+    pid_t ready;              /* that child */
+    pid_t command;            /* the program that runs, or ran last */
 };
 
 struct berth_inits {
@@ -190,6 +191,7 @@ static ssize_t receive_report(struct berth_init *init, struct berth_init_report 
         if (init->start >= 0)
             (void)close(init->start);
         memcpy(&init->start, CMSG_DATA(head), sizeof init->start);
+        init->ready = report->pid;
     }
     return got;
 }
@@ -206,17 +208,15 @@ int berth_init_read(struct berth_init *init, struct berth_init_report *out)
 static int await_ready(struct berth_init *init)
 {
     struct berth_init_report report;
-    for (;;) {
+    while (init->start < 0) {
         ssize_t got = receive_report(init, &report, 0);
         if (got != sizeof report)
             return got < 0 ? errno : ECHILD;
         if (report.kind == BERTH_INIT_FAILED)
             return report.status;
-        if (report.kind == BERTH_INIT_READY && init->start >= 0) {
-            init->command = report.pid;
-            return 0;
-        }
     }
+    init->command = init->ready;
+    return 0;
 }
 
 int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct berth_error *err)
@@ -258,7 +258,7 @@ int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err)
 
 static void send_order(struct berth_init *init, enum berth_init_order_kind kind, int number)
 {
-    struct berth_init_order order = {.kind = kind, .number = number};
+    struct berth_init_order order = {.kind = kind, .number = number, .pid = init->command};
     /* An init that is dead is noticed when it is read from; one that was stopped has a full queue
      * after some hundred orders, and is killed by then. */
     (void)send(init->control, &order, sizeof order, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -266,7 +266,6 @@ static void send_order(struct berth_init *init, enum berth_init_order_kind kind,
 
 void berth_inits_give(struct berth_inits *inits, struct berth_init *init)
 {
-    send_order(init, BERTH_INIT_RENEW, 0);
     push_spare(inits, init);
 }
 
