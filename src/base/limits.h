@@ -78,6 +78,9 @@
 #define BERTH_WORKER_POLL_MS 100   /* how often the call checks whether it is ready */
 
 #define BERTH_POOL_THREADS_MAX 16
-#define BERTH_PROVIDER_THREADS_MAX 64 /* calls to providers at once */
-#define BERTH_PROVIDER_SWEEPS_MAX 16  /* environments of one provider swept at once */
+#define BERTH_PROVIDER_THREADS_MAX 192 /* calls that may wait for a provider at once */
+#define BERTH_LOCAL_THREADS 16         /* of them for work without a provider */
+#define BERTH_QUEUED_CALLS_MAX 16384   /* calls that wait for one of these threads */
+#define BERTH_QUEUED_SHARE_MAX 4096    /* of one provider, and of one company */
+#define BERTH_PROVIDER_SWEEPS_MAX 16   /* environments of one provider swept at once */
 #endif

@@ -24,6 +24,7 @@ struct berth_lease_execs;
 struct berth_plugins;
 struct berth_run_jobs;
 struct berth_self_sweep;
+struct berth_shares;
 struct berth_sweep_slots;
 struct berth_manager_ops;
 struct berth_package_ops;
@@ -42,9 +43,9 @@ struct berth {
     struct berth_registry *registry;
     struct berth_node *node;
     struct berth_secret_provider *secret_provider;
-    struct berth_engine *engine;  /* of the registry; its thread starts with the first use */
-    struct berth_pool *pool;      /* timers and short work */
-    struct berth_pool *providers; /* calls to places, so that nothing else queues behind them */
+    struct berth_engine *engine;    /* of the registry; its thread starts with the first use */
+    struct berth_pool *pool;        /* timers and short work */
+    struct berth_shares *providers; /* calls to places, so that nothing else queues behind them */
     struct berth_plugins *plugins;
     struct berth_metrics *metrics;
 

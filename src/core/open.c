@@ -24,6 +24,7 @@
 #include "core/sweep/sweep.h"
 #include "core/sweep/sweep_slots.h"
 #include "os/pool.h"
+#include "os/shares.h"
 #include "store/company.h"
 #include "store/secret.h"
 #include "store/store.h"
@@ -126,6 +127,10 @@ static int check_key(struct berth *b, struct berth_error *err)
 /* Makes what the runtime consists of and needs no store. */
 static int open_parts(struct berth *b, struct berth_error *err)
 {
+    static const struct berth_shares_limits limits = {.threads = BERTH_PROVIDER_THREADS_MAX,
+                                                      .reserved = BERTH_LOCAL_THREADS,
+                                                      .queued_max = BERTH_QUEUED_CALLS_MAX,
+                                                      .key_queued_max = BERTH_QUEUED_SHARE_MAX};
     int rc = BERTH_OK;
     if (!b->registry)
         rc = berth_registry_new_builtin(&b->registry, err);
@@ -134,7 +139,7 @@ static int open_parts(struct berth *b, struct berth_error *err)
         rc = berth_pool_new(BERTH_POOL_THREADS_MAX, &b->pool, err);
     }
     if (rc == BERTH_OK)
-        rc = berth_pool_new(BERTH_PROVIDER_THREADS_MAX, &b->providers, err);
+        rc = berth_shares_new(&limits, &b->providers, err);
     b->metrics = calloc(1, sizeof *b->metrics);
     if (rc == BERTH_OK && !b->metrics)
         rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
@@ -206,7 +211,7 @@ void berth_close(struct berth *b)
     /* First the pool with the timers, whose jobs may still use the providers' threads. From here on
      * no timer fires: each queue below is flushed when it is freed. */
     berth_pool_free(b->pool);
-    berth_pool_free(b->providers);
+    berth_shares_free(b->providers);
     berth_exec_journal_free(b->exec_journal);
     berth_plugins_close(b->plugins); /* no call to a worker is left */
     berth_late_places_free(b->late_places);

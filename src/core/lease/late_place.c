@@ -11,6 +11,7 @@
 #include "core/lease/node.h"
 #include "core/lock_order.h"
 #include "os/pool.h"
+#include "os/shares.h"
 #include "store/store.h"
 
 #define RETRY_MS 1000
@@ -148,6 +149,18 @@ void berth_late_places_stop(struct berth_late_places *all)
 
 static void late_job(void *ctx);
 
+/* One job at a time works on all late places, of any provider. */
+static int late_submit(struct berth_late_places *all, struct berth_error *err)
+{
+    struct berth_share *share;
+    int rc = berth_share_open(all->b->providers, "late places", NULL, &share, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_share_submit(share, late_job, all, err);
+    berth_share_close(share);
+    return rc;
+}
+
 /* Lock held. When no job can be set, the next place or the flush takes them. */
 static void late_set_job(struct berth_late_places *all, int64_t delay_ms)
 {
@@ -155,7 +168,7 @@ static void late_set_job(struct berth_late_places *all, int64_t delay_ms)
     if (all->stopped || all->timed)
         return;
     int rc = delay_ms ? berth_pool_after(all->b->pool, delay_ms, late_job, all, &ignored)
-                      : berth_pool_submit(all->b->providers, late_job, all, &ignored);
+                      : late_submit(all, &ignored);
     all->timed = rc == BERTH_OK;
 }
 

@@ -35,6 +35,7 @@
 #include "os/framelog.h"
 #include "os/fs.h"
 #include "os/pool.h"
+#include "os/shares.h"
 #include "os/spawn.h"
 #include "store/store.h"
 
@@ -82,12 +83,13 @@ struct berth_exec {
     struct berth_running *running; /* NULL until it has been started */
     struct chunk *head, **tail;
     size_t queued;
-    bool behind;                /* the log cannot follow */
-    bool held;                  /* the caller wants no more for now */
-    bool unwanted;              /* its lease is over */
-    bool writing;               /* a job is at work on the queue */
-    bool ended;                 /* the command is; `end` says how */
-    bool done;                  /* and everything after it */
+    bool behind;   /* the log cannot follow */
+    bool held;     /* the caller wants no more for now */
+    bool unwanted; /* its lease is over */
+    bool writing;  /* a job is at work on the queue */
+    bool ended;    /* the command is; `end` says how */
+    bool done;     /* and everything after it */
+    struct berth_job settle_job;
     struct berth_post end_post; /* carries an end from another thread to the engine's */
     int waiters; /* one of them does what comes after the end, and no thread is woken for it */
     struct berth_exec_end end;
@@ -220,6 +222,26 @@ static void finish_job(void *ctx)
     exec_finish(ctx);
 }
 
+/* Queues finish_job. It has a share of its own: a job of the provider's share may wait for it. */
+static int settle_put(struct berth_exec *x)
+{
+    struct berth_error none;
+    struct berth_share *share;
+    auto_free char *name = NULL;
+    const struct berth_lease *l = x->lease;
+    if (asprintf(&name, "ends of commands: %s", l->provider ? l->provider : l->driver) < 0) {
+        name = NULL;
+        return BERTH_E_NO_MEMORY;
+    }
+    int rc = berth_share_open(x->b->providers, name, NULL, &share, &none);
+    if (rc < 0)
+        return rc;
+    x->settle_job = (struct berth_job){.fn = finish_job, .ctx = x};
+    berth_share_put(share, &x->settle_job);
+    berth_share_close(share);
+    return BERTH_OK;
+}
+
 static void log_job(void *ctx)
 {
     struct berth_exec *x = ctx;
@@ -242,10 +264,9 @@ static void log_job(void *ctx)
     bool last = x->ended && !x->done;
     x->writing = last; /* no other thread may finish it */
     berth_lock_drop(&x->lock);
-    struct berth_error none;
     bool asks = last && exec_needs_settle(x);
     /* To ask the place takes long: not here, where heartbeats and logs would wait behind it. */
-    if (asks && berth_pool_submit(x->b->providers, finish_job, x, &none) == BERTH_OK)
+    if (asks && settle_put(x) == BERTH_OK)
         return;
     if (last)
         exec_finish(x);
@@ -360,13 +381,17 @@ static void run_end(struct berth_post *post)
         log_job(x);
 }
 
+/* Set while this thread calls the driver for a caller, who may hold locks that the end needs. An
+ * end that the driver reports meanwhile is posted. */
+static _Thread_local bool calls_driver;
+
 /* Takes the end from the driver, on any thread: it comes after all output that was posted. */
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct berth_exec *x = ctx;
     struct berth_error none;
     x->end = *end; /* the others read it once x->ended is set */
-    if (berth_engine_is_here(x->b->engine) ||
+    if ((berth_engine_is_here(x->b->engine) && !calls_driver) ||
         berth_engine_post(x->b->engine, &x->end_post, &none) < 0)
         run_end(&x->end_post);
 }
@@ -547,17 +572,24 @@ void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
 
 void berth_exec_cancel(struct berth_exec *x)
 {
+    calls_driver = true;
     x->running->ops->cancel(x->running);
+    calls_driver = false;
 }
 
 int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len, struct berth_error *err)
 {
-    return x->running->ops->write(x->running, bytes, len, err);
+    calls_driver = true;
+    int rc = x->running->ops->write(x->running, bytes, len, err);
+    calls_driver = false;
+    return rc;
 }
 
 void berth_exec_close_stdin(struct berth_exec *x)
 {
+    calls_driver = true;
     x->running->ops->close_stdin(x->running);
+    calls_driver = false;
 }
 
 void berth_exec_pause(struct berth_exec *x, bool paused)

@@ -175,7 +175,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     if (!p->on_done)
         (void)eventfd_write(p->ended_fd, 1);
     else if (atomic_fetch_add(&p->arrived, 1) == 1)
-        berth_pool_put(p->b->providers, &p->end_job);
+        berth_share_put(p->share, &p->end_job);
 }
 
 /* Sets the exec that a cancellation ends, and cancels it when that was requested before. NULL:
@@ -288,7 +288,7 @@ static void run_job_give_back(struct berth_run_job *p, const struct berth_run_en
         p->out->run = now;
 }
 
-int berth_run_job_begin(struct berth_run_job *p)
+int berth_run_job_prepare(struct berth_run_job *p)
 {
     struct berth_error *err = p->err, unfound;
     const struct berth_run_request *r = p->request;
@@ -317,11 +317,22 @@ int berth_run_job_begin(struct berth_run_job *p)
         p->rc = berth_run_secrets_resolve(p->b, p->arena, p->out->run, r, &p->secrets, err);
     if (p->rc == BERTH_OK && r->on_created)
         r->on_created(r->handlers.ctx, p->out->run);
+    return p->rc;
+}
+
+void berth_run_job_refuse(struct berth_run_job *p, const struct berth_error *why)
+{
+    *p->err = *why;
+    p->rc = fail_step(p, "lease_acquire_failed", "acquire lease for", p->err);
+}
+
+int berth_run_job_begin(struct berth_run_job *p)
+{
     if (p->rc == BERTH_OK)
-        p->rc = take_lease(p, err);
+        p->rc = take_lease(p, p->err);
     if (p->rc == BERTH_OK)
-        p->rc = run_command(p, err);
-    berth_run_secrets_clear(r, p->secrets);
+        p->rc = run_command(p, p->err);
+    berth_run_secrets_clear(p->request, p->secrets);
     return p->rc;
 }
 
@@ -362,6 +373,7 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
                               .err = err,
                               .ended_fd = ended_fd,
                               .cancel_fd = request->cancel_fd};
+    (void)berth_run_job_prepare(&p);
     if (berth_run_job_begin(&p) == BERTH_OK)
         berth_exec_await(b, p.exec, ended_fd, p.cancel_fd);
     berth_run_job_finish(&p);

@@ -11,7 +11,7 @@
 
 #include "base/lock.h"
 #include "core/berth.h"
-#include "os/pool.h"
+#include "os/shares.h"
 
 /* The first block of fields is set before it begins. */
 struct berth_run_job {
@@ -35,6 +35,7 @@ struct berth_run_job {
     /* Used by run_jobs.c alone, except that the end of the command counts in `arrived`, too. */
     berth_run_done_fn *on_done; /* NULL: a thread waits at ended_fd */
     _Atomic int arrived;        /* the start and the command's end; the second one goes on */
+    struct berth_share *share;  /* of the threads; at first of the company, then at the provider */
     struct berth_job end_job;   /* so that the end needs no memory */
     void *ctx;
     struct berth_arena own;
@@ -43,7 +44,12 @@ struct berth_run_job {
     struct berth_run_job *next, **link;
 };
 
-/* Does everything up to the start of the command. BERTH_OK: the command runs. */
+/* Creates the run and checks the request, with the store alone. Returns p->rc. */
+int berth_run_job_prepare(struct berth_run_job *p);
+/* Records that the run cannot take a lease. */
+void berth_run_job_refuse(struct berth_run_job *p, const struct berth_error *why);
+/* Takes the lease and starts the command, unless p->rc says that something has failed. BERTH_OK:
+ * the command runs. */
 int berth_run_job_begin(struct berth_run_job *p);
 /* Ends the run, after its command has ended or without one. */
 void berth_run_job_finish(struct berth_run_job *p);

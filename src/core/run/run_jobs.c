@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/run/run_jobs.c - see run_jobs.h. The beginning and the end of a run are jobs on the pool
- * of the providers. */
+ * src/core/run/run_jobs.c - see run_jobs.h. The beginning and the end of a run are jobs on the
+ * threads for providers, first without a provider, then in the share of its environment. */
 #include "core/run/run_jobs.h"
 
 #include <pthread.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/lock_order.h"
+#include "core/place_share.h"
 #include "core/run/run_job.h"
 
 struct berth_run_jobs {
@@ -42,6 +43,7 @@ static void run_job_free(struct berth_run_job *p)
 {
     if (p->cancel_fd >= 0)
         (void)close(p->cancel_fd);
+    berth_share_close(p->share);
     berth_arena_clear(&p->own);
     free(p);
 }
@@ -68,6 +70,31 @@ static void begin_job(void *ctx)
         end_job(p);
 }
 
+/* Queues begin_job in the share of the environment. Returns false when this thread goes on itself:
+ * no provider is waited for, or p->rc says what failed. After true, `p` may be gone. */
+static bool run_job_move(struct berth_run_job *p)
+{
+    struct berth_share *company = p->share;
+    struct berth_error full;
+    if (berth_place_is_ledger_only(p->b, p->environment))
+        return false;
+    p->rc = berth_place_share_environment(p->b, p->environment, &p->share, p->err);
+    if (p->rc < 0)
+        return false;
+    berth_share_close(company);
+    if (berth_share_submit(p->share, begin_job, p, &full) == BERTH_OK)
+        return true;
+    berth_run_job_refuse(p, &full);
+    return false;
+}
+
+static void prepare_job(void *ctx)
+{
+    struct berth_run_job *p = ctx;
+    if (berth_run_job_prepare(p) < 0 || !run_job_move(p))
+        begin_job(p);
+}
+
 int berth_run_start(struct berth *b, const struct berth_run_request *request,
                     berth_run_done_fn *on_done, void *ctx, struct berth_run_job **out,
                     struct berth_error *err)
@@ -91,9 +118,15 @@ int berth_run_start(struct berth *b, const struct berth_run_request *request,
         run_job_free(p);
         return berth_fail_errno(err, "Cannot make an event descriptor");
     }
+    const char *company_id = request->company_id ? request->company_id : b->company_id;
+    int rc = berth_share_open(b->providers, NULL, company_id, &p->share, err);
+    if (rc < 0) {
+        run_job_free(p);
+        return rc;
+    }
     berth_lock_take(&jobs->lock);
-    int rc = jobs->closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
-                           : berth_pool_submit(b->providers, begin_job, p, err);
+    rc = jobs->closing ? berth_fail(err, BERTH_E_CANCELLED, "The runtime is closing.")
+                       : berth_share_submit(p->share, prepare_job, p, err);
     if (rc == BERTH_OK) {
         p->next = jobs->first;
         p->link = &jobs->first;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/failpoint.h"
+#include "base/limits.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
@@ -24,7 +25,7 @@
 #include "core/sweep/quarantine.h"
 #include "core/sweep/sweep_slots.h"
 #include "core/sweep/sweep_verdict.h"
-#include "os/pool.h"
+#include "os/shares.h"
 #include "store/store.h"
 
 #define SELF_SWEEP_WAIT_MS 1000
@@ -59,7 +60,9 @@ struct group {
 struct lane {
     struct pass *pass;
     const char *provider;
+    bool ledger_only; /* its jobs call no provider */
     struct berth_list groups;
+    struct berth_job jobs[BERTH_PROVIDER_SWEEPS_MAX];
     unsigned first; /* each pass starts elsewhere, so that no group is always last */
     int next;
 };
@@ -150,9 +153,9 @@ static int sweep_release(struct pass *pass, struct berth_arena *arena,
     return rc;
 }
 
-static bool ledger_only(struct pass *pass, const struct berth_standing *s)
+static bool is_ledger_only(struct pass *pass, const char *driver)
 {
-    const struct berth_route *route = berth_registry_find(pass->b->registry, s->driver, NULL);
+    const struct berth_route *route = berth_registry_find_builtin(pass->b->registry, driver);
     return route && berth_route_traits(route)->ledger_only;
 }
 
@@ -175,7 +178,7 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
             count(pass, &pass->report.unfinished); /* a thread of ours has it: look again */
         return;
     }
-    if (rc == BERTH_OK && !pass->options.call_providers && !ledger_only(pass, s)) {
+    if (rc == BERTH_OK && !pass->options.call_providers && !is_ledger_only(pass, s->driver)) {
         count(pass, &pass->report.waiting);
         return;
     }
@@ -375,6 +378,7 @@ static int make_lanes(struct pass *pass, struct berth_error *err)
                 break;
             }
             *lane = (struct lane){.pass = pass, .provider = provider, .first = first};
+            lane->ledger_only = is_ledger_only(pass, provider);
         }
         (void)berth_list_add(&lane->groups, &pass->arena, group);
     }
@@ -391,26 +395,27 @@ static void count_job(struct pass *pass, int more)
     berth_lock_drop(&pass->lock);
 }
 
-/* As many jobs as the lane has groups and its provider may have; what earlier passes left hanging
- * counts. */
+/* Starts as many jobs as the lane has groups and its provider may have; what earlier passes left
+ * hanging counts. */
 static int start_jobs(struct pass *pass, struct lane *lane, struct berth_error *err)
 {
+    struct berth_share *share = NULL;
     int jobs = pass->options.call_providers ? lane->groups.count : 1;
-    int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < jobs &&
+    int rc = pass->options.call_providers
+                 ? berth_share_open(pass->b->providers, lane->ledger_only ? NULL : lane->provider,
+                                    NULL, &share, err)
+                 : BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < jobs && i < BERTH_PROVIDER_SWEEPS_MAX &&
                     berth_sweep_slots_enter_provider(pass->b->sweep_slots, lane->provider);
          i++) {
         count_job(pass, 1);
-        if (!pass->options.call_providers) {
+        lane->jobs[i] = (struct berth_job){.fn = run_job, .ctx = lane};
+        if (pass->options.call_providers)
+            berth_share_put(share, &lane->jobs[i]);
+        else
             run_job(lane); /* short, and no thread is worth it */
-            continue;
-        }
-        rc = berth_pool_submit(pass->b->providers, run_job, lane, err);
-        if (rc < 0) {
-            berth_sweep_slots_leave_provider(pass->b->sweep_slots, lane->provider);
-            count_job(pass, -1);
-        }
     }
+    berth_share_close(share);
     return rc;
 }
 
