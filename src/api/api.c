@@ -8,6 +8,7 @@
 
 #include "api/call.h"
 #include "api/caller.h"
+#include "api/place_call.h"
 #include "api/route.h"
 #include "api/state.h"
 #include "api/stream/events.h"
@@ -23,7 +24,6 @@
 #include "os/pool.h"
 
 #define QUICK_THREADS_MAX 16
-#define SLOW_THREADS_MAX 64 /* each may wait for a provider */
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
 #define ANSWER_BYTES_MAX (64 * 1024 * 1024)
@@ -91,7 +91,7 @@ static struct berth_http_header header_of(const struct berth_error *err, const c
 {
     if (err->code == BERTH_E_UNAUTHORIZED)
         return (struct berth_http_header){"WWW-Authenticate", "Bearer"};
-    if (err->code == BERTH_E_RATE_LIMITED)
+    if (err->code == BERTH_E_RATE_LIMITED || err->code == BERTH_E_UNAVAILABLE)
         return (struct berth_http_header){"Retry-After", "3"};
     return (struct berth_http_header){allow && *allow ? "Allow" : NULL, allow};
 }
@@ -186,6 +186,22 @@ static int find_handler(const struct berth_api_call *c, struct berth_error *err)
                     : berth_fail(err, BERTH_E_NOT_FOUND, "API route not found");
 }
 
+void *berth_api_state(struct berth_api_call *c, size_t size)
+{
+    c->state = berth_arena_alloc(&c->arena, size);
+    if (c->state)
+        memset(c->state, 0, size);
+    return c->state;
+}
+
+void berth_api_end_call(struct berth_api_call *c, int rc, const struct berth_error *err)
+{
+    if (rc <= 0)
+        berth_api_answer(c, rc, err);
+    else if (rc == BERTH_API_PASSED_ON)
+        berth_api_pass_on(c);
+}
+
 /* Identifies the caller and checks its rights, and only then the query. */
 static int call_admit(struct berth_api_call *c, struct berth_error *err)
 {
@@ -210,21 +226,17 @@ static void run_call(void *ctx)
     if (rc == BERTH_OK)
         rc = begin_once(c, &err);
     if (rc == BERTH_OK && !c->replayed)
-        rc = c->route->handle(c, &err);
-    if (rc <= 0)
-        berth_api_answer(c, rc, &err);
-    else if (rc == BERTH_API_PASSED_ON)
-        berth_api_pass_on(c);
+        rc = c->route->slow ? berth_api_at_instance(c, &err) : c->route->handle(c, &err);
+    berth_api_end_call(c, rc, &err);
 }
 
 /* --- requests --- */
 
-/* Queues the request for its pool. Its body is complete. */
+/* Queues the request. Its body is complete. */
 static void call_submit(struct berth_api_call *c)
 {
     struct berth_error err;
-    bool slow = c->route && c->route->slow;
-    int rc = berth_pool_submit(slow ? c->api->slow : c->api->quick, run_call, c, &err);
+    int rc = berth_pool_submit(c->api->quick, run_call, c, &err);
     if (rc < 0)
         berth_api_answer(c, rc, &err);
 }
@@ -250,7 +262,7 @@ static void run_read_body(struct berth_post *post)
     berth_http_body_read(c->x, BERTH_HTTP_BODY_BYTES_MAX, &handlers);
 }
 
-/* Admits a call before its body is read, or before it takes a thread of the slow pool. */
+/* Admits a call before its body is read. */
 static void call_admit_first(struct berth_api_call *c)
 {
     struct berth_error err = {0};
@@ -293,8 +305,7 @@ static int call_start(struct berth_api_call *c, struct berth_error *err)
     }
     if (!berth_http_body_is_whole(c->x))
         return berth_pool_submit(api->quick, run_admit, c, err);
-    bool slow = c->route && c->route->slow;
-    return berth_pool_submit(slow ? api->slow : api->quick, run_call, c, err);
+    return berth_pool_submit(api->quick, run_call, c, err);
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
@@ -382,8 +393,6 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     if (rc == BERTH_OK)
         rc = berth_api_guard_new(b, api->quick, &api->guard, err);
     if (rc == BERTH_OK)
-        rc = berth_pool_new(SLOW_THREADS_MAX, &api->slow, err);
-    if (rc == BERTH_OK)
         rc = berth_http_server_open(b->engine, settings, &handlers, &api->server, err);
     if (rc < 0)
         berth_api_close(api, 0);
@@ -446,9 +455,9 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_api_await_streams(api);
+    berth_api_await_place_calls(api);
     berth_api_guard_stop(api->guard);
     berth_pool_free(api->quick);
-    berth_pool_free(api->slow);
     (void)berth_engine_do(api->b->engine, run_nothing, NULL,
                           &none); /* what the pools posted has run */
     berth_api_gate_free(api->gate);

@@ -46,7 +46,7 @@ struct berth_api_route {
     const char *method, *pattern; /* "/api/environments/:id" */
     berth_api_handler *handle;
     enum berth_api_access access;
-    bool slow; /* the handler may call a provider */
+    bool slow; /* the handler takes long, or may wait for a plugin (berth_api_at_instance) */
     bool live; /* needs a connection: the answer comes later, or as a stream */
     bool run;  /* a run's token may use it for its own run and lease */
     enum berth_api_once once;
@@ -99,7 +99,14 @@ struct berth_api_call {
     int status;                    /* 200 unless the handler says otherwise */
     struct berth_buf out;
     struct berth_json_writer w; /* into it */
+    berth_api_handler *then;    /* goes on with the call in place_call.c */
+    void *state;                /* for `then`, in the arena */
 };
+
+/* Allocates c->state, zeroed, and returns it; NULL without memory, which the arena remembers. */
+void *berth_api_state(struct berth_api_call *c, size_t size);
+/* Ends the call as the return value of a handler says. */
+void berth_api_end_call(struct berth_api_call *c, int rc, const struct berth_error *err);
 
 /* Answers, and frees the call. From any thread. */
 void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err);

@@ -15,16 +15,12 @@ struct berth_api_gate;
 struct berth_api_guard;
 struct berth_http_server;
 struct berth_run_job;
+struct berth_api_run_waiter;
 
-/* Waits for the end of a run. Linked with lives_lock held. */
-struct berth_api_run_waiter {
-    int fd; /* an eventfd; readable when the run is over */
-    struct berth_api_run_waiter *next, **link;
-};
 /* A run that a request started, until its place is given back. */
 struct berth_api_run {
     struct berth_run_job *job;
-    struct berth_api_run_waiter *waiters;
+    struct berth_api_run_waiter *waiters; /* requests that wait for its end (resource/runs.c) */
 };
 
 struct berth_api {
@@ -32,7 +28,7 @@ struct berth_api {
     struct berth_api_gate *gate;
     struct berth_http_server *server;
     _Atomic bool recovering;
-    struct berth_pool *quick, *slow; /* the slow one may wait for a provider */
+    struct berth_pool *quick; /* for what needs only the store */
     struct berth_api_events *events;
     struct berth_api_guard *guard;
 
@@ -44,6 +40,7 @@ struct berth_api {
     struct berth_map runs;  /* run id -> struct berth_api_run */
     int run_count;          /* runs that still refer to this struct */
     int stream_count;       /* watches and listeners, which refer to it, too */
+    int place_calls;        /* requests on the threads for providers, likewise */
     char *urls_json;        /* an array of the URLs by which places reach this daemon */
 };
 #endif

@@ -2,14 +2,21 @@
  * tests/integration/api.c - the API over a real socket, on both stores: what each route answers,
  * and what it refuses. */
 #include <ctype.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "api/call.h"
 #include "asking.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/time.h"
+#include "core/metrics.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_rows.h"
+#include "os/shares.h"
 #include "plugins.h"
 #include "scripted.h"
 
@@ -636,6 +643,188 @@ static void W38_environments_are_made_whole(void **state)
     assert_int_equal(count_secrets(f), 0);
 }
 
+/* --- providers that hang --- */
+
+#define PROVIDER_SHARE                                                                             \
+    ((BERTH_PROVIDER_THREADS_MAX - BERTH_LOCAL_THREADS) / (1 + BERTH_PROVIDER_SHARE_PART) + 1)
+#define STUCK (PROVIDER_SHARE + 24)
+
+static const char *local_environment(struct fixture *f)
+{
+    return ask_environment(f, "{'name':'here','driver':'local','config':{}}");
+}
+
+/* Sends an acquire whose answer is read later. */
+static int send_acquire(struct fixture *f, const char *environment)
+{
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "POST /api/environments/%s/leases HTTP/1.1\r\nHost: berth\r\n"
+                               "Connection: close\r\nContent-Length: 0\r\n\r\n",
+                               environment);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    return fd;
+}
+
+/* Lets acquires hang at the provider `scripted` until all threads of its share are taken and some
+ * requests wait. */
+static void get_stuck(struct fixture *f, int fds[STUCK])
+{
+    const char *box =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    scripted_set(f->world, SCRIPTED_ACQUIRE,
+                 (struct scripted_act){.mode = SCRIPTED_HANG, .environment = box});
+    for (int i = 0; i < STUCK; i++)
+        fds[i] = send_acquire(f, box);
+    assert_true(scripted_await(f->world, SCRIPTED_ACQUIRE, PROVIDER_SHARE));
+    WAIT_FOR(berth_shares_queued(f->b->providers) == STUCK - PROVIDER_SHARE);
+}
+
+/* The clients leave, and their requests end. */
+static void get_unstuck(struct fixture *f, const int fds[STUCK])
+{
+    assert_int_equal(scripted_calls(f->world, SCRIPTED_ACQUIRE), PROVIDER_SHARE);
+    for (int i = 0; i < STUCK; i++)
+        (void)close(fds[i]);
+    WAIT_FOR(berth_shares_queued(f->b->providers) == 0);
+}
+
+/* The same company, other providers: all of it works meanwhile. */
+static void a_provider_that_hangs_holds_up_nobody(void **state)
+{
+    struct fixture *f = *state;
+    int fds[STUCK];
+    const char *here = text_of(f, "/api/environments/%s/leases", local_environment(f));
+    const char *other =
+        ask_environment(f, "{'name':'b','driver':'sandbox','config':{'provider':'inventory'}}");
+    get_stuck(f, fds);
+    struct reply r = ask(f, "POST", here, NULL);
+    assert_int_equal(r.status, 201);
+    const char *lease = text_of(f, "/api/environment-leases/%s", reply_text(f, &r, "id"));
+    r = ask(f, "POST", text_of(f, "%s/exec", lease), "{'command':'echo','args':['hi']}");
+    assert_string_equal(reply_text(f, &r, "stdout"), "hi\n");
+    assert_int_equal(ask(f, "POST", text_of(f, "%s/release", lease), NULL).status, 200);
+    r = ask(f, "POST", text_of(f, "/api/environments/%s/leases", other), NULL);
+    assert_int_equal(r.status, 201);
+    lease = text_of(f, "/api/environment-leases/%s", reply_text(f, &r, "id"));
+    assert_int_equal(ask(f, "POST", text_of(f, "%s/release", lease), NULL).status, 200);
+    r = ask(f, "POST", text_of(f, "/api/companies/%s/runs", default_company(f)),
+            "{'command':'true'}");
+    assert_int_equal(r.status, 201);
+    const char *run = text_of(f, "/api/runs/%s", reply_text(f, &r, "id"));
+    for (const char *status = "running"; strcmp(status, "succeeded") != 0;) {
+        r = ask(f, "GET", run, NULL);
+        status = reply_text(f, &r, "status");
+        assert_string_not_equal(status, "failed");
+    }
+    get_unstuck(f, fds);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+#define LOCAL_ACQUIRES 1000
+
+/* Returns the 99th percentile of local acquires, in microseconds. */
+static int64_t time_local(struct fixture *f, const char *path)
+{
+    static int64_t took[LOCAL_ACQUIRES];
+    for (int i = 0; i < LOCAL_ACQUIRES; i++) {
+        int64_t begun = berth_metrics_now_us();
+        assert_int_equal(ask(f, "POST", path, NULL).status, 201);
+        took[i] = berth_metrics_now_us() - begun;
+    }
+    qsort(took, LOCAL_ACQUIRES, sizeof took[0], by_size);
+    return took[LOCAL_ACQUIRES * 99 / 100];
+}
+
+/* Prints what a stuck provider costs the others. */
+static void a_thousand_local_acquires_beside_it(void **state)
+{
+    struct fixture *f = *state;
+    int fds[STUCK];
+    const char *here = text_of(f, "/api/environments/%s/leases", local_environment(f));
+    int64_t usual_us = time_local(f, here);
+    get_stuck(f, fds);
+    int64_t beside_us = time_local(f, here);
+    print_message("# local acquire, p99: %lld us, beside a stuck provider %lld us\n",
+                  (long long)usual_us, (long long)beside_us);
+    get_unstuck(f, fds);
+}
+
+/* A job that waits until the descriptor is readable. */
+static void wait_at_gate(void *ctx)
+{
+    struct pollfd gate = {.fd = *(const int *)ctx, .events = POLLIN};
+    while (poll(&gate, 1, -1) < 0)
+        continue;
+}
+
+/* What does not fit into the queue is refused at once, of that provider only. */
+static void a_full_queue_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_share *share;
+    int gate = eventfd(0, EFD_CLOEXEC);
+    const char *here = text_of(f, "/api/environments/%s/leases", local_environment(f));
+    const char *box =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    assert_ok(f, berth_share_open(f->b->providers, "scripted", "other", &share, &f->err));
+    while (berth_share_submit(share, wait_at_gate, &gate, &f->err) == BERTH_OK)
+        continue;
+    berth_share_close(share);
+    static const char full[] = "Too many requests wait for scripted. Try again later.";
+    struct reply r = ask(f, "POST", text_of(f, "/api/environments/%s/leases", box), NULL);
+    expect_error(f, r, 503, "unavailable", full);
+    assert_non_null(strstr(r.head, "\r\nRetry-After: "));
+    r = ask(f, "POST", text_of(f, "/api/companies/%s/runs", default_company(f)),
+            text_of(f, "{'command':'true','environmentId':'%s'}", box));
+    expect_error(f, r, 503, "unavailable", full);
+    assert_int_equal(ask(f, "POST", here, NULL).status, 201);
+    assert_int_equal(eventfd_write(gate, 1), 0);
+    WAIT_FOR(berth_shares_queued(f->b->providers) == 0);
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/environments/%s/leases", box), NULL).status,
+                     201);
+    (void)close(gate);
+}
+
+/* Requests that wait for room in a standard input hold no thread. */
+static void waiting_for_a_reader_holds_no_thread(void **state)
+{
+    struct fixture *f = *state;
+    enum { WRITERS = 100, BYTES = 1500000 };
+    int fds[WRITERS];
+    const char *here = text_of(f, "/api/environments/%s/leases", local_environment(f));
+    struct reply r = ask(f, "POST", here, NULL);
+    const char *lease = text_of(f, "/api/environment-leases/%s", reply_text(f, &r, "id"));
+    r = ask(f, "POST", text_of(f, "%s/exec", lease),
+            "{'command':'sleep','args':['600'],'keepStdin':true,'detach':true,'graceMs':100}");
+    const char *exec = text_of(f, "/api/execs/%s", reply_text(f, &r, "execId"));
+    char *body = berth_arena_alloc(&f->arena, BYTES + 1);
+    memset(body, 'x', BYTES);
+    for (int i = 0; i < WRITERS; i++) {
+        int len = i ? 100 : BYTES; /* the first one fills what is queued for the command */
+        const char *head = text_of(
+            f, "POST %s/stdin HTTP/1.1\r\nHost: berth\r\nContent-Length: %d\r\n\r\n", exec, len);
+        fds[i] = dial(f);
+        assert_int_equal(send(fds[i], head, strlen(head), MSG_NOSIGNAL), (ssize_t)strlen(head));
+        assert_int_equal(send(fds[i], body, (size_t)len, MSG_NOSIGNAL), len);
+    }
+    assert_int_equal(ask(f, "POST", here, NULL).status, 201);
+    assert_int_equal(berth_shares_queued(f->b->providers), 0);
+    assert_int_equal(ask(f, "POST", text_of(f, "%s/cancel", exec), NULL).status, 202);
+    for (int i = 0; i < WRITERS; i++) {
+        char status[13] = "";
+        assert_int_equal(recv(fds[i], status, 12, MSG_WAITALL), 12);
+        if (!i || strcmp(status, "HTTP/1.1 200") != 0) /* some came before the first one */
+            assert_string_equal(status, "HTTP/1.1 409");
+        (void)close(fds[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,6 +840,10 @@ int main(void)
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),
+        ASK_ON_BOTH(a_provider_that_hangs_holds_up_nobody),
+        ASK_ON_SQLITE(a_thousand_local_acquires_beside_it),
+        ASK_ON_BOTH(a_full_queue_is_told),
+        ASK_ON_SQLITE(waiting_for_a_reader_holds_no_thread),
         ASK_ON_BOTH(W14_bindings_survive_a_second_save),
         ASK_ON_BOTH(W24_conflicts_are_told_as_such),
         ASK_ON_BOTH(W29_leases_expire_and_are_touched),

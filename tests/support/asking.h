@@ -13,8 +13,12 @@ int asking_setup(void **state);
 int asking_teardown(void **state);
 extern struct berth_api *asked_api;
 
+#define ASK_ON_SQLITE(test)                                                                        \
+    {                                                                                              \
+#test " (sqlite)", test, asking_setup, asking_teardown, &on_sqlite                         \
+    }
 #define ASK_ON_BOTH(test)                                                                          \
-    {#test " (sqlite)", test, asking_setup, asking_teardown, &on_sqlite},                          \
+    ASK_ON_SQLITE(test),                                                                           \
     {                                                                                              \
 #test " (postgres)", test, asking_setup, asking_teardown, &on_postgres                     \
     }

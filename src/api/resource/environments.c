@@ -6,6 +6,7 @@
 
 #include "api/call.h"
 #include "api/caller.h"
+#include "api/place_call.h"
 #include "core/company.h"
 
 static void environment_item(struct berth_json_writer *w, const void *environment)
@@ -92,19 +93,26 @@ static bool is_in_place(const struct berth_api_call *c, enum berth_environment_d
     return berth_registry_in_place(c->b->registry, berth_environment_drivers.names[driver]);
 }
 
-static int environment_create(struct berth_api_call *c, struct berth_error *err)
-{
+/* A request about an environment, read and checked. */
+struct environment_call {
     struct berth_environment_input input;
-    struct berth_company *company;
+    struct berth_environment *environment; /* as it is stored, or NULL */
+    bool drain;
+};
+
+/* Goes on with `next` where the config of the input is checked by its provider. */
+static int at_input(struct berth_api_call *c, const struct berth_environment_input *input,
+                    berth_api_handler *next, struct berth_error *err)
+{
+    return berth_api_at_config(c, input->company_id, berth_environment_drivers.names[input->driver],
+                               input->config_json, next, err);
+}
+
+static int create_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct environment_call *call = c->state;
     struct berth_environment *e;
-    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
-    if (rc == BERTH_OK)
-        rc = read_input(c, true, true, &input, err);
-    input.company_id = c->params[0];
-    if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, is_in_place(c, input.driver), err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_create(c->b, &c->arena, &input, &c->issues, &e, err);
+    int rc = berth_environment_create(c->b, &c->arena, &call->input, &c->issues, &e, err);
     if (rc < 0)
         return rc;
     c->status = 201;
@@ -112,21 +120,69 @@ static int environment_create(struct berth_api_call *c, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* Reads a new environment for the company of the path. */
+static int read_new(struct berth_api_call *c, bool with_name, struct environment_call **out,
+                    struct berth_error *err)
+{
+    struct environment_call *call = berth_api_state(c, sizeof *call);
+    struct berth_company *company;
+    if (!call)
+        return berth_arena_check(&c->arena, err);
+    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
+    if (rc == BERTH_OK)
+        rc = read_input(c, with_name, true, &call->input, err);
+    call->input.company_id = c->params[0];
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, is_in_place(c, call->input.driver), err);
+    *out = call;
+    return rc;
+}
+
+static int environment_create(struct berth_api_call *c, struct berth_error *err)
+{
+    struct environment_call *call;
+    int rc = read_new(c, true, &call, err);
+    return rc < 0 ? rc : at_input(c, &call->input, create_now, err);
+}
+
+static int patch_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct environment_call *call = c->state;
+    struct berth_environment *e;
+    int rc = berth_environment_update(c->b, &c->arena, call->environment->id, &call->input,
+                                      &c->issues, &e, err);
+    if (rc == BERTH_OK)
+        berth_environment_json(&c->w, e);
+    return rc;
+}
+
 static int environment_patch(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_environment_input input;
+    struct environment_call *call = berth_api_state(c, sizeof *call);
     struct berth_environment *e;
+    if (!call)
+        return berth_arena_check(&c->arena, err);
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
-        rc = read_input(c, false, false, &input, err);
+        rc = read_input(c, false, false, &call->input, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(
             c,
             berth_environment_in_place(c->b, e) ||
-                (input.fields & BERTH_FIELD_DRIVER && is_in_place(c, input.driver)),
+                (call->input.fields & BERTH_FIELD_DRIVER && is_in_place(c, call->input.driver)),
             err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_update(c->b, &c->arena, e->id, &input, &c->issues, &e, err);
+    if (rc < 0)
+        return rc;
+    call->environment = e;
+    return berth_api_at_environment(c, e, patch_now, err);
+}
+
+static int delete_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct environment_call *call = c->state;
+    struct berth_environment *e;
+    int rc =
+        berth_environment_delete(c->b, &c->arena, c->params[0], call->drain, &c->actor, &e, err);
     if (rc == BERTH_OK)
         berth_environment_json(&c->w, e);
     return rc;
@@ -135,18 +191,16 @@ static int environment_patch(struct berth_api_call *c, struct berth_error *err)
 /* What its places need is waited for; with ?drain=true open leases end, too. */
 static int delete_one(struct berth_api_call *c, struct berth_error *err)
 {
+    struct environment_call *call = berth_api_state(c, sizeof *call);
     struct berth_environment *e;
-    bool drain;
+    if (!call)
+        return berth_arena_check(&c->arena, err);
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(c, berth_environment_in_place(c->b, e), err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_flag(c, "drain", &drain, err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_delete(c->b, &c->arena, c->params[0], drain, &c->actor, &e, err);
-    if (rc == BERTH_OK)
-        berth_environment_json(&c->w, e);
-    return rc;
+        rc = berth_api_query_flag(c, "drain", &call->drain, err);
+    return rc < 0 ? rc : berth_api_at_environment(c, e, delete_now, err);
 }
 
 static int say_probe(struct berth_api_call *c, enum berth_environment_driver driver,
@@ -161,44 +215,48 @@ static int say_probe(struct berth_api_call *c, enum berth_environment_driver dri
     return BERTH_OK;
 }
 
+static int probe_config_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct environment_call *call = c->state;
+    struct berth_probe found;
+    int rc = berth_environment_probe_config(c->b, &c->arena, &call->input, &c->issues, &found, err);
+    return rc < 0 ? rc : say_probe(c, call->input.driver, &found);
+}
+
 /* One that is not saved, and is not afterwards. */
 static int probe_config(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_environment_input input;
-    struct berth_company *company;
+    struct environment_call *call;
+    int rc = read_new(c, false, &call, err);
+    return rc < 0 ? rc : at_input(c, &call->input, probe_config_now, err);
+}
+
+static int probe_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct environment_call *call = c->state;
     struct berth_probe found;
-    int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
-    if (rc == BERTH_OK)
-        rc = read_input(c, false, true, &input, err);
-    input.company_id = c->params[0];
-    if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, is_in_place(c, input.driver), err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_probe_config(c->b, &c->arena, &input, &c->issues, &found, err);
-    return rc < 0 ? rc : say_probe(c, input.driver, &found);
+    int rc =
+        berth_environment_probe(c->b, &c->arena, call->environment->id, &c->actor, &found, err);
+    return rc < 0 ? rc : say_probe(c, call->environment->driver, &found);
 }
 
 static int probe(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_environment *e;
-    struct berth_probe found;
-    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
-    if (rc == BERTH_OK)
-        rc = berth_environment_probe(c->b, &c->arena, e->id, &c->actor, &found, err);
-    return rc < 0 ? rc : say_probe(c, e->driver, &found);
+    struct environment_call *call = berth_api_state(c, sizeof *call);
+    if (!call)
+        return berth_arena_check(&c->arena, err);
+    int rc = berth_environment_get(c->b, &c->arena, c->params[0], &call->environment, err);
+    return rc < 0 ? rc : berth_api_at_environment(c, call->environment, probe_now, err);
 }
 
 const struct berth_api_route berth_api_environment_routes[] = {
     {"GET", "/api/companies/:companyId/environments", environment_list, BERTH_API_READ,
      .query = "status driver limit before"},
-    {"POST", "/api/companies/:companyId/environments", environment_create, BERTH_API_MANAGE,
-     .slow = true},
-    {"POST", "/api/companies/:companyId/environments/probe-config", probe_config, BERTH_API_MANAGE,
-     .slow = true},
+    {"POST", "/api/companies/:companyId/environments", environment_create, BERTH_API_MANAGE},
+    {"POST", "/api/companies/:companyId/environments/probe-config", probe_config, BERTH_API_MANAGE},
     {"GET", "/api/environments/:id", environment_get, BERTH_API_READ},
-    {"PATCH", "/api/environments/:id", environment_patch, BERTH_API_MANAGE, .slow = true},
-    {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .slow = true,
-     .query = "drain"},
-    {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE, .slow = true},
+    {"PATCH", "/api/environments/:id", environment_patch, BERTH_API_MANAGE},
+    {"DELETE", "/api/environments/:id", delete_one, BERTH_API_MANAGE, .query = "drain"},
+    {"POST", "/api/environments/:id/probe", probe, BERTH_API_MANAGE},
     {0},
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/api/resource/execs.c - commands in the place of a lease: started, written to, listened to,
  * ended. No thread waits for one. */
-#include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/command.h"
+#include "api/place_call.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
@@ -24,8 +24,7 @@
 #include "http/websocket.h"
 #include "os/pool.h"
 
-#define STDIN_WAIT_MS 20
-#define STDIN_WAITS_MAX 1500 /* half a minute, for all of it */
+#define STDIN_WAIT_MS 30000 /* for the whole body */
 #define FREE_AGAIN_MS 50
 #define SHORT_BYTES_MAX ((size_t)16 * 1024) /* of a stream */
 #define ATTACH_PROTOCOL "berth.exec.v1"
@@ -216,36 +215,31 @@ static void let_run(struct started_exec *a)
         exec_finish(a);
 }
 
-static int run(struct berth_api_call *c, struct berth_error *err)
+/* A request to run a command, read and checked. */
+struct exec_call {
+    struct berth_api_command body;
+    struct berth_exec_request request;
+};
+
+static int run_now(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_api_command body = BERTH_API_COMMAND_INIT;
-    struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
-    struct berth_lease *lease;
+    const struct exec_call *call = c->state;
+    const struct berth_api_command *body = &call->body;
     struct started_exec *a = NULL;
-    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_allow_local(c, berth_registry_in_place(c->b->registry, lease->driver), err);
-    if (rc == BERTH_OK)
-        rc = berth_api_command_read(c, &body, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_command_build(c, &body, &request, err);
-    if (rc < 0)
-        return rc;
     auto_buf input = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX);
-    request.lease_id = lease->id;
-    if (body.input) {
-        berth_buf_puts(&input, body.input);
+    if (body->input) {
+        berth_buf_puts(&input, body->input);
         berth_buf_reserve(&input, 1); /* also of "" there is something */
     }
-    rc = berth_buf_check(&input, "stdin", err);
+    int rc = berth_buf_check(&input, "stdin", err);
     if (rc == BERTH_OK)
-        rc = exec_start(c, &request, !body.detach && !berth_api_wants_events(c),
-                        body.input ? &input : NULL, &a, err);
+        rc = exec_start(c, &call->request, !body->detach && !berth_api_wants_events(c),
+                        body->input ? &input : NULL, &a, err);
     if (rc < 0)
         return rc;
     const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
-    if (body.detach) {
+    if (body->detach) {
         let_run(a);
         berth_exec_journal_flush(c->b); /* other processes must find the exec once its id is out */
         c->status = 202;
@@ -274,6 +268,26 @@ static int run(struct berth_api_call *c, struct berth_error *err)
     (void)berth_engine_post(c->b->engine, &a->post, err); /* its loop runs */
     let_run(a);
     return BERTH_API_KEPT;
+}
+
+static int run(struct berth_api_call *c, struct berth_error *err)
+{
+    struct exec_call *call = berth_api_state(c, sizeof *call);
+    struct berth_lease *lease;
+    if (!call)
+        return berth_arena_check(&c->arena, err);
+    *call = (struct exec_call){.body = BERTH_API_COMMAND_INIT, .request = BERTH_EXEC_REQUEST_INIT};
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &lease, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, berth_registry_in_place(c->b->registry, lease->driver), err);
+    if (rc == BERTH_OK)
+        rc = berth_api_command_read(c, &call->body, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_command_build(c, &call->body, &call->request, err);
+    if (rc < 0)
+        return rc;
+    call->request.lease_id = lease->id;
+    return berth_api_at_lease(c, lease, run_now, err);
 }
 
 /* --- what runs --- */
@@ -335,34 +349,109 @@ static int exec_cancel(struct berth_api_call *c, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* --- its standard input --- */
+
+/* A request that writes to the standard input of a command, on the loop's thread. It holds no
+ * thread while it waits for room. */
+struct stdin_call {
+    struct berth_api_call *c;
+    const char *exec_id;
+    size_t at;  /* bytes of the body that the command has taken */
+    bool close; /* closes the standard input after them */
+    struct berth_api_waiter waiter;
+    struct berth_post post;
+    struct berth_timer timer;
+};
+
+static void stdin_answer(struct stdin_call *s, int rc, const struct berth_error *err)
+{
+    struct berth_api_call *c = s->c;
+    berth_api_waiter_leave(&s->waiter);
+    berth_timer_clear(c->b->engine, &s->timer);
+    berth_http_exchange_on_left(c->x, NULL, NULL);
+    if (rc == BERTH_E_UNAVAILABLE)
+        berth_issues_add(&c->issues, "taken", "%zu", s->at);
+    if (rc == BERTH_OK)
+        berth_api_say_ok(c);
+    berth_api_answer(c, rc, err);
+}
+
+/* Writes what the command takes. Returns true when the call waits for room, and false when it was
+ * answered. */
+static bool stdin_feed(struct stdin_call *s)
+{
+    struct berth_api_call *c = s->c;
+    struct berth_error err = {0};
+    bool last = s->at == c->body_len && !s->close;
+    int rc = BERTH_OK;
+    while (rc == BERTH_OK && !last) {
+        size_t rest = c->body_len - s->at;
+        size_t step = rest < BERTH_STDIN_STEP_BYTES ? rest : BERTH_STDIN_STEP_BYTES;
+        rc = berth_api_live_write(c->api, s->exec_id, c->body + s->at, step,
+                                  step == rest && s->close, &err);
+        if (rc == BERTH_OK) {
+            s->at += step;
+            last = step == rest;
+        } else if (rc == BERTH_E_UNAVAILABLE) {
+            if (berth_api_live_wait(c->api, s->exec_id, &s->waiter))
+                return true;
+            rc = BERTH_OK; /* it ended just now, and the next write says so */
+        }
+    }
+    stdin_answer(s, rc, &err);
+    return false;
+}
+
+static void on_waiter_room(struct berth_api_waiter *w)
+{
+    (void)stdin_feed(berth_container_of(w, struct stdin_call, waiter));
+}
+
+static void on_stdin_late(struct berth_timer *timer)
+{
+    struct berth_error err;
+    int rc = berth_fail(&err, BERTH_E_UNAVAILABLE,
+                        "The command does not read its standard input. Try again later.");
+    stdin_answer(berth_container_of(timer, struct stdin_call, timer), rc, &err);
+}
+
+static void on_stdin_left(void *ctx)
+{
+    struct berth_error err;
+    stdin_answer(ctx, berth_fail(&err, BERTH_E_CANCELLED, "The client has left."), &err);
+}
+
+static void on_stdin_start(struct berth_post *post)
+{
+    struct stdin_call *s = berth_container_of(post, struct stdin_call, post);
+    struct berth_api_call *c = s->c;
+    berth_timer_set(c->b->engine, &s->timer, STDIN_WAIT_MS);
+    if (stdin_feed(s))
+        berth_http_exchange_on_left(c->x, on_stdin_left, s);
+}
+
 /* The body is what it reads; ?close=true: nothing more comes. A command that does not read is
  * waited for, for a while; then it is said how much it took. */
 static int put_stdin(struct berth_api_call *c, struct berth_error *err)
 {
+    struct stdin_call *s = berth_api_state(c, sizeof *s);
     struct berth_exec_record *record;
-    struct pollfd left = {.fd = berth_api_left_fd(c), .events = POLLIN};
-    bool close;
-    int waits = 0;
+    if (!s)
+        return berth_arena_check(&c->arena, err);
     int rc = find_own(c, &record, err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_flag(c, "close", &close, err);
-    for (size_t at = 0; rc == BERTH_OK && (at < c->body_len || close);) {
-        size_t rest = c->body_len - at;
-        size_t step = rest < BERTH_STDIN_STEP_BYTES ? rest : BERTH_STDIN_STEP_BYTES;
-        bool last = step == rest;
-        do
-            rc = berth_api_live_write(c->api, record->id, c->body + at, step, last && close, err);
-        while (rc == BERTH_E_UNAVAILABLE && waits++ < STDIN_WAITS_MAX &&
-               poll(&left, 1, STDIN_WAIT_MS) == 0);
-        if (rc == BERTH_E_UNAVAILABLE)
-            berth_issues_add(&c->issues, "taken", "%zu", at);
-        at += step;
-        if (last)
-            break;
-    }
-    if (rc == BERTH_OK)
-        berth_api_say_ok(c);
-    return rc;
+        rc = berth_api_query_flag(c, "close", &s->close, err);
+    if (rc == BERTH_OK && !c->x) /* without a daemon, commands run in other processes */
+        rc = berth_api_live_write(c->api, record->id, c->body, c->body_len, s->close, err);
+    if (rc < 0)
+        return rc;
+    s->c = c;
+    s->exec_id = record->id;
+    s->waiter.on_room = on_waiter_room;
+    s->timer.run = on_stdin_late;
+    s->post.run = on_stdin_start;
+    rc = berth_engine_post(c->b->engine, &s->post, err);
+    return rc < 0 ? rc : BERTH_API_KEPT;
 }
 
 static int exec_resize(struct berth_api_call *c, struct berth_error *err)
@@ -478,8 +567,8 @@ static int attach(struct berth_api_call *c, struct berth_error *err)
 }
 
 const struct berth_api_route berth_api_exec_routes[] = {
-    {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .slow = true,
-     .live = true, .once = BERTH_API_ONCE},
+    {"POST", "/api/environment-leases/:leaseId/exec", run, BERTH_API_MANAGE, .live = true,
+     .once = BERTH_API_ONCE},
     {"GET", "/api/execs/:id", exec_get, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/result", result, BERTH_API_MANAGE, .run = true},
     {"GET", "/api/execs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true,
@@ -487,7 +576,7 @@ const struct berth_api_route berth_api_exec_routes[] = {
     {"GET", "/api/execs/:id/attach", attach, BERTH_API_MANAGE, .live = true,
      .query = "offset cancel"},
     {"POST", "/api/execs/:id/cancel", exec_cancel, BERTH_API_MANAGE},
-    {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .slow = true, .query = "close"},
+    {"POST", "/api/execs/:id/stdin", put_stdin, BERTH_API_MANAGE, .query = "close"},
     {"POST", "/api/execs/:id/resize", exec_resize, BERTH_API_MANAGE},
     {0},
 };

@@ -8,8 +8,10 @@
 
 #include "api/call.h"
 #include "api/caller.h"
+#include "api/place_call.h"
 #include "core/company.h"
 #include "core/environment/environment.h"
+#include "core/place_share.h"
 
 static void lease_item(struct berth_json_writer *w, const void *lease)
 {
@@ -73,9 +75,19 @@ static int list_of_company(struct berth_api_call *c, struct berth_error *err)
     return rc < 0 ? rc : say_page(c, &filter, err);
 }
 
+static int acquire_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct berth_lease_request *request = c->state;
+    struct berth_lease *l = NULL;
+    c->status = 201;
+    int rc = berth_lease_acquire(c->b, &c->arena, request, &l, err);
+    if (rc == BERTH_OK)
+        c->brief = berth_arena_printf(&c->arena, "{\"id\":\"%s\"}", l->id);
+    return lease_say(c, rc, l);
+}
+
 static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
     static const struct berth_api_field fields[] = {
         {"heartbeatRunId", BERTH_API_TEXT, offsetof(struct berth_lease_request, run_id),
          .nullable = true},
@@ -92,25 +104,32 @@ static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
         {"retainOnFailure", BERTH_API_FLAG,
          offsetof(struct berth_lease_request, retain_on_failure)},
         {0}};
+    struct berth_lease_request *request = berth_api_state(c, sizeof *request);
     struct berth_environment *e;
-    struct berth_lease *l = NULL;
+    if (!request)
+        return berth_arena_check(&c->arena, err);
+    *request = (struct berth_lease_request)BERTH_LEASE_REQUEST_INIT;
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc == BERTH_OK)
         rc = berth_api_allow_local(c, berth_environment_in_place(c->b, e), err);
     if (rc == BERTH_OK)
-        rc = berth_api_body(c, fields, &request, NULL, err);
+        rc = berth_api_body(c, fields, request, NULL, err);
     if (rc == BERTH_OK)
-        rc = berth_api_take_agent(c, &request.agent_id, err);
+        rc = berth_api_take_agent(c, &request->agent_id, err);
     if (rc < 0)
         return rc;
-    request.id = c->once.at_work ? c->once.id.text : NULL;
-    request.environment_id = e->id;
-    request.cancel_fd = berth_api_left_fd(c);
-    request.actor = &c->actor;
-    c->status = 201;
-    rc = berth_lease_acquire(c->b, &c->arena, &request, &l, err);
-    if (rc == BERTH_OK)
-        c->brief = berth_arena_printf(&c->arena, "{\"id\":\"%s\"}", l->id);
+    request->id = c->once.at_work ? c->once.id.text : NULL;
+    request->environment_id = e->id;
+    request->cancel_fd = berth_api_left_fd(c);
+    request->actor = &c->actor;
+    return berth_place_is_ledger_only(c->b, e) ? acquire_now(c, err)
+                                               : berth_api_at_environment(c, e, acquire_now, err);
+}
+
+static int release_now(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_lease_release(c->b, &c->arena, c->state, &l, err);
     return lease_say(c, rc, l);
 }
 
@@ -127,27 +146,42 @@ static int lease_release(struct berth_api_call *c, struct berth_error *err)
         {"status", BERTH_API_WORD, offsetof(struct body, status), .words = ends},
         {"failureReason", BERTH_API_TEXT, offsetof(struct body, reason), .nullable = true},
         {0}};
+    struct berth_release_request *request = berth_api_state(c, sizeof *request);
     struct berth_lease *l = NULL;
+    if (!request)
+        return berth_arena_check(&c->arena, err);
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc < 0)
         return rc;
-    struct berth_release_request request = {.lease_id = l->id,
-                                            .status = statuses[body.status],
-                                            .reason = body.reason,
-                                            .actor = &c->actor};
-    rc = berth_lease_release(c->b, &c->arena, &request, &l, err);
+    *request = (struct berth_release_request){.lease_id = l->id,
+                                              .status = statuses[body.status],
+                                              .reason = body.reason,
+                                              .actor = &c->actor};
+    return berth_api_at_lease(c, l, release_now, err);
+}
+
+/* Goes on with `next` for the lease of the path. The body must be empty. */
+static int at_lease(struct berth_api_call *c, berth_api_handler *next, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    return rc < 0 ? rc : berth_api_at_lease(c, l, next, err);
+}
+
+static int destroy_now(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_lease *l = NULL;
+    int rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
     return lease_say(c, rc, l);
 }
 
 static int destroy(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_lease *l = NULL;
-    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
-    if (rc == BERTH_OK)
-        rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
-    return lease_say(c, rc, l);
+    return at_lease(c, destroy_now, err);
 }
 
 /* What is owed is tried now, whenever it was due. */
@@ -169,12 +203,10 @@ static int acknowledge(struct berth_api_call *c, struct berth_error *err)
     return lease_say(c, rc, l);
 }
 
-static int resume(struct berth_api_call *c, struct berth_error *err)
+static int resume_now(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_place place;
-    int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
-    if (rc == BERTH_OK)
-        rc = berth_lease_resume(c->b, &c->arena, c->params[0], &place, err);
+    int rc = berth_lease_resume(c->b, &c->arena, c->params[0], &place, err);
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');
@@ -184,21 +216,23 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
     return BERTH_OK;
 }
 
+static int resume(struct berth_api_call *c, struct berth_error *err)
+{
+    return at_lease(c, resume_now, err);
+}
+
 const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE,
      .query = "status standing runId limit before"},
-    {"POST", "/api/environments/:id/leases", lease_acquire, BERTH_API_MANAGE, .slow = true,
+    {"POST", "/api/environments/:id/leases", lease_acquire, BERTH_API_MANAGE,
      .once = BERTH_API_MAKES_LEASE},
     {"GET", "/api/companies/:companyId/leases", list_of_company, BERTH_API_MANAGE,
      .query = "status standing runId environmentId limit before"},
     {"GET", "/api/environment-leases/:leaseId", lease_get, BERTH_API_MANAGE, .run = true},
-    {"POST", "/api/environment-leases/:leaseId/release", lease_release, BERTH_API_MANAGE,
-     .slow = true},
-    {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE, .slow = true},
-    {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE,
-     .slow = true},
-    {"POST", "/api/environment-leases/:leaseId/acknowledge", acknowledge, BERTH_API_MANAGE,
-     .slow = true},
-    {"POST", "/api/environment-leases/:leaseId/resume", resume, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/environment-leases/:leaseId/release", lease_release, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/acknowledge", acknowledge, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/resume", resume, BERTH_API_MANAGE},
     {0},
 };

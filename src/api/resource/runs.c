@@ -2,26 +2,27 @@
  * src/api/resource/runs.c - runs: listing, starting, ending, and the output of their commands. */
 #include "core/run/run.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/command.h"
+#include "api/place_call.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
 #include "core/environment/environment.h"
+#include "core/place_share.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run_cancel.h"
+#include "os/pool.h"
 #include "store/run.h"
 
 #define END_WAIT_MS 60000
@@ -78,15 +79,107 @@ struct started_run {
     char id[BERTH_ID_SIZE];
 };
 
-/* Lock held; twice is fine. */
-static void waiter_leave(struct berth_api_run_waiter *waiter)
+/* --- requests that wait for the end of a run, without a thread --- */
+
+/* In the arena of its call. */
+struct berth_api_run_waiter {
+    struct berth_api_call *c;
+    const char *run_id;
+    struct berth_post begin, over; /* the second comes after the first */
+    struct berth_timer timer;
+    struct berth_api_run_waiter *next, **link; /* lives_lock; link is NULL: not linked */
+};
+
+/* Lock held. Returns false when it is not linked. */
+static bool run_waiter_leave(struct berth_api_run_waiter *w)
 {
-    if (!waiter->link)
-        return;
-    *waiter->link = waiter->next;
-    if (waiter->next)
-        waiter->next->link = waiter->link;
-    waiter->link = NULL;
+    if (!w->link)
+        return false;
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
+    w->link = NULL;
+    return true;
+}
+
+static void run_waiter_job(void *ctx)
+{
+    struct berth_api_run_waiter *w = ctx;
+    struct berth_api_call *c = w->c;
+    struct berth_run *run;
+    struct berth_error err = {0};
+    int rc = berth_run_get(c->b, &c->arena, w->run_id, &run, &err);
+    if (rc == BERTH_OK)
+        berth_run_json(&c->w, run);
+    berth_api_end_call(c, rc, &err);
+}
+
+/* Answers with the run as it is now. On the loop's thread. */
+static void run_waiter_answer(struct berth_api_run_waiter *w)
+{
+    struct berth_error err;
+    berth_timer_clear(w->c->b->engine, &w->timer);
+    if (berth_pool_submit(w->c->api->quick, run_waiter_job, w, &err) < 0)
+        berth_api_end_call(w->c, err.code, &err);
+}
+
+static void on_waiter_begin(struct berth_post *post)
+{
+    struct berth_api_run_waiter *w = berth_container_of(post, struct berth_api_run_waiter, begin);
+    berth_timer_set(w->c->b->engine, &w->timer, END_WAIT_MS);
+}
+
+static void on_waiter_over(struct berth_post *post)
+{
+    run_waiter_answer(berth_container_of(post, struct berth_api_run_waiter, over));
+}
+
+static void on_waiter_late(struct berth_timer *timer)
+{
+    struct berth_api_run_waiter *w = berth_container_of(timer, struct berth_api_run_waiter, timer);
+    struct berth_api *api = w->c->api;
+    berth_lock_take(&api->lives_lock);
+    bool left = run_waiter_leave(w);
+    berth_lock_drop(&api->lives_lock);
+    if (left) /* else the run is over, and on_waiter_over comes */
+        run_waiter_answer(w);
+}
+
+/* Lock held. */
+static void run_waiters_tell(struct started_run *p)
+{
+    struct berth_error none;
+    for (struct berth_api_run_waiter *w; (w = p->run.waiters);) {
+        (void)run_waiter_leave(w);
+        (void)berth_engine_post(p->api->b->engine, &w->over, &none); /* its loop runs */
+    }
+}
+
+/* Cancels the run if a request to this daemon started it; the call is answered at its end, or after
+ * END_WAIT_MS. Returns false when no such run is under way here. */
+static bool run_waiter_start(struct berth_api_call *c, const char *run_id,
+                             struct berth_api_run_waiter *w)
+{
+    struct berth_api *api = c->api;
+    struct berth_error none;
+    *w = (struct berth_api_run_waiter){.c = c,
+                                       .run_id = run_id,
+                                       .begin = {.run = on_waiter_begin},
+                                       .over = {.run = on_waiter_over},
+                                       .timer = {.run = on_waiter_late}};
+    berth_lock_take(&api->lives_lock);
+    struct berth_api_run *run = berth_map_get(&api->runs, run_id);
+    if (run) {
+        (void)berth_engine_post(api->b->engine, &w->begin, &none); /* its loop runs */
+        berth_run_cancel(run->job);
+        w->next = run->waiters;
+        w->link = &run->waiters;
+        if (w->next)
+            w->next->link = &w->next;
+        run->waiters = w;
+    }
+    berth_lock_drop(&api->lives_lock);
+    return run != NULL;
 }
 
 static void run_tell(struct started_run *p, const struct berth_error *trouble)
@@ -171,10 +264,7 @@ static void on_done(void *ctx, const struct berth_run_result *result, const stru
     (void)result;
     berth_lock_take(&api->lives_lock);
     (void)berth_map_remove(&api->runs, p->id);
-    while (p->run.waiters) {
-        (void)eventfd_write(p->run.waiters->fd, 1);
-        waiter_leave(p->run.waiters);
-    }
+    run_waiters_tell(p);
     berth_lock_drop(&api->lives_lock);
     run_tell(p, err);
     end_live(p);
@@ -294,6 +384,21 @@ static int may_perform(struct berth_api_call *c, const struct run_body *body,
     return berth_api_allow_local(c, local, err);
 }
 
+/* Refuses a run when too many requests wait for its provider. Without this the run would be
+ * created, and would then fail. */
+static int check_room(struct berth_api_call *c, const char *environment_id, struct berth_error *err)
+{
+    struct berth_environment *e;
+    struct berth_share *share;
+    struct berth_error none; /* the run reports what is missing */
+    if (!environment_id || berth_environment_get(c->b, &c->arena, environment_id, &e, &none) < 0 ||
+        berth_place_share_environment(c->b, e, &share, &none) < 0)
+        return BERTH_OK;
+    int rc = berth_share_check(share, err);
+    berth_share_close(share);
+    return rc;
+}
+
 /* Creates a run. Without a command, the client performs the run itself and finishes it. */
 static int run_create(struct berth_api_call *c, struct berth_error *err)
 {
@@ -339,6 +444,9 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
         rc = take_secrets(c, &body.secrets, &request, err);
     if (rc < 0)
         return rc;
+    rc = check_room(c, body.environment_id, err);
+    if (rc < 0)
+        return rc;
     request.company_id = company->id;
     request.environment_id = body.environment_id;
     request.workspace = body.workspace;
@@ -352,64 +460,22 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
 
 /* --- its end --- */
 
-/* Lock held. Cancels the run if a request to this daemon started it, and then links the waiter.
- * Returns false when no such run is under way here. */
-static bool cancel_ours(struct berth_api *api, const char *id, struct berth_api_run_waiter *waiter)
-{
-    struct berth_api_run *run = berth_map_get(&api->runs, id);
-    if (!run)
-        return false;
-    berth_run_cancel(run->job);
-    waiter->next = run->waiters;
-    waiter->link = &run->waiters;
-    if (waiter->next)
-        waiter->next->link = &waiter->next;
-    run->waiters = waiter;
-    return true;
-}
-
-/* Cancels the run and waits until its place is given back, but not longer than the client does.
- * *ours is false when no request to this daemon started it. */
-static int end_ours(struct berth_api_call *c, const char *id, bool *ours, struct berth_error *err)
-{
-    struct berth_api *api = c->api;
-    auto_close int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct berth_api_run_waiter waiter = {.fd = fd};
-    berth_lock_take(&api->lives_lock);
-    *ours = cancel_ours(api, id, &waiter);
-    berth_lock_drop(&api->lives_lock);
-    if (!*ours)
-        return BERTH_OK;
-    struct pollfd fds[] = {{.fd = fd, .events = POLLIN},
-                           {.fd = berth_api_left_fd(c), .events = POLLIN}};
-    while (fd >= 0 && poll(fds, 2, END_WAIT_MS) < 0 && errno == EINTR)
-        continue;
-    berth_lock_take(&api->lives_lock);
-    waiter_leave(&waiter);
-    berth_lock_drop(&api->lives_lock);
-    return fd >= 0 ? BERTH_OK
-                   : berth_fail(err, BERTH_E_UNAVAILABLE,
-                                "Run %s was cancelled, but there is no descriptor left to wait for "
-                                "its end.",
-                                id);
-}
-
-static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
-                   struct berth_error *err)
-{
+struct end_call {
     struct berth_run *run;
+    struct berth_run_end end;
+    struct berth_api_run_waiter waiter; /* while this daemon performs the run */
+};
+
+/* Ends a run that no request to this daemon started. */
+static int end_now(struct berth_api_call *c, struct berth_error *err)
+{
+    const struct end_call *call = c->state;
+    struct berth_run *run = call->run;
     struct berth_list released;
-    int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
-    if (rc < 0)
-        return rc;
-    bool ours;
-    rc = end_ours(c, run->id, &ours, err);
-    if (rc < 0 || ours)
-        ; /* its row says how it ended */
-    else if (!run->owner || berth_run_ended((int)run->status))
-        rc = berth_run_finish(c->b, &c->arena, run->id, end, &released, err);
-    else
-        rc = berth_run_cancel_elsewhere(c->b, &c->arena, run->id, berth_api_left_fd(c), &run, err);
+    int rc =
+        !run->owner || berth_run_ended((int)run->status)
+            ? berth_run_finish(c->b, &c->arena, run->id, &call->end, &released, err)
+            : berth_run_cancel_elsewhere(c->b, &c->arena, run->id, berth_api_left_fd(c), &run, err);
     if (rc == BERTH_OK)
         rc = berth_run_get(c->b, &c->arena, run->id, &run, err);
     if (rc == BERTH_OK)
@@ -417,12 +483,33 @@ static int end_one(struct berth_api_call *c, const struct berth_run_end *end,
     return rc;
 }
 
+/* c->state holds how the run ends. */
+static int end_one(struct berth_api_call *c, struct berth_error *err)
+{
+    struct end_call *call = c->state;
+    struct berth_environment *e;
+    struct berth_error none;
+    int rc = berth_run_get(c->b, &c->arena, c->params[0], &call->run, err);
+    if (rc < 0)
+        return rc;
+    const struct berth_run *run = call->run;
+    if (c->x && run_waiter_start(c, run->id, &call->waiter))
+        return BERTH_API_KEPT;
+    if (run->environment_id &&
+        berth_environment_get(c->b, &c->arena, run->environment_id, &e, &none) == BERTH_OK)
+        return berth_api_at_environment(c, e, end_now, err);
+    return berth_api_at_length(c, run->company_id, end_now, err);
+}
+
 static int run_post_cancel(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_run_end end = {
+    struct end_call *call = berth_api_state(c, sizeof *call);
+    if (!call)
+        return berth_arena_check(&c->arena, err);
+    call->end = (struct berth_run_end){
         .status = BERTH_RUN_CANCELLED, .error_code = "cancelled", .actor = &c->actor};
     int rc = berth_api_body(c, berth_api_nothing, NULL, NULL, err);
-    return rc < 0 ? rc : end_one(c, &end, err);
+    return rc < 0 ? rc : end_one(c, err);
 }
 
 /* Finishes a run that the client performs itself. */
@@ -449,7 +536,11 @@ static int run_finish(struct berth_api_call *c, struct berth_error *err)
                           run->id);
     body.end.status = BERTH_RUN_SUCCEEDED + (enum berth_run_status)body.status;
     body.end.actor = &c->actor;
-    return end_one(c, &body.end, err);
+    struct end_call *call = berth_api_state(c, sizeof *call);
+    if (!call)
+        return berth_arena_check(&c->arena, err);
+    call->end = body.end;
+    return end_one(c, err);
 }
 
 /* --- its commands --- */
@@ -495,13 +586,13 @@ static int log_of(struct berth_api_call *c, struct berth_error *err)
 const struct berth_api_route berth_api_run_routes[] = {
     {"GET", "/api/companies/:companyId/runs", run_list, BERTH_API_READ,
      .query = "status limit before"},
-    {"POST", "/api/companies/:companyId/runs", run_create, BERTH_API_MANAGE, .slow = true,
-     .live = true, .once = BERTH_API_ONCE},
+    {"POST", "/api/companies/:companyId/runs", run_create, BERTH_API_MANAGE, .live = true,
+     .once = BERTH_API_ONCE},
     {"GET", "/api/runs/:id", run_get, BERTH_API_READ, .run = true},
     {"GET", "/api/runs/:id/execs", execs, BERTH_API_MANAGE, .run = true, .query = "limit before"},
     {"GET", "/api/runs/:id/log", log_of, BERTH_API_MANAGE, .live = true, .run = true,
      .query = "stream follow offset"},
-    {"POST", "/api/runs/:id/cancel", run_post_cancel, BERTH_API_MANAGE, .slow = true},
-    {"POST", "/api/runs/:id/finish", run_finish, BERTH_API_MANAGE, .slow = true},
+    {"POST", "/api/runs/:id/cancel", run_post_cancel, BERTH_API_MANAGE},
+    {"POST", "/api/runs/:id/finish", run_finish, BERTH_API_MANAGE},
     {0},
 };
