@@ -69,6 +69,9 @@
 #define BERTH_HOST_LABEL_BYTES_MAX 63
 #define BERTH_CONNECTIONS_MIN 16
 #define BERTH_CONNECTIONS_MAX 1000000
+/* Descriptors that connections leave to the store, to children and to logs; half of all when the
+ * process may have fewer than twice as many. */
+#define BERTH_DESCRIPTORS_RESERVED 256
 #define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* the log of one stream of a command */
 
 #define BERTH_WORKER_INITIALIZE_MS 15000 /* how long a worker may take to answer `initialize` */

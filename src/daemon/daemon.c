@@ -247,12 +247,28 @@ static int open_runtime(struct berth_daemon *d, struct berth_error *err)
     return rc < 0 ? rc : berth_daemon_lock_take(d->store, d->socket, &d->lock_fd, err);
 }
 
+static void log_limits(const struct berth_daemon *d, const struct berth_fit_machine *machine,
+                       const struct berth_http_settings *settings)
+{
+    char descriptors[24], connections[24], bodies[24];
+    (void)snprintf(descriptors, sizeof descriptors, "%lld", (long long)machine->descriptors);
+    (void)snprintf(connections, sizeof connections, "%d", settings->connections_max);
+    (void)snprintf(bodies, sizeof bodies, "%lld", (long long)settings->bodies_bytes_max);
+    berth_log_line(&d->b->log, BERTH_LOG_INFO,
+                   settings->connections_max < d->config->connections_max
+                       ? "fewer connections than connectionsMax: raise the limit of open files"
+                       : "limits",
+                   "descriptors", descriptors, "connections", connections, "bodyBytes", bodies,
+                   NULL);
+}
+
 static int open_api(struct berth_daemon *d, struct berth_error *err)
 {
     struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
     struct berth_fit_machine machine = berth_fit_look();
     settings.connections_max = d->config->connections_max;
     berth_fit_settings(&machine, &settings);
+    log_limits(d, &machine, &settings);
     int rc = open_secures(d, err);
     if (rc == BERTH_OK)
         rc = berth_api_open(d->b, &settings, &d->api, err);

@@ -13,6 +13,7 @@ struct berth_http_exchange; /* one request and its answer */
 
 struct berth_http_settings {
     int connections_max; /* 64 of these, or a quarter if that is less, are for Unix sockets */
+    int remote_fd_max;   /* TCP connections have descriptors below this number; 0: any */
     int64_t head_ms;     /* from the first byte of a head to its end */
     /* For a body to be collected; or without a byte, of one that is taken as a stream. It begins
      * when the handler asks for the body. */

@@ -82,6 +82,8 @@ int berth_http_server_listen(struct berth_http_server *server,
     struct berth_listener_options options = {.path = address->path,
                                              .host = address->host,
                                              .port = address->port,
+                                             .fd_max =
+                                                 address->path ? 0 : server->settings.remote_fd_max,
                                              .on_socket = on_server_socket,
                                              .ctx = at};
     int rc = berth_listener_open(server->engine, &options, &at->listener, err);

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -21,6 +22,9 @@
 #include "os/loop.h"
 
 #define BACKLOG 1024
+#define ACCEPTS_MAX 64 /* connections accepted before other events have their turn */
+#define SPARES 8       /* descriptors that a Unix socket holds in reserve */
+#define AGAIN_MS 100   /* until a listener looks whether there are descriptors again */
 
 union handle {
     uv_handle_t handle;
@@ -32,10 +36,13 @@ union handle {
 struct berth_listener {
     struct berth_engine *engine;
     struct berth_listener_options options;
-    union handle socket;
-    int fd;     /* until the loop has it */
+    uv_poll_t poll; /* of the socket that listens */
+    bool polls;     /* `poll` is initialised */
+    int fd;
     int number; /* of libuv: what it said of that */
     int port;
+    struct berth_timer again; /* set while clients wait for a descriptor, or spares are missing */
+    int spares[SPARES];       /* -1: used, or of TCP */
     char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* "" for TCP */
 };
 
@@ -242,21 +249,87 @@ static int init_handle(struct berth_engine *engine, union handle *handle, bool l
     return local ? uv_pipe_init(loop, &handle->pipe, 0) : uv_tcp_init(loop, &handle->tcp);
 }
 
-static void on_connection(uv_stream_t *server, int status)
+/* --- accepting --- */
+
+/* Opens the descriptors in reserve that are missing. Returns whether all are there. */
+static bool listener_save(struct berth_listener *l)
 {
-    struct berth_listener *l = server->data;
-    struct berth_socket *s = status == 0 ? calloc(1, sizeof *s) : NULL;
+    bool all = true;
+    for (int i = 0; i < SPARES && l->path[0]; i++) {
+        if (l->spares[i] < 0)
+            l->spares[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        all &= l->spares[i] >= 0;
+    }
+    return all;
+}
+
+/* Closes one of the descriptors in reserve. Returns false when there is none. */
+static bool listener_spend(struct berth_listener *l)
+{
+    for (int i = 0; i < SPARES; i++)
+        if (l->spares[i] >= 0) {
+            (void)close(l->spares[i]);
+            l->spares[i] = -1;
+            berth_timer_set(l->engine, &l->again, AGAIN_MS);
+            return true;
+        }
+    return false;
+}
+
+/* Returns a connection, or -1 when no client waits or there is no descriptor for it. */
+static int listener_accept(struct berth_listener *l)
+{
+    for (;;) {
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0 || errno == EAGAIN)
+            return fd;
+        if (errno == EINTR || errno == ECONNABORTED)
+            continue;
+        if ((errno == EMFILE || errno == ENFILE) && listener_spend(l))
+            continue;
+        (void)uv_poll_stop(&l->poll); /* the clients wait in the backlog */
+        berth_timer_set(l->engine, &l->again, AGAIN_MS);
+        return -1;
+    }
+}
+
+/* Hands a connection on. */
+static void listener_take(struct berth_listener *l, int fd)
+{
     bool local = l->path[0] != '\0';
+    bool wanted = !l->options.fd_max || fd < l->options.fd_max;
+    struct berth_socket *s = wanted ? calloc(1, sizeof *s) : NULL;
     if (!s || init_handle(l->engine, &s->socket, local) != 0) {
-        free(s); /* it waits in the backlog until there is room again */
+        (void)close(fd);
+        free(s);
         return;
     }
     s->engine = l->engine;
     s->socket.handle.data = s;
-    if (uv_accept(server, &s->socket.stream) != 0 || !know_peer(s, local))
+    int rc = local ? uv_pipe_open(&s->socket.pipe, fd) : uv_tcp_open(&s->socket.tcp, fd);
+    if (rc != 0)
+        (void)close(fd);
+    if (rc != 0 || !know_peer(s, local))
         berth_socket_close(s);
     else
         l->options.on_socket(l->options.ctx, s);
+}
+
+static void on_listener_ready(uv_poll_t *poll, int status, int events)
+{
+    struct berth_listener *l = poll->data;
+    (void)status, (void)events; /* accept tells */
+    int fd = 0;
+    for (int i = 0; i < ACCEPTS_MAX && (fd = listener_accept(l)) >= 0; i++)
+        listener_take(l, fd);
+}
+
+static void on_listener_again(struct berth_timer *timer)
+{
+    struct berth_listener *l = berth_container_of(timer, struct berth_listener, again);
+    if (!listener_save(l))
+        berth_timer_set(l->engine, timer, AGAIN_MS);
+    (void)uv_poll_start(&l->poll, UV_READABLE, on_listener_ready);
 }
 
 /* --- sockets --- */
@@ -343,20 +416,20 @@ static int open_tcp(struct berth_listener *l, const char *host, int port, struct
 static void run_open(void *ctx)
 {
     struct berth_listener *l = ctx;
-    bool local = l->path[0] != '\0';
-    l->number = init_handle(l->engine, &l->socket, local);
-    l->socket.handle.data = l;
-    if (l->number == 0)
-        l->number =
-            local ? uv_pipe_open(&l->socket.pipe, l->fd) : uv_tcp_open(&l->socket.tcp, l->fd);
-    if (l->number == 0) {
-        l->fd = -1;
-        l->number = uv_listen(&l->socket.stream, BACKLOG, on_connection);
-    }
+    l->number = uv_poll_init(berth_engine_loop(l->engine), &l->poll, l->fd);
+    l->poll.data = l;
+    l->polls = l->number == 0;
+    if (l->polls && !listener_save(l))
+        berth_timer_set(l->engine, &l->again, AGAIN_MS);
+    if (l->polls)
+        l->number = uv_poll_start(&l->poll, UV_READABLE, on_listener_ready);
 }
 
 static void listener_free(struct berth_listener *l)
 {
+    for (int i = 0; i < SPARES; i++)
+        if (l->spares[i] >= 0)
+            (void)close(l->spares[i]);
     if (l->fd >= 0)
         (void)close(l->fd);
     free(l);
@@ -370,7 +443,11 @@ static void on_listener_closed(uv_handle_t *handle)
 static void run_listener_close(void *ctx)
 {
     struct berth_listener *l = ctx;
-    uv_close(&l->socket.handle, on_listener_closed);
+    berth_timer_clear(l->engine, &l->again);
+    if (l->polls)
+        uv_close((uv_handle_t *)&l->poll, on_listener_closed);
+    else
+        listener_free(l);
 }
 
 int berth_listener_open(struct berth_engine *engine, const struct berth_listener_options *options,
@@ -382,6 +459,9 @@ int berth_listener_open(struct berth_engine *engine, const struct berth_listener
     l->engine = engine;
     l->options = *options;
     l->fd = -1;
+    l->again.run = on_listener_again;
+    for (int i = 0; i < SPARES; i++)
+        l->spares[i] = -1;
     int rc = options->path ? open_unix(l, options->path, err)
                            : open_tcp(l, options->host, options->port, err);
     if (rc == BERTH_OK)

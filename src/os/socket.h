@@ -37,11 +37,16 @@ struct berth_listener_options {
     const char *path; /* of a Unix socket, for this user alone; or NULL */
     const char *host; /* of TCP, as a number */
     int port;         /* 0: any that is free */
+    /* A connection whose descriptor is not below this number is closed, so that descriptors are
+     * left for other uses; 0: none is. The system gives out the lowest free number. */
+    int fd_max;
     /* Each that is accepted, to be started or closed. */
     void (*on_socket)(void *ctx, struct berth_socket *s);
     void *ctx;
 };
-/* From any other thread. CONFLICT: somebody listens there already. */
+/* Listens. A listener at a Unix socket holds a few descriptors in reserve, so that it can accept
+ * when the process has no other left; one of TCP lets clients wait until there are some. From any
+ * thread but the engine's. CONFLICT: another process listens there already. */
 int berth_listener_open(struct berth_engine *engine, const struct berth_listener_options *options,
                         struct berth_listener **out, struct berth_error *err);
 int berth_listener_port(const struct berth_listener *listener); /* of TCP; from any thread */

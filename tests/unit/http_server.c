@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -965,6 +966,51 @@ static void tcp_does_not_take_all(void **state)
         (void)close(fds[i]);
 }
 
+/* The descriptors in reserve are for the Unix socket; who does not get one waits. */
+static void few_descriptors(void **state)
+{
+    struct stage *s = *state;
+    enum { CLIENTS = 12 };
+    int fds[CLIENTS];
+    struct rlimit before, none;
+    auto_close int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)s->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    (void)snprintf(at.sun_path, sizeof at.sun_path, "%s", s->path);
+    for (int i = 0; i < CLIENTS; i++)
+        fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    int lowest = dup(tcp);
+    none = (struct rlimit){.rlim_cur = (rlim_t)lowest, .rlim_max = before.rlim_max};
+    (void)close(lowest);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(dup(tcp), -1);
+    assert_int_equal(connect(tcp, (struct sockaddr *)&to, sizeof to), 0);
+    say(tcp, GET("/tcp"));
+    assert_true(is_silent(tcp));
+    for (int i = 0; i < CLIENTS; i++) {
+        auto_buf heard = HEARD;
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&at, sizeof at), 0);
+        say(fds[i], GET("/x"));
+        if (i < 8)
+            (void)hear(fds[i], "/x\r\n\r\n", &heard);
+        else
+            assert_true(is_silent(fds[i]));
+    }
+    assert_true(is_silent(tcp));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 8; i < CLIENTS; i++) {
+        auto_buf heard = HEARD;
+        (void)hear(fds[i], "/x\r\n\r\n", &heard);
+    }
+    auto_buf heard = HEARD;
+    (void)hear(tcp, "/tcp\r\n\r\n", &heard);
+    for (int i = 0; i < CLIENTS; i++)
+        (void)close(fds[i]);
+}
+
 /* --- the end --- */
 
 static void *drain_main(void *ctx)
@@ -1078,6 +1124,7 @@ int main(void)
         ON_STAGE(client_that_leaves_unnoticed),
         ON_STAGE(too_many_are_turned_away),
         ON_STAGE(tcp_does_not_take_all),
+        ON_STAGE(few_descriptors),
         ON_STAGE(drain_lets_requests_finish),
         ON_STAGE(close_waits_for_whoever_is_to_answer),
         ON_STAGE(addresses),
