@@ -49,6 +49,9 @@ struct berth_settings {
     int64_t cleanup_retry_max_ms;
     /* The number of bytes of each output stream that the log of a command keeps. */
     uint64_t log_bytes_max;
+    /* Workers of plugins run even where this machine does not let us confine them. They may then do
+     * everything that this process may do. */
+    bool allow_unconfined_plugins;
 };
 #define BERTH_SETTINGS_INIT                                                                        \
     {                                                                                              \

@@ -86,4 +86,8 @@
 #define BERTH_QUEUED_CALLS_MAX 16384   /* calls that wait for one of these threads */
 #define BERTH_QUEUED_SHARE_MAX 4096    /* of one provider, and of one company */
 #define BERTH_PROVIDER_SWEEPS_MAX 16   /* environments of one provider swept at once */
+
+#define BERTH_ROOT_MOUNTS_MAX 128 /* files and directories in the root of a confined program */
+#define BERTH_ROOT_SCRATCH_OPTIONS "mode=1777,size=1g" /* of its /tmp, which is in memory */
+#define BERTH_SOCKETS_MAX 16 /* Unix sockets that an operator lets one plugin use */
 #endif

@@ -29,6 +29,12 @@ static const char *option_or_variable(const char *given, const char *variable)
     return text && *text ? text : NULL;
 }
 
+bool cli_allows_unconfined(void)
+{
+    const char *text = getenv("BERTH_ALLOW_UNCONFINED_PLUGINS");
+    return text && strcmp(text, "1") == 0;
+}
+
 int cli_find_store(struct cli *cli)
 {
     cli->store = option_or_variable(cli->store, "BERTH_STORE");
@@ -143,6 +149,7 @@ static int open_runtime(struct cli *cli)
     struct berth_options options = BERTH_OPTIONS_INIT;
     options.store = cli->store;
     options.key_file = cli->key_file;
+    options.settings.allow_unconfined_plugins = cli_allows_unconfined();
     if (!cli->quiet)
         options.log = (struct berth_log){.write = log_to_stderr, .min_level = BERTH_LOG_WARN};
     return berth_open(&options, &cli->b, &cli->err);

@@ -21,6 +21,8 @@ int cli_start(struct cli *cli, int argc, char **argv, const struct cli_option *o
               int max);
 void cli_disconnect(struct cli *cli);
 
+/* Returns whether BERTH_ALLOW_UNCONFINED_PLUGINS is 1. */
+bool cli_allows_unconfined(void);
 /* Returns the URL that --url or BERTH_URL gives, or NULL. */
 const char *cli_named_daemon(const struct cli *cli);
 /* Sets cli->daemon to the daemon that is named or that serves the store; NULL: none does. */

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
+#include "cli/connect.h"
 #include "cli/print.h"
 #include "core/plugin/manifest.h"
 #include "os/engine.h"
@@ -91,7 +92,8 @@ static int check_package(struct cli *cli, struct card *card, struct berth_engine
                                       .cancel_fd = -1,
                                       .arena = &cli->arena,
                                       .engine = engine};
-    int rc = berth_builtins.packages->read(&call, package, scratch, &read, &cli->err);
+    struct berth_worker_spec cage = {.state = scratch, .unconfined = cli_allows_unconfined()};
+    int rc = berth_builtins.packages->read(&call, package, &cage, &read, &cli->err);
     auto_json *manifest = read.manifest;
     if (rc < 0)
         return cli_fail(cli);
@@ -99,6 +101,7 @@ static int check_package(struct cli *cli, struct card *card, struct berth_engine
     request->package = read.path;
     request->manifest = manifest;
     request->scratch = scratch;
+    request->unconfined = cage.unconfined;
     if (berth_plugin_check(engine, request, on_check, card, &cli->err) < 0)
         return cli_fail(cli);
     return print_card(card);

@@ -241,6 +241,7 @@ static const struct berth_yaml_option options[] = {
     {"settings.cleanupRetryMax", BERTH_YAML_DURATION, AT(settings.cleanup_retry_max_ms)},
     {"settings.logBytesMax", BERTH_YAML_INT64, AT(settings.log_bytes_max), .min = 1,
      .max = BERTH_LOG_BYTES_MAX},
+    {"settings.allowUnconfinedPlugins", BERTH_YAML_BOOL, AT(settings.allow_unconfined_plugins)},
     {NULL},
 };
 _Static_assert(sizeof options / sizeof options[0] <= BERTH_YAML_OPTIONS_MAX + 1, "yaml.h");

@@ -1,79 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/confine.c - see confine.h. The headers of this kernel's friends may be older than the
- * kernel, so what we need of Landlock is written down here. */
+ * src/os/confine.c - see confine.h. */
 #include "os/confine.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/landlock.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/auto.h"
+#include "os/cage.h"
+#include "os/landlock.h"
 
-#define ACCESS_READ                                                                                \
-    (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define ACCESS_TRUNCATE (UINT64_C(1) << 14)    /* from ABI 3 on */
-#define ACCESS_ALL_1 ((UINT64_C(1) << 13) - 1) /* all of ABI 1 */
-#define ACCESS_FILE                                                                                \
-    (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |   \
-     ACCESS_TRUNCATE)
-#define SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS UINT64_C(3) /* from ABI 6 on */
-
-struct ruleset {
-    uint64_t fs, net, scoped;
-};
-
-static int landlock_abi(void)
+static int make_ruleset(const struct berth_confine_request *r, int *out, struct berth_error *err)
 {
-    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    return abi > 0 ? (int)abi : 0;
-}
-
-static uint64_t handled(int abi)
-{
-    return ACCESS_ALL_1 | (abi >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0) |
-           (abi >= 3 ? ACCESS_TRUNCATE : 0);
-}
-
-static int confine_allow(int ruleset_fd, const char *path, uint64_t access, struct berth_error *err)
-{
-    auto_close int fd = open(path, O_PATH | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return BERTH_OK; /* what is not there, or not ours to see, nobody needs */
-    struct landlock_path_beneath_attr rule = {
-        .parent_fd = fd, .allowed_access = S_ISDIR(st.st_mode) ? access : access & ACCESS_FILE};
-    if (syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-        return berth_fail_errno(err, "Cannot confine a program to %s", path);
-    return BERTH_OK;
-}
-
-static int make_ruleset(const struct berth_confine_request *r, int abi, int *out,
-                        struct berth_error *err)
-{
-    struct ruleset rules = {.fs = handled(abi),
-                            .scoped = abi >= 6 ? SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS : 0};
-    int fd = (int)syscall(SYS_landlock_create_ruleset, &rules,
-                          abi >= 6 ? sizeof rules : sizeof rules.fs, 0);
+    int fd = berth_landlock_new();
     if (fd < 0)
         return berth_fail_errno(err, "Cannot confine a program");
-    int rc = BERTH_OK;
-    for (const char *const *p = r->readable; *p && rc == BERTH_OK; p++)
-        rc = confine_allow(fd, *p, ACCESS_READ, err);
-    for (const char *const *p = r->writable; *p && rc == BERTH_OK; p++)
-        rc = confine_allow(fd, *p, handled(abi), err);
-    if (rc < 0)
+    bool ok = true;
+    const char *const *p = r->readable;
+    for (; ok && *p; p++)
+        ok = berth_landlock_allow(fd, *p, false);
+    for (p = r->writable; ok && *p; p++)
+        ok = berth_landlock_allow(fd, *p, true);
+    if (!ok) {
+        int rc = berth_fail_errno(err, "Cannot confine a program to %s", p[-1]);
         (void)close(fd);
-    else
-        *out = fd;
-    return rc;
+        return rc;
+    }
+    *out = fd;
+    return BERTH_OK;
 }
 
 /* May everybody go there? */
@@ -99,8 +55,7 @@ int berth_confine_open(const struct berth_confine_request *request, struct berth
         other = is_reachable(*p);
     *out = (struct berth_confinement){
         .ruleset_fd = -1, .uid = other ? request->uid : 0, .powerless = true, .dies_first = true};
-    int abi = landlock_abi();
-    return abi ? make_ruleset(request, abi, &out->ruleset_fd, err) : BERTH_OK;
+    return berth_landlock_version() ? make_ruleset(request, &out->ruleset_fd, err) : BERTH_OK;
 }
 
 void berth_confine_close(struct berth_confinement *c)
@@ -110,18 +65,38 @@ void berth_confine_close(struct berth_confinement *c)
     c->ruleset_fd = -1;
 }
 
+static const char *say_user(const struct berth_confinement *c, char out[120])
+{
+    if (c->uid)
+        (void)snprintf(out, 120, "user %u", (unsigned)c->uid);
+    else if (geteuid() == 0)
+        (void)snprintf(out, 120, "NOT another user: its files are not reachable for others");
+    else
+        (void)snprintf(out, 120, "our own user%s: only root can choose another",
+                       c->cage ? ", in a user namespace" : "");
+    return out;
+}
+
+static const char *say_root(const struct berth_confinement *c)
+{
+    struct berth_error ignored;
+    bool own_proc = false;
+    if (!c->cage)
+        return "NO root directory of its own";
+    (void)berth_cage_check(&own_proc, &ignored);
+    return own_proc ? "own root directory and processes"
+                    : "own root directory; /proc shows the processes of this machine";
+}
+
 void berth_confine_say(const struct berth_confinement *c, char out[BERTH_CONFINE_TEXT_SIZE])
 {
     char user[120];
-    if (c->uid)
-        (void)snprintf(user, sizeof user, "user %u", (unsigned)c->uid);
-    else if (geteuid() == 0)
-        (void)snprintf(user, sizeof user,
-                       "NOT another user: its files are not reachable for others");
-    else
-        (void)snprintf(user, sizeof user, "our own user: only root can choose another");
-    (void)snprintf(out, BERTH_CONFINE_TEXT_SIZE, "no new privileges, no capabilities; %s; %s",
-                   c->ruleset_fd >= 0 ? "files confined by Landlock"
-                                      : "files NOT confined: this kernel has no Landlock",
-                   user);
+    bool landlock = c->cage ? berth_landlock_version() > 0 : c->ruleset_fd >= 0;
+    (void)snprintf(out, BERTH_CONFINE_TEXT_SIZE,
+                   "no new privileges, no capabilities; %s; %s; %s; %s; %s", say_root(c),
+                   landlock ? "files confined by Landlock"
+                            : "files NOT confined by Landlock: this kernel does not have it",
+                   c->filter ? "system calls filtered" : "system calls NOT filtered",
+                   c->filter && !c->unix_sockets ? "no Unix sockets" : "Unix sockets ALLOWED",
+                   say_user(c, user));
 }

@@ -18,6 +18,7 @@
 
 #include "base/container.h"
 #include "base/limits.h"
+#include "os/cage.h"
 #include "os/children.h"
 #include "os/inits.h"
 #include "os/loop.h"
@@ -53,7 +54,8 @@ struct berth_process {
     bool init_dead;          /* the init was killed; what it had below it may have become ours */
     bool tree_gone;          /* there is nothing left below the init */
     int inherited_steps;     /* how often inherited processes were killed */
-    int fds[3];              /* ours, until the loop has them: stdin, stdout, stderr */
+    bool in_cage; /* `child` is the first process of a cage, and says how the program ended */
+    int fds[3];   /* ours, until the loop has them: stdin, stdout, stderr */
     bool terminal;
 
     uv_poll_t exit;
@@ -301,8 +303,8 @@ static void end_if_done(struct berth_process *p)
 static void note_status(struct berth_process *p, int code, int status)
 {
     bool by_signal = code == CLD_KILLED || code == CLD_DUMPED;
-    p->end.exit_code = by_signal || p->lost ? -1 : status;
-    p->end.signal = by_signal ? status : 0;
+    p->end.signal = by_signal ? status : p->in_cage ? berth_cage_signal(status) : 0;
+    p->end.exit_code = p->end.signal || p->lost ? -1 : status;
 }
 
 /* Reads what the init says. Returns whether the program has ended. */
@@ -846,7 +848,8 @@ static struct berth_process *new_process(struct berth_engine *engine,
                                 .linger_ms = options->linger_ms,
                                 .child = {.pidfd = -1},
                                 .fds = {-1, -1, -1},
-                                .terminal = options->terminal};
+                                .terminal = options->terminal,
+                                .in_cage = options->confinement && options->confinement->cage};
     p->timer.run = on_process_timer;
     p->cancel_post.run = run_cancel;
     p->free_post.run = run_process_free;

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -19,7 +21,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/cage.h"
 #include "os/children.h"
+#include "os/spawn_child.h"
 
 const char *berth_env_get(const char *const *env, const char *name)
 {
@@ -136,11 +140,11 @@ struct birth {
 
 /* By the system call itself: the library's functions speak for all threads of a process, which
  * here are its parent's. */
-UNSANITIZED static bool give_up_rights(const struct berth_confinement *c)
+UNSANITIZED bool berth_child_give_up_rights(const struct berth_confinement *c)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}, {0}};
-    if (c->uid && (syscall(SYS_setgroups, 0, NULL) < 0 ||
+    if (c->uid && (syscall(SYS_setgroups, c->group_count, c->groups) < 0 ||
                    syscall(SYS_setresgid, c->uid, c->uid, c->uid) < 0 ||
                    syscall(SYS_setresuid, c->uid, c->uid, c->uid) < 0))
         return false;
@@ -148,6 +152,11 @@ UNSANITIZED static bool give_up_rights(const struct berth_confinement *c)
                          syscall(SYS_capset, &header, none) < 0))
         return false;
     return c->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) == 0;
+}
+
+UNSANITIZED bool berth_child_filter(const struct sock_fprog *filter)
+{
+    return !filter || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, filter) == 0;
 }
 
 /* It is killed with its parent. False: that cannot be, or the parent is gone already. */
@@ -158,7 +167,7 @@ UNSANITIZED static bool tie_to_parent(const struct birth *birth)
 }
 
 /* What becomes 0, 1 and 2; of those that are among them copies first. */
-UNSANITIZED static bool arrange_fds(const int given[3])
+UNSANITIZED bool berth_child_arrange_fds(const int given[3])
 {
     int fds[3];
     for (int i = 0; i < 3; i++) {
@@ -187,7 +196,7 @@ UNSANITIZED static bool arrange_terminal(const char *terminal)
 }
 
 /* What is ignored would stay so in the program; what may be handled would be so in our memory. */
-UNSANITIZED static bool arrange_signals(void)
+UNSANITIZED bool berth_child_arrange_signals(void)
 {
     const struct kernel_action fresh = {0};
     const unsigned long none = 0;
@@ -197,6 +206,11 @@ UNSANITIZED static bool arrange_signals(void)
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none) == 0;
 }
 
+UNSANITIZED bool berth_child_arrange_limits(void)
+{
+    return !files.raised || syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files.before, NULL) == 0;
+}
+
 /* False after a failure, which errno tells. Nothing but system calls, and by their numbers: what
  * the library, or a sanitizer in its place, notes down beside them would be its parent's. */
 UNSANITIZED static bool arrange_child(const struct birth *birth)
@@ -204,14 +218,14 @@ UNSANITIZED static bool arrange_child(const struct birth *birth)
     const struct berth_spawn *what = birth->what;
     const struct berth_confinement *c = what->confinement;
     if (syscall(SYS_setsid) < 0 ||
-        !(what->terminal ? arrange_terminal(what->terminal) : arrange_fds(what->fds)) ||
-        (what->cwd && syscall(SYS_chdir, what->cwd) < 0) || (c && !give_up_rights(c)))
+        !(what->terminal ? arrange_terminal(what->terminal) : berth_child_arrange_fds(what->fds)) ||
+        (what->cwd && syscall(SYS_chdir, what->cwd) < 0) || (c && !berth_child_give_up_rights(c)))
         return false;
     if (c && c->dies_first && !tie_to_parent(birth)) /* a change of user would take it back */
         return false;
-    if (files.raised && syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files.before, NULL) < 0)
-        return false;
-    return syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0 && arrange_signals();
+    return berth_child_arrange_limits() &&
+           syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0 &&
+           berth_child_arrange_signals() && (!c || berth_child_filter(c->filter));
 }
 
 UNSANITIZED static int child_main(void *ctx)
@@ -229,25 +243,36 @@ UNSANITIZED static int child_main(void *ctx)
     return 127;
 }
 
-/* An errno. Its stack is of our own, which waits until it runs its program, or is gone. */
-static int spawn_child(const struct berth_spawn *what, const char *file, struct berth_child *out)
+/* Returns 0 or an errno. CLONE_VFORK: this thread sleeps until the child execs or exits, so the
+ * child may use our stack. */
+static int clone_child(const struct berth_spawn *what, const char *file, struct berth_child *child)
 {
     _Alignas(16) char stack[CHILD_STACK_BYTES];
     struct birth birth = {.what = what, .file = file, .parent = getpid()};
+    child->pid = clone(child_main, stack + sizeof stack,
+                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &child->pidfd);
+    int number = child->pid < 0 ? errno : birth.number;
+    if (number && child->pid > 0) {
+        (void)waitpid(child->pid, NULL, 0);
+        (void)close(child->pidfd);
+    }
+    return number;
+}
+
+/* Returns 0 or an errno. When a cage could not be built, failure->what says what failed. */
+static int spawn_child(const struct berth_spawn *what, const char *file, struct berth_child *out,
+                       struct berth_root_failure *failure)
+{
+    const struct berth_cage *cage = what->confinement ? what->confinement->cage : NULL;
     struct berth_child child;
     sigset_t all, before;
     (void)sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours runs in the child */
     berth_children_begin_birth();
-    child.pid = clone(child_main, stack + sizeof stack,
-                      CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &birth, &child.pidfd);
-    int number = child.pid < 0 ? errno : birth.number;
-    if (number == 0) {
+    int number =
+        cage ? berth_cage_clone(what, file, &child, failure) : clone_child(what, file, &child);
+    if (number == 0)
         *out = child;
-    } else if (child.pid > 0) {
-        (void)waitpid(child.pid, NULL, 0);
-        (void)close(child.pidfd);
-    }
     berth_children_end_birth(number ? 0 : child.pid);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return number;
@@ -268,6 +293,10 @@ int berth_spawn(const struct berth_spawn *what, struct berth_child *out, struct 
     int rc = berth_spawn_prepare(what, file, err);
     if (rc < 0)
         return rc;
-    int number = spawn_child(what, file, out);
+    struct berth_root_failure failure = {0};
+    int number = spawn_child(what, file, out, &failure);
+    if (failure.what[0])
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "\"%s\" could not be confined: %s: %s.",
+                          what->argv[0], failure.what, strerror(number));
     return number ? berth_spawn_fail(err, number, what->argv[0]) : BERTH_OK;
 }

@@ -4,33 +4,7 @@
 #ifndef BERTH_OS_SPAWN_H
 #define BERTH_OS_SPAWN_H
 
-#include <stdbool.h>
-#include <sys/types.h>
-
-#include <berth/error.h>
-
-/* What a program that is not trusted may do; the rest of it is in confine.h. */
-struct berth_confinement {
-    int ruleset_fd;  /* of Landlock; -1: none */
-    uid_t uid;       /* to run as, with its group alone; 0: as we do */
-    bool powerless;  /* without capabilities, and it gains none */
-    bool dies_first; /* when the thread that started it ends, it is killed */
-};
-
-struct berth_spawn {
-    const char *const *argv; /* argv[0] is looked for in the PATH of `env`; closed by NULL */
-    const char *const *env;  /* the whole environment, "NAME=value"; closed by NULL */
-    const char *cwd;         /* NULL: ours */
-    int fds[3];              /* what becomes 0, 1 and 2; -1: /dev/null */
-    const char *terminal;    /* instead: the controlling terminal behind all three; or NULL */
-    const struct berth_confinement *confinement; /* or NULL; not with a terminal */
-    int program_fd; /* run this open file instead of what argv[0] names; 0: none */
-};
-
-struct berth_child {
-    pid_t pid; /* leads a session and a process group of its own */
-    int pidfd; /* readable when it has ended; the caller's */
-};
+#include "os/program.h"
 
 /* As many descriptors as this process may have; for programs, before their first thread. What is
  * started afterwards gets the limit from before. */

@@ -116,7 +116,8 @@ int berth_plugin_check(struct berth_engine *engine, const struct berth_check_req
                  .entry = entry,
                  .manifest_json = "{}",
                  .config_json = "{}",
-                 .state = request->scratch},
+                 .state = request->scratch,
+                 .unconfined = request->unconfined},
     };
     for (size_t i = 0; i < CHECKS; i++)
         if (check_is_wanted(request->only, checks[i].name))

@@ -4,6 +4,8 @@
 #ifndef BERTH_PLUGIN_CHECK_H
 #define BERTH_PLUGIN_CHECK_H
 
+#include <stdbool.h>
+
 #include <berth/error.h>
 
 struct berth_engine;
@@ -14,6 +16,7 @@ struct berth_check_request {
     const struct berth_json *manifest; /* as the package has it */
     const char *config_json;           /* for its first driver, with secrets resolved */
     const char *scratch;               /* a directory for its state */
+    bool unconfined;                   /* it may run where it cannot be confined */
     const char *const *only;           /* names of checks, up to a NULL; NULL: all */
 };
 enum berth_check_outcome {

@@ -5,21 +5,21 @@
 #define BERTH_PLUGIN_LAUNCH_H
 
 #include "base/arena.h"
-#include "os/confine.h"
 #include "os/process.h"
+#include "plugin/cage.h"
 #include "plugin/ops.h"
 
 struct berth_launch {
     struct berth_arena arena;
     const char *label; /* a variable of it and of all that it starts, unless they drop it */
     struct berth_process_options options;
-    struct berth_confinement confinement;
-    char confinement_text[BERTH_CONFINE_TEXT_SIZE];
+    struct berth_plugin_cage cage;
 };
 
 /* Blocks: it looks at files, and makes the directory of the state. NOT_FOUND: the entry is not
  * there. DENIED: it lies outside of its package, or is a link that leads out of it. UNPROCESSABLE:
- * node is missing. The caller clears *out, also after a failure. */
+ * node is missing. UNSUPPORTED: it cannot be confined (cage.h). The caller clears *out, also after
+ * a failure, and does not move it before. */
 int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
                          struct berth_launch *out, struct berth_error *err);
 /* Only looks whether the entry is there, and one that may be. */

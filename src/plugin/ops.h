@@ -15,7 +15,12 @@ struct berth_worker_spec {
     const char *package; /* the directory that it may read */
     const char *entry;   /* what is run: a program, or a script for node */
     const char *manifest_json, *config_json;
-    const char *state;   /* the directory that it may write */
+    const char *state; /* the directory that it may write */
+    const char *data;  /* the directory of the store, which it must not see; or NULL */
+    /* The Unix sockets of this machine that it may use, besides its own; closed by NULL. NULL: it
+     * may not use Unix sockets. */
+    const char *const *sockets;
+    bool unconfined;     /* it may run where it cannot be confined */
     const char *log;     /* the file that its output is logged to */
     int64_t row_version; /* of the row that all this was read from */
 };
@@ -60,10 +65,11 @@ struct berth_package_ops {
     /* Fails when the worker is missing, lies outside of its package, or cannot be run. */
     int (*check)(const struct berth_package_call *call, const char *path, const char *plugin_key,
                  const char *worker, struct berth_error *err);
-    /* Reads the manifest. `scratch` is a directory for the program that evaluates a manifest which
-     * is a script. */
-    int (*read)(const struct berth_package_call *call, const char *path, const char *scratch,
-                struct berth_package *out, struct berth_error *err);
+    /* Reads the manifest. One that is a script is run as a worker is, with the state, data and
+     * unconfined of `cage`. */
+    int (*read)(const struct berth_package_call *call, const char *path,
+                const struct berth_worker_spec *cage, struct berth_package *out,
+                struct berth_error *err);
 };
 
 /* The workers of this process, besides calls to them (driver/workers.h). */

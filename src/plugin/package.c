@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "os/fs.h"
 #include "plugin/launch.h"
 
+#define WALK_FDS 16
 #define NPM_MS 120000
 #define MANIFEST_MS 15000
 #define OUTPUT_BYTES_MAX (4 * 1024 * 1024)
@@ -82,6 +84,26 @@ static const char *last_lines(struct berth_capture *c)
     return len > 600 ? text + len - 600 : len ? text : "it said nothing";
 }
 
+/* Adds the right to read, as `chmod go+rX` does. */
+static int open_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)ftw;
+    mode_t more = S_IRGRP | S_IROTH;
+    if (type == FTW_D || (st->st_mode & S_IXUSR))
+        more |= S_IXGRP | S_IXOTH;
+    bool done = S_ISLNK(st->st_mode) || (st->st_mode & more) == more;
+    return done ? 0 : chmod(path, (st->st_mode | more) & ALLPERMS);
+}
+
+/* Lets other users read a package that npm has made with a strict umask: root's workers are other
+ * users. The directory above `plugins` still keeps other users out. */
+static int open_package(const char *path, struct berth_error *err)
+{
+    if (geteuid() == 0 && nftw(path, open_one, WALK_FDS, FTW_PHYS) != 0)
+        return berth_fail_errno(err, "Cannot make %s readable", path);
+    return BERTH_OK;
+}
+
 /* npm is trusted, but does not go on without us. */
 static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
 
@@ -123,7 +145,7 @@ static int package_fetch(const struct berth_package_call *call, const char *name
                           last_lines(&c));
     struct stat st;
     return stat(*path, &st) == 0 && S_ISDIR(st.st_mode)
-               ? BERTH_OK
+               ? open_package(into, err)
                : berth_fail(err, BERTH_E_UPSTREAM,
                             "Package directory not found after installation: %s", *path);
 }
@@ -155,14 +177,16 @@ static bool is_there(int root, const char *path)
 
 /* A manifest that is a script says what it is when it is run, which is done in a cage. */
 static int run_manifest(const struct berth_package_call *call, const char *package,
-                        const char *file, const char *scratch, struct berth_json **out,
-                        struct berth_error *err)
+                        const char *file, const struct berth_worker_spec *cage,
+                        struct berth_json **out, struct berth_error *err)
 {
     static const char script[] = "import{pathToFileURL as u}from'node:url';"
                                  "const m=await import(u(process.argv[1]).href);"
                                  "process.stdout.write('\\x1e'+JSON.stringify(m.default??m)+'\\n')";
     const char *path = berth_arena_printf(call->arena, "%s/%s", package, file);
-    struct berth_worker_spec spec = {.package = package, .state = scratch};
+    struct berth_worker_spec spec = *cage;
+    spec.package = package;
+    spec.entry = path;
     struct berth_launch launch;
     auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
     int rc = berth_launch_prepare_script(script, path, &spec, &launch, err);
@@ -174,7 +198,7 @@ static int run_manifest(const struct berth_package_call *call, const char *packa
         rc = berth_capture_run(call->engine, &c, err);
     }
     berth_launch_clear(&launch);
-    if (rc == BERTH_E_CANCELLED || rc == BERTH_E_UNPROCESSABLE)
+    if (rc == BERTH_E_CANCELLED || rc == BERTH_E_UNPROCESSABLE || rc == BERTH_E_UNSUPPORTED)
         return rc;
     const char *said = berth_buf_str(&c.streams[BERTH_STDOUT]);
     const char *mark = said ? strrchr(said, '\x1e') : NULL;
@@ -214,7 +238,8 @@ static const char *manifest_file(int root, const struct berth_json *package_json
 }
 
 static int package_read(const struct berth_package_call *call, const char *path,
-                        const char *scratch, struct berth_package *out, struct berth_error *err)
+                        const struct berth_worker_spec *cage, struct berth_package *out,
+                        struct berth_error *err)
 {
     char *real = realpath(path, NULL);
     if (!real)
@@ -244,7 +269,7 @@ static int package_read(const struct berth_package_call *call, const char *path,
     if (rc < 0)
         return rc;
     return is_json(file) ? read_json(root, file, &out->manifest, err)
-                         : run_manifest(call, out->path, file, scratch, &out->manifest, err);
+                         : run_manifest(call, out->path, file, cage, &out->manifest, err);
 }
 
 static int package_check(const struct berth_package_call *call, const char *path,

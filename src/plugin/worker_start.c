@@ -155,7 +155,7 @@ static void launch_keep(const struct launching *l)
     pthread_mutex_lock(&w->ground->lock);
     w->pid = berth_process_pid(berth_rpc_process(w->rpc));
     w->row_version = l->spec.row_version;
-    memcpy(w->confinement, l->launch.confinement_text, sizeof w->confinement);
+    memcpy(w->confinement, l->launch.cage.text, sizeof w->confinement);
     pthread_mutex_unlock(&w->ground->lock);
 }
 

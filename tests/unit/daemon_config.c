@@ -194,12 +194,34 @@ static void the_example_has_every_option(void **state)
 {
     struct ground *g = *state;
     static const char *const keys[] = {
-        "store",          "keyFile",         "socket",      "listen",    "address",
-        "port",           "certificate",     "key",         "plaintext", "allowedHosts",
-        "allowedOrigins", "publicUrl",       "log",         "level",     "sweepInterval",
-        "drainTimeout",   "connectionsMax",  "settings",    "leaseTtl",  "runLeaseTtl",
-        "idleTtl",        "retainTtl",       "callTimeout", "nodeLapse", "cleanupRetry",
-        "logBytesMax",    "cleanupRetryMax",
+        "store",
+        "keyFile",
+        "socket",
+        "listen",
+        "address",
+        "port",
+        "certificate",
+        "key",
+        "plaintext",
+        "allowedHosts",
+        "allowedOrigins",
+        "publicUrl",
+        "log",
+        "level",
+        "sweepInterval",
+        "drainTimeout",
+        "connectionsMax",
+        "settings",
+        "leaseTtl",
+        "runLeaseTtl",
+        "idleTtl",
+        "retainTtl",
+        "callTimeout",
+        "nodeLapse",
+        "cleanupRetry",
+        "logBytesMax",
+        "cleanupRetryMax",
+        "allowUnconfinedPlugins",
     };
     auto_buf text = BERTH_BUF_INIT(BERTH_OPTIONS_BYTES_MAX);
     auto_buf all = BERTH_BUF_INIT(BERTH_OPTIONS_BYTES_MAX);
@@ -250,20 +272,22 @@ static const char everything[] = "store: postgres://berth@db.example/berth\n"
                                  "  nodeLapse: 6s\n"
                                  "  cleanupRetry: 7s\n"
                                  "  cleanupRetryMax: 366d\n"
-                                 "  logBytesMax: 1099511627776\n";
+                                 "  logBytesMax: 1099511627776\n"
+                                 "  allowUnconfinedPlugins: true\n";
 
 static void assert_everything(const struct berth_config *c)
 {
-    const struct berth_settings settings = {.lease_ttl_ms = 1000,
-                                            .run_lease_ttl_ms = 2000,
-                                            .idle_ttl_ms = 3000,
-                                            .retain_ttl_ms = 4000,
-                                            .call_timeout_ms = 5000,
-                                            .node_lapse_ms = 6000,
-                                            .self_sweep_ms = 5000, /* not in the file */
-                                            .cleanup_retry_ms = 7000,
-                                            .cleanup_retry_max_ms = BERTH_TTL_MS_MAX,
-                                            .log_bytes_max = UINT64_C(1) << 40};
+    static const struct berth_settings settings = {.lease_ttl_ms = 1000,
+                                                   .run_lease_ttl_ms = 2000,
+                                                   .idle_ttl_ms = 3000,
+                                                   .retain_ttl_ms = 4000,
+                                                   .call_timeout_ms = 5000,
+                                                   .node_lapse_ms = 6000,
+                                                   .allow_unconfined_plugins = true,
+                                                   .self_sweep_ms = 5000, /* not in the file */
+                                                   .cleanup_retry_ms = 7000,
+                                                   .cleanup_retry_max_ms = BERTH_TTL_MS_MAX,
+                                                   .log_bytes_max = UINT64_C(1) << 40};
     static const char *const hosts[] = {"berth.example", "10.0.0.5", "::1", "[fe80::1]", "x"};
     static const char *const origins[] = {"https://console.example", "http://[::1]:8080",
                                           "http://10.0.0.5:443"};
@@ -434,7 +458,7 @@ static void a_file_with_a_relative_name(void **state)
     "sweepInterval, drainTimeout, connectionsMax, settings."
 #define SETTINGS                                                                                   \
     "leaseTtl, runLeaseTtl, idleTtl, retainTtl, callTimeout, nodeLapse, cleanupRetry, "            \
-    "cleanupRetryMax, logBytesMax."
+    "cleanupRetryMax, logBytesMax, allowUnconfinedPlugins."
 #define DURATION " must be a duration of at most 366 days, such as 250ms, 90s, 15m, 1h or 2d."
 #define SINGLE " must be a single value, not a list or a mapping."
 #define NOTHING " has no value. Write one, or remove the option."

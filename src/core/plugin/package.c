@@ -146,7 +146,13 @@ static int read_package(struct arrival *a, struct berth_error *err)
                                                   own_name(a->b, a->arena, unique.text), err);
     if (!scratch)
         return err->code;
-    int rc = berth_builtins.packages->read(&a->call, a->package.path, scratch, &a->package, err);
+    struct berth_worker_spec cage = {.state = scratch,
+                                     .data =
+                                         berth_plugins_directory(a->b, a->arena, NULL, NULL, err),
+                                     .unconfined = a->b->settings.allow_unconfined_plugins};
+    if (!cage.data)
+        return err->code;
+    int rc = berth_builtins.packages->read(&a->call, a->package.path, &cage, &a->package, err);
     drop_directory(a->b, scratch);
     auto_json *json = a->package.manifest;
     struct berth_issues issues = {.arena = a->arena}, warnings = {.arena = a->arena};

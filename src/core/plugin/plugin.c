@@ -48,8 +48,8 @@ const char *berth_plugins_directory(const struct berth *b, struct berth_arena *a
         return NULL;
     logs[strlen(logs) - strlen("/logs")] = '\0';
     auto_free char *real = realpath(logs, NULL); /* as the rows say where a package is */
-    const char *path = berth_arena_printf(arena, "%s/%s%s%s", real ? real : logs, name,
-                                          inner ? "/" : "", inner ? inner : "");
+    const char *path = berth_arena_printf(arena, "%s%s%s%s%s", real ? real : logs, name ? "/" : "",
+                                          name ? name : "", inner ? "/" : "", inner ? inner : "");
     return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
 }
 
@@ -213,9 +213,11 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
         .config_json = p->config_json,
         .row_version = p->row_version,
         .state = berth_plugins_directory(plugins->b, arena, "plugin-state", p->id, err),
+        .data = berth_plugins_directory(plugins->b, arena, NULL, NULL, err),
+        .unconfined = plugins->b->settings.allow_unconfined_plugins,
         .log = berth_plugin_log_file(plugins->b, arena, p->id, err)};
     const char *states = berth_plugins_directory(plugins->b, arena, "plugin-state", NULL, err);
-    if (!out->state || !out->log || !states)
+    if (!out->state || !out->data || !out->log || !states)
         return err->code;
     rc = berth_plugins_make_passable(states, err);
     return rc < 0 ? rc : berth_arena_check(arena, err);

@@ -29,8 +29,8 @@ void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_st
 void berth_plugins_reread(struct berth *b);
 /* Stops the plugin's worker. */
 void berth_plugins_stop(struct berth *b, const char *id);
-/* Returns NAME, or NAME/INNER, beside the logs; in the arena. On failure it fills *err and returns
- * NULL. */
+/* Returns NAME, or NAME/INNER, beside the logs; in the arena. NAME NULL: the directory that all of
+ * them are in. On failure it fills *err and returns NULL. */
 const char *berth_plugins_directory(const struct berth *b, struct berth_arena *arena,
                                     const char *name, const char *inner, struct berth_error *err);
 /* Lets the users that workers run as pass through the directory. */
