@@ -22,8 +22,9 @@
 #define BERTH_PLACE_ID_BYTES_MAX 1024         /* a providerLeaseId */
 #define BERTH_REASON_BYTES_MAX 1000           /* failureReason, clean-up errors */
 
-#define BERTH_SECRET_BYTES_MAX (1024 * 1024) /* one value */
-#define BERTH_SECRET_KEY_BYTES_MAX 120       /* the name that programs use */
+#define BERTH_SECRET_BYTES_MAX (1024 * 1024)        /* one value */
+#define BERTH_PATTERNS_BYTES_MAX (32 * 1024 * 1024) /* values looked for in one text, together */
+#define BERTH_SECRET_KEY_BYTES_MAX 120              /* the name that programs use */
 
 #define BERTH_REDACTED "***REDACTED***" /* replaces a secret in text */
 

@@ -7,18 +7,36 @@
 
 #include "base/auto.h"
 
-#define ROOM (64 * 1024) /* bytes looked at together, beside those held back */
+#define ROOM ((size_t)64 * 1024) /* bytes read together, beside those that are held back */
 
-struct berth_mask {
-    struct berth_locked *values;
-    int count;
+/* The tables of one or more streams. */
+struct mask_tables {
+    struct berth_matcher *matcher;
     size_t longest;
-    struct berth_locked window; /* what was held back, and what came after it */
-    size_t masked;              /* so many bytes at its beginning are known to be masked already */
+    int refs;
 };
 
-/* Ends of lines behind it are no secret, and a shell leaves them out. */
-static size_t bare_len(const struct berth_locked *value)
+/* Bytes from `from` to before `to`, counted from the beginning of the stream. */
+struct mask_run {
+    uint64_t from, to;
+};
+
+/* window.bytes[start] to before window.bytes[window.len] is what was not handed on yet. Room for
+ * twice the longest value lets it move seldom: each byte is moved once at most. */
+struct berth_mask {
+    struct mask_tables *tables;
+    struct berth_match match;
+    struct berth_locked window;
+    size_t start;
+    uint64_t base; /* the offset of window.bytes[0] in the stream */
+    /* Secret bytes in the window: runs[run_first] to before runs[run_end], in order, with gaps. */
+    struct mask_run *runs;
+    size_t run_first, run_end, run_cap;
+    uint64_t steps;
+};
+
+/* Returns the length without ends of lines behind it: a shell leaves them out. */
+static size_t bare_len(const struct berth_pattern *value)
 {
     size_t len = value->len;
     while (len && (value->bytes[len - 1] == '\n' || value->bytes[len - 1] == '\r'))
@@ -26,135 +44,198 @@ static size_t bare_len(const struct berth_locked *value)
     return len;
 }
 
-static bool can_mask(const struct berth_locked *value)
+static void tables_drop(struct mask_tables *tables)
 {
-    return bare_len(value) >= BERTH_MASKED_BYTES_MIN;
+    if (!tables || --tables->refs)
+        return;
+    berth_matcher_free(tables->matcher);
+    free(tables);
 }
 
 void berth_mask_free(struct berth_mask *mask)
 {
     if (!mask)
         return;
-    for (int i = 0; i < mask->count; i++)
-        berth_locked_clear(&mask->values[i]);
+    tables_drop(mask->tables);
     berth_locked_clear(&mask->window);
-    free(mask->values);
+    free(mask->runs);
     free(mask);
 }
 
-/* A terminal makes two bytes of each end of a line: then a value of several lines is another. */
-static int mask_add(struct berth_mask *mask, const struct berth_locked *value, bool on_terminal,
-                    struct berth_error *err)
+/* --- making one --- */
+
+/* Appends a value as a terminal prints it, which makes two bytes of each end of a line. The copy
+ * has no bytes when that is the value itself. */
+static struct berth_pattern on_terminal(const struct berth_pattern *value, struct berth_locked *to)
 {
-    size_t len = bare_len(value), ends = 0;
-    for (size_t i = 0; on_terminal && i < len; i++)
-        ends += value->bytes[i] == '\n';
-    if (on_terminal && !ends)
-        return BERTH_OK;
-    struct berth_locked *copy = &mask->values[mask->count];
-    int rc = berth_locked_new(len + ends, copy, err);
+    size_t start = to->len;
+    if (!memchr(value->bytes, '\n', value->len))
+        return (struct berth_pattern){0};
+    for (size_t i = 0; i < value->len; i++) {
+        if (value->bytes[i] == '\n')
+            berth_locked_append(to, "\r", 1);
+        berth_locked_append(to, value->bytes + i, 1);
+    }
+    return (struct berth_pattern){to->bytes + start, to->len - start};
+}
+
+/* Writes the values that can be masked to `all`, and returns their number. */
+static size_t mask_patterns(const struct berth_pattern *values, size_t count,
+                            struct berth_pattern *all)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t len = bare_len(&values[i]);
+        if (len >= BERTH_MASKED_BYTES_MIN)
+            all[used++] = (struct berth_pattern){values[i].bytes, len};
+    }
+    return used;
+}
+
+/* all[count] to before all[2 * count] is room for the values as a terminal prints them. */
+static int tables_new(struct berth_pattern *all, size_t count, struct mask_tables **out,
+                      struct berth_error *err)
+{
+    auto_locked copies = BERTH_LOCKED_INIT;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += memchr(all[i].bytes, '\n', all[i].len) ? 2 * all[i].len : 0;
+    int rc = bytes ? berth_locked_new(bytes, &copies, err) : BERTH_OK;
     if (rc < 0)
         return rc;
-    mask->count++;
-    for (size_t i = 0; i < len; i++) {
-        if (ends && value->bytes[i] == '\n')
-            berth_locked_append(copy, "\r", 1);
-        berth_locked_append(copy, value->bytes + i, 1);
-    }
-    if (copy->len > mask->longest)
-        mask->longest = copy->len;
-    return BERTH_OK;
-}
-
-static int mask_fill(struct berth_mask *mask, const struct berth_locked *values, int count,
-                     struct berth_error *err)
-{
-    int rc = BERTH_OK;
-    for (int i = 0; i < count && rc == BERTH_OK; i++) {
-        if (!can_mask(&values[i]))
-            continue;
-        rc = mask_add(mask, &values[i], false, err);
-        if (rc == BERTH_OK)
-            rc = mask_add(mask, &values[i], true, err);
-    }
-    return rc < 0 ? rc : berth_locked_new(mask->longest - 1 + ROOM, &mask->window, err);
-}
-
-int berth_mask_new(const struct berth_locked *values, int count, struct berth_mask **out,
-                   struct berth_error *err)
-{
-    int usable = 0;
-    for (int i = 0; i < count; i++)
-        usable += can_mask(&values[i]);
-    *out = NULL;
-    if (!usable)
-        return BERTH_OK;
-    struct berth_mask *mask = calloc(1, sizeof *mask);
-    if (mask)
-        mask->values = calloc((size_t)usable * 2, sizeof *mask->values);
-    int rc = mask && mask->values ? mask_fill(mask, values, count, err)
-                                  : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
-    if (rc < 0)
-        berth_mask_free(mask);
-    else
-        *out = mask;
+    for (size_t i = 0; i < count; i++)
+        all[count + i] = on_terminal(&all[i], &copies);
+    auto_free struct mask_tables *tables = calloc(1, sizeof *tables);
+    if (!tables)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
+    for (size_t i = 0; i < 2 * count; i++)
+        if (all[i].len > tables->longest)
+            tables->longest = all[i].len;
+    rc = berth_matcher_new(all, 2 * count, &tables->matcher, err);
+    if (rc == BERTH_OK)
+        *out = take_ptr(tables);
     return rc;
 }
 
-/* Stars over all values in `shown`, a copy of the window, since values may overlap. Answers how far
- * those that begin before `certain` go on behind it: there they cannot be found again. */
-static size_t mask_blot(const struct berth_mask *mask, char *shown, size_t certain)
+/* Makes a stream over the tables, and takes a reference to them. */
+static int stream_new(struct mask_tables *tables, struct berth_mask **out, struct berth_error *err)
 {
-    const char *bytes = mask->window.bytes;
-    size_t len = mask->window.len, rest = 0;
-    for (int i = 0; i < mask->count; i++) {
-        const struct berth_locked *v = &mask->values[i];
-        for (const char *at = bytes;
-             (at = memmem(at, len - (size_t)(at - bytes), v->bytes, v->len)); at++) {
-            size_t from = (size_t)(at - bytes), end = from + v->len;
-            memset(shown + from, '*', v->len);
-            if (from < certain && end > certain && end - certain > rest)
-                rest = end - certain;
-        }
+    size_t held = tables->longest + ROOM;
+    struct berth_mask *mask = calloc(1, sizeof *mask);
+    if (mask) { /* a run has the bytes of the shortest value, and one behind it; and see runs_move
+                 */
+        mask->run_cap = 2 * (held / (BERTH_MASKED_BYTES_MIN + 1) + 2);
+        mask->runs = calloc(mask->run_cap, sizeof *mask->runs);
     }
-    return rest;
+    int rc = mask && mask->runs ? berth_locked_new(held + tables->longest, &mask->window, err)
+                                : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
+    if (rc < 0) {
+        berth_mask_free(mask);
+        return rc;
+    }
+    mask->tables = tables;
+    tables->refs++;
+    *out = mask;
+    return BERTH_OK;
 }
 
-/* Hands on the window but for its last `keep` bytes, which may be the beginning of a value. */
+int berth_mask_new(const struct berth_pattern *values, size_t count, struct berth_mask **out,
+                   struct berth_error *err)
+{
+    *out = NULL;
+    auto_free struct berth_pattern *all = calloc(2 * count + 1, sizeof *all);
+    if (!all)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: mask.");
+    size_t used = mask_patterns(values, count, all);
+    struct mask_tables *tables = NULL;
+    int rc = used ? tables_new(all, used, &tables, err) : BERTH_OK;
+    if (!tables)
+        return rc;
+    tables->refs = 1;
+    rc = stream_new(tables, out, err);
+    tables_drop(tables);
+    return rc;
+}
+
+int berth_mask_twin(struct berth_mask *mask, struct berth_mask **out, struct berth_error *err)
+{
+    *out = NULL;
+    return mask ? stream_new(mask->tables, out, err) : BERTH_OK;
+}
+
+/* --- reading --- */
+
+/* Where the piece begins in the stream that is being read. */
+struct mask_piece {
+    struct berth_mask *mask;
+    uint64_t from;
+};
+
+/* Makes room for one more run. At least half of the array is free, so each is moved once. */
+static void runs_move(struct berth_mask *mask)
+{
+    size_t count = mask->run_end - mask->run_first;
+    if (mask->run_end < mask->run_cap)
+        return;
+    memmove(mask->runs, mask->runs + mask->run_first, count * sizeof *mask->runs);
+    mask->steps += count;
+    mask->run_first = 0;
+    mask->run_end = count;
+}
+
+/* Joins the bytes of a match with the runs that they touch. Matches come in the order of their
+ * ends, so only the last runs can be touched, and each is joined once. */
+static void mask_cover(void *ctx, size_t end, size_t len)
+{
+    struct mask_piece *piece = ctx;
+    struct berth_mask *mask = piece->mask;
+    struct mask_run run = {.to = piece->from + end};
+    run.from = run.to - len;
+    while (mask->run_end > mask->run_first && mask->runs[mask->run_end - 1].to >= run.from) {
+        const struct mask_run *last = &mask->runs[--mask->run_end];
+        run.from = last->from < run.from ? last->from : run.from;
+    }
+    runs_move(mask);
+    mask->runs[mask->run_end++] = run;
+}
+
+/* Writes stars over the runs before `until`, and forgets them. */
+static void mask_paint(struct berth_mask *mask, uint64_t until)
+{
+    for (; mask->run_first < mask->run_end; mask->run_first++) {
+        struct mask_run *run = &mask->runs[mask->run_first];
+        uint64_t to = run->to < until ? run->to : until;
+        if (run->from >= until)
+            return;
+        memset(mask->window.bytes + (run->from - mask->base), '*', (size_t)(to - run->from));
+        mask->steps++;
+        run->from = to;
+        if (run->to > until) /* the rest of it is painted later */
+            return;
+    }
+}
+
+/* Hands on the window but for its last `keep` bytes. */
 static void mask_hand_on(struct berth_mask *mask, size_t keep, berth_mask_out_fn *out, void *ctx)
 {
-    size_t len = mask->window.len, certain = len > keep ? len - keep : 0, rest = 0;
-    if (!certain)
+    size_t end = mask->window.len - keep, start = mask->start;
+    if (end == start)
         return;
-    auto_free char *shown = malloc(len);
-    if (shown) {
-        memcpy(shown, mask->window.bytes, len);
-        rest = mask_blot(mask, shown, certain);
-    } else { /* without memory nothing is shown that might be a secret */
-        memset(mask->window.bytes, '*', certain);
-    }
-    char *bytes = shown ? shown : mask->window.bytes;
-    memset(bytes, '*', mask->masked < certain ? mask->masked : certain);
-    out(ctx, bytes, certain);
-    if (shown)
-        explicit_bzero(shown, len);
-    size_t before = mask->masked > certain ? mask->masked - certain : 0;
-    mask->masked = rest > before ? rest : before;
-    memmove(mask->window.bytes, mask->window.bytes + certain, keep);
-    mask->window.len = keep;
+    mask_paint(mask, mask->base + end);
+    mask->start = end;
+    out(ctx, mask->window.bytes + start, end - start);
 }
 
-/* How many bytes at the end of the window may be the beginning of a value. */
-static size_t uncertain(const struct berth_mask *mask)
+/* Makes room behind the window by moving what is held back to its beginning. */
+static void mask_make_room(struct berth_mask *mask)
 {
-    size_t len = mask->window.len, most = 0;
-    for (int i = 0; i < mask->count; i++) {
-        const struct berth_locked *v = &mask->values[i];
-        for (size_t n = v->len - 1 < len ? v->len - 1 : len; n > most; n--)
-            if (memcmp(mask->window.bytes + len - n, v->bytes, n) == 0)
-                most = n;
-    }
-    return most;
+    if (mask->window.cap - mask->window.len >= ROOM)
+        return;
+    mask->window.len -= mask->start;
+    memmove(mask->window.bytes, mask->window.bytes + mask->start, mask->window.len);
+    mask->steps += mask->window.len;
+    mask->base += mask->start;
+    mask->start = 0;
 }
 
 void berth_mask_put(struct berth_mask *mask, const char *bytes, size_t len, berth_mask_out_fn *out,
@@ -165,16 +246,29 @@ void berth_mask_put(struct berth_mask *mask, const char *bytes, size_t len, bert
         return;
     }
     while (len) {
-        size_t room = mask->window.cap - mask->window.len, part = len < room ? len : room;
+        mask_make_room(mask);
+        size_t part = len < ROOM ? len : ROOM;
+        struct mask_piece piece = {mask, mask->base + mask->window.len};
         berth_locked_append(&mask->window, bytes, part);
+        berth_matcher_read(mask->tables->matcher, &mask->match, bytes, part, mask_cover, &piece);
+        mask_hand_on(mask, berth_matcher_begun(mask->tables->matcher, &mask->match), out, ctx);
         bytes += part;
         len -= part;
-        mask_hand_on(mask, uncertain(mask), out, ctx);
     }
 }
 
 void berth_mask_end(struct berth_mask *mask, berth_mask_out_fn *out, void *ctx)
 {
-    if (mask)
-        mask_hand_on(mask, 0, out, ctx);
+    if (!mask)
+        return;
+    mask_hand_on(mask, 0, out, ctx);
+    mask->steps += mask->match.steps;
+    mask->match = (struct berth_match){0};
+    mask->window.len = mask->start = mask->run_first = mask->run_end = 0;
+    mask->base = 0;
+}
+
+uint64_t berth_mask_steps(const struct berth_mask *mask)
+{
+    return mask ? mask->steps + mask->match.steps : 0;
 }

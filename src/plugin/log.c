@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "crypto/locked.h"
 #include "crypto/mask.h"
@@ -25,16 +26,19 @@
 #define LOOKED_BYTES_MAX (64 * 1024)
 #define WAITING_BYTES_MAX (1024 * 1024)
 #define VALUES_MAX 256
+#define VALUES_BYTES_MAX BERTH_SECRET_BYTES_MAX /* of values that earlier calls told the worker */
 
 struct berth_worker_log {
     char *path;
     struct berth_pool *pool;
     /* Hidden; the caller's thread alone. Those that were told last are the last. */
     struct berth_locked values[VALUES_MAX];
-    bool parts[VALUES_MAX]; /* which are only a piece of one */
     int value_count;
-    struct berth_mask *mask; /* of those; NULL: there are none */
-    bool blind;              /* there was no memory for one */
+    /* Both are made when a text is looked at after a new value was told. NULL: no values. */
+    bool stale;
+    struct berth_mask *mask;      /* of the values and their parts */
+    struct berth_matcher *wholes; /* of the values alone */
+    bool blind;                   /* there was no memory for one */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     struct berth_buf waiting;
@@ -72,6 +76,7 @@ void berth_worker_log_close(struct berth_worker_log *log)
     for (int i = 0; i < log->value_count; i++)
         berth_locked_clear(&log->values[i]);
     berth_mask_free(log->mask);
+    berth_matcher_free(log->wholes);
     berth_buf_clear(&log->waiting);
     pthread_cond_destroy(&log->idle);
     pthread_mutex_destroy(&log->lock);
@@ -90,76 +95,112 @@ static int find_value(const struct berth_worker_log *log, const char *bytes, siz
     return -1;
 }
 
-static void add_value(struct berth_worker_log *log, struct berth_locked value, bool part)
-{
-    log->values[log->value_count] = value;
-    log->parts[log->value_count++] = part;
-}
-
 static struct berth_locked log_take_value(struct berth_worker_log *log, int at)
 {
     struct berth_locked value = log->values[at];
     size_t behind = (size_t)(--log->value_count - at);
     memmove(&log->values[at], &log->values[at + 1], behind * sizeof *log->values);
-    memmove(&log->parts[at], &log->parts[at + 1], behind * sizeof *log->parts);
     return value;
 }
 
-/* True: it is a new one. */
-static bool hide_one(struct berth_worker_log *log, const char *bytes, size_t len, bool part)
+/* Forgets the value that the worker was told longest ago. */
+static void log_forget_value(struct berth_worker_log *log)
+{
+    struct berth_locked oldest = log_take_value(log, 0);
+    berth_locked_clear(&oldest);
+    log->stale = true;
+}
+
+static void log_hide_value(struct berth_worker_log *log, const char *bytes, size_t len)
 {
     struct berth_error ignored;
     struct berth_locked copy = BERTH_LOCKED_INIT;
     int known = find_value(log, bytes, len);
     if (known >= 0) {
-        bool was_part = log->parts[known];
-        add_value(log, log_take_value(log, known), part && was_part);
-        return false;
+        copy = log_take_value(log, known);
+        log->values[log->value_count++] = copy;
+        return;
     }
-    if (len < BERTH_MASKED_BYTES_MIN || berth_locked_new(len, &copy, &ignored) < 0)
-        return false;
+    if (len < BERTH_MASKED_BYTES_MIN)
+        return;
+    if (berth_locked_new(len, &copy, &ignored) < 0) {
+        log->blind = true;
+        return;
+    }
     berth_locked_append(&copy, bytes, len);
-    if (log->value_count == VALUES_MAX) { /* the one that its worker was told longest ago */
-        struct berth_locked oldest = log_take_value(log, 0);
-        berth_locked_clear(&oldest);
-    }
-    add_value(log, copy, part);
-    return true;
-}
-
-bool berth_worker_log_shows(const struct berth_worker_log *log, const char *text, size_t len)
-{
-    for (int i = 0; i < log->value_count; i++)
-        if (!log->parts[i] && memmem(text, len, log->values[i].bytes, log->values[i].len))
-            return true;
-    return log->blind;
+    if (log->value_count == VALUES_MAX)
+        log_forget_value(log);
+    log->values[log->value_count++] = copy;
+    log->stale = true;
 }
 
 void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
                            int count)
 {
+    for (int i = 0; i < count; i++)
+        log_hide_value(log, values[i].bytes, values[i].len);
+    size_t bytes = 0;
+    for (int i = 0; i < log->value_count; i++)
+        bytes += log->values[i].len;
+    while (log->value_count > count && bytes > VALUES_BYTES_MAX) {
+        bytes -= log->values[0].len;
+        log_forget_value(log);
+    }
+}
+
+/* Returns the end of the part that begins at `from`. A worker writes lines one by one, and may
+ * quote a value, so parts of it are hidden, too. */
+static size_t part_end(const struct berth_locked *value, size_t from)
+{
+    while (from < value->len && (unsigned char)value->bytes[from] >= 0x20 &&
+           value->bytes[from] != '"' && value->bytes[from] != '\\')
+        from++;
+    return from;
+}
+
+/* Writes the parts of a value that are long enough to `out`, unless that is NULL. Returns their
+ * number. */
+static size_t value_parts(const struct berth_locked *value, struct berth_pattern *out)
+{
+    size_t count = 0;
+    for (size_t from = 0, to; from < value->len; from = to + 1) {
+        to = part_end(value, from);
+        if (to - from < BERTH_MASKED_BYTES_MIN || to - from == value->len)
+            continue;
+        if (out)
+            out[count] = (struct berth_pattern){value->bytes + from, to - from};
+        count++;
+    }
+    return count;
+}
+
+/* Makes mask and matcher of the values that are hidden now. Returns false when nothing may be
+ * shown, because there was no memory for that. */
+static bool log_make_masks(struct berth_worker_log *log)
+{
     struct berth_error ignored;
-    bool more = false;
-    for (int i = 0; i < count; i++) {
-        const char *bytes = values[i].bytes;
-        more |= hide_one(log, bytes, values[i].len, false);
-        /* Lines are written one by one, and somebody may have quoted it. */
-        for (size_t from = 0, to; from < values[i].len; from = to + 1) {
-            to = from;
-            while (to < values[i].len && (unsigned char)bytes[to] >= 0x20 && bytes[to] != '"' &&
-                   bytes[to] != '\\')
-                to++;
-            if (to - from < values[i].len)
-                more |= hide_one(log, bytes + from, to - from, true);
-        }
+    size_t count = (size_t)log->value_count, all = count;
+    if (!log->stale || log->blind)
+        return !log->blind;
+    berth_mask_free(take_ptr(log->mask));
+    berth_matcher_free(take_ptr(log->wholes));
+    for (int i = 0; i < log->value_count; i++)
+        all += value_parts(&log->values[i], NULL);
+    auto_free struct berth_pattern *patterns = calloc(all + 1, sizeof *patterns);
+    size_t used = count;
+    for (int i = 0; patterns && i < log->value_count; i++) {
+        patterns[i] = (struct berth_pattern){log->values[i].bytes, log->values[i].len};
+        used += value_parts(&log->values[i], patterns + used);
     }
-    if (!more)
-        return;
-    berth_mask_free(log->mask);
-    if (berth_mask_new(log->values, log->value_count, &log->mask, &ignored) < 0) {
-        log->mask = NULL;
-        log->blind = true; /* nothing is written rather than a secret */
-    }
+    log->blind = !patterns || berth_matcher_new(patterns, count, &log->wholes, &ignored) < 0 ||
+                 berth_mask_new(patterns, used, &log->mask, &ignored) < 0;
+    log->stale = false;
+    return !log->blind;
+}
+
+bool berth_worker_log_shows(struct berth_worker_log *log, const char *text, size_t len)
+{
+    return !log_make_masks(log) || berth_matcher_finds(log->wholes, text, len);
 }
 
 static void log_keep(void *ctx, const char *bytes, size_t len)
@@ -170,10 +211,10 @@ static void log_keep(void *ctx, const char *bytes, size_t len)
 char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, size_t len)
 {
     struct berth_buf out = BERTH_BUF_INIT(len + 1);
-    if (log->blind)
+    if (!log_make_masks(log))
         return NULL;
     berth_mask_put(log->mask, text, len, log_keep, &out);
-    berth_mask_end(log->mask, log_keep, &out); /* and it is as new */
+    berth_mask_end(log->mask, log_keep, &out);
     return berth_buf_take(&out);
 }
 

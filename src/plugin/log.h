@@ -19,7 +19,8 @@ int berth_worker_log_open(const char *path, struct berth_pool *pool, struct bert
 /* Waits for what is to be written. NULL is fine. */
 void berth_worker_log_close(struct berth_worker_log *log);
 
-/* From now on these are not seen; copied. From one thread at a time, as the next two. */
+/* Hides these values, which are copied, from now on: all of one call, and 256 values with 1 MiB
+ * together of earlier ones. From one thread at a time, as the functions below. */
 void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
                            int count);
 /* One line: stream is "stdout", "stderr", "log" or "host"; level as the worker says it. Texts are
@@ -27,7 +28,7 @@ void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_lock
 void berth_worker_log_write(struct berth_worker_log *log, const char *stream, const char *level,
                             const char *text, size_t len);
 /* Is a whole value in it? Of pieces, a text may have some by chance. */
-bool berth_worker_log_shows(const struct berth_worker_log *log, const char *text, size_t len);
+bool berth_worker_log_shows(struct berth_worker_log *log, const char *text, size_t len);
 /* The text without what is hidden, as long as it was; the caller's. NULL: no memory. */
 char *berth_worker_log_clean(struct berth_worker_log *log, const char *text, size_t len);
 #endif

@@ -14,10 +14,12 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/container.h"
 #include "base/failpoint.h"
 #include "base/id.h"
 #include "base/time.h"
 #include "core/driver.h"
+#include "os/engine.h"
 #include "os/fs.h"
 #include "spy.h"
 
@@ -809,6 +811,63 @@ static void X12_answers_of_probes_and_commands_are_masked(void **state)
     assert_null(strstr(o.text[BERTH_STDERR], ECHOED));
     (void)release_run(s, l);
     assert_plain_nowhere(s, ECHOED);
+}
+
+/* Output of one command, and how much of it had come when the engine's thread did something else.
+ */
+struct turns {
+    struct berth_post post;
+    struct berth_engine *engine;
+    size_t len, plain, len_between;
+};
+
+static void note_turn(struct berth_post *post)
+{
+    struct turns *t = berth_container_of(post, struct turns, post);
+    t->len_between = t->len;
+}
+
+static void count_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
+{
+    struct turns *t = ctx;
+    struct berth_error none;
+    (void)stream;
+    if (!t->len)
+        (void)berth_engine_post(t->engine, &t->post, &none);
+    for (size_t i = 0; i < len; i++)
+        t->plain += bytes[i] != '*';
+    t->len += len;
+}
+
+/* A worker may answer megabytes at once. They are masked in slices, and the thread that serves
+ * everybody does other work between them. */
+static void long_answers_are_masked_in_turns(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    enum { TIMES = 100000 };
+    auto_buf acts = BERTH_BUF_INIT(8 * 1024 * 1024);
+    install(s, PROVIDER);
+    berth_buf_puts(&acts, "[{'result':{'exitCode':0,'timedOut':false,'stderr':'','stdout':'");
+    for (int i = 0; i < TIMES; i++)
+        berth_buf_puts(&acts, KEY);
+    berth_buf_puts(&acts, "end'}}]");
+    script(s, EXECUTE, berth_buf_str(&acts));
+    struct berth_lease *l = take_lease(f, environment_with_key(s, KEY), make_run(f));
+    static const char *const argv[] = {"cat", NULL};
+    struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
+    struct turns turns = {.post = {.run = note_turn}, .engine = f->b->engine};
+    struct berth_exec_handlers handlers = {.on_output = count_output, .ctx = &turns};
+    struct berth_exec_end end;
+    struct berth_exec *x;
+    request.lease_id = l->id;
+    request.argv = argv;
+    assert_ok(f, berth_exec_start(f->b, &request, &handlers, &x, &f->err));
+    berth_exec_wait(x, &end);
+    berth_exec_free(x);
+    assert_int_equal(turns.len, TIMES * strlen(KEY) + 3);
+    assert_int_equal(turns.plain, 3);
+    assert_in_range(turns.len_between, 1, 4 * 65536);
 }
 
 /* The worker's own words reach the caller, without the key in them. */
@@ -2567,6 +2626,7 @@ int main(void)
         BY_BOTH(R9_secret_in_a_driver_config),
         BY_BOTH(X12_answers_about_places_are_masked),
         BY_BOTH(X12_answers_of_probes_and_commands_are_masked),
+        BY_BOTH(long_answers_are_masked_in_turns),
         BY_BOTH(X12_errors_are_masked),
         BY_PROCESS(X12_a_workers_words_are_masked),
         BY_PROCESS(X12_printed_keys_are_masked),

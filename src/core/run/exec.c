@@ -41,6 +41,7 @@
 
 #define RESULT_BYTES_MAX 4096
 #define SETTLE_MS 30000
+#define SLICE_BYTES ((size_t)64 * 1024) /* of output, masked in one turn of the engine */
 
 /* One stream of a command. */
 struct exec_stream {
@@ -55,7 +56,7 @@ struct chunk {
     struct chunk *next;
     struct exec_stream *stream;
     int64_t at_ms;
-    size_t len;
+    size_t len, masked; /* masked: how many of the bytes were handed on */
     char bytes[];
 };
 
@@ -73,6 +74,12 @@ struct berth_exec {
     struct berth_lease_exec entry;
     struct berth_exec_handlers handlers; /* the caller's */
     struct exec_stream streams[2];
+
+    /* Output that is masked in later turns, and whether the end waits behind it: the engine's
+     * thread alone. */
+    struct chunk *unmasked, **unmasked_tail;
+    struct berth_post slice_post;
+    bool ending;
 
     struct berth_framelog *log; /* the job's alone; NULL until there is output */
     bool logless;               /* it cannot be made */
@@ -323,10 +330,49 @@ static void exec_emit(void *ctx, const char *bytes, size_t len)
         x->handlers.on_output(x->handlers.ctx, stream_number(s), bytes, len);
 }
 
+static void run_end(struct berth_post *post);
+
+/* Masks one slice of the output that waits. The engine serves others before the next one. */
+static void run_slice(struct berth_post *post)
+{
+    struct berth_exec *x = berth_container_of(post, struct berth_exec, slice_post);
+    struct chunk *chunk = x->unmasked;
+    size_t left = chunk->len - chunk->masked, len = left < SLICE_BYTES ? left : SLICE_BYTES;
+    struct exec_stream *s = chunk->stream;
+    berth_mask_put(s->mask, chunk->bytes + chunk->masked, len, exec_emit, s);
+    chunk->masked += len;
+    if (len == left) {
+        x->unmasked = chunk->next;
+        free(chunk);
+    }
+    struct berth_error none; /* the engine runs, so a post cannot fail */
+    if (x->unmasked)
+        (void)berth_engine_post(x->b->engine, &x->slice_post, &none);
+    else if (x->ending)
+        run_end(&x->end_post);
+}
+
+/* Takes over a chunk, to mask it behind the others in slices. */
+static void exec_queue_chunk(struct berth_exec *x, struct chunk *chunk)
+{
+    struct berth_error none;
+    chunk->next = NULL;
+    if (!x->unmasked) {
+        x->unmasked_tail = &x->unmasked;
+        (void)berth_engine_post(x->b->engine, &x->slice_post, &none);
+    }
+    *x->unmasked_tail = chunk;
+    x->unmasked_tail = &chunk->next;
+}
+
 static void run_chunk(struct berth_post *post)
 {
     struct chunk *chunk = berth_container_of(post, struct chunk, post);
     struct exec_stream *s = chunk->stream;
+    if (s->x->unmasked || chunk->len > SLICE_BYTES) {
+        exec_queue_chunk(s->x, chunk);
+        return;
+    }
     berth_mask_put(s->mask, chunk->bytes, chunk->len, exec_emit, s);
     free(chunk);
 }
@@ -337,11 +383,16 @@ static void on_output(void *ctx, enum berth_stream stream, const char *bytes, si
     struct berth_exec *x = ctx;
     struct exec_stream *s = &x->streams[stream];
     struct berth_error none;
-    if (berth_engine_is_here(x->b->engine)) {
+    bool here = berth_engine_is_here(x->b->engine);
+    if (here && !x->unmasked && len <= SLICE_BYTES) {
         berth_mask_put(s->mask, bytes, len, exec_emit, s);
         return;
     }
     struct chunk *chunk = chunk_new(s, bytes, len);
+    if (chunk && here) {
+        exec_queue_chunk(x, chunk);
+        return;
+    }
     if (chunk)
         chunk->post.run = run_chunk;
     if (!chunk || berth_engine_post(x->b->engine, &chunk->post, &none) < 0) {
@@ -363,6 +414,9 @@ static void on_stdin_room(void *ctx)
 static void run_end(struct berth_post *post)
 {
     struct berth_exec *x = berth_container_of(post, struct berth_exec, end_post);
+    x->ending = true;
+    if (x->unmasked)
+        return; /* run_slice comes back to it */
     for (int i = 0; i < 2; i++)
         berth_mask_end(x->streams[i].mask, exec_emit, &x->streams[i]);
     berth_lock_take(&x->lock);
@@ -402,15 +456,19 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
                       const struct berth_driver_input *use, struct berth_error *err)
 {
     int known = use->values ? use->references.count : 0, count = known + r->secret_count;
-    struct berth_locked *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
+    struct berth_pattern *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
     if (!all)
         return berth_arena_check(&x->arena, err);
-    for (int i = 0; i < count; i++)
-        all[i] = i < known ? use->values[i] : r->secrets[i - known]; /* lent */
-    int rc = berth_mask_new(all, count, &x->streams[0].mask, err);
+    for (int i = 0; i < count; i++) {
+        const struct berth_locked *value = i < known ? &use->values[i] : &r->secrets[i - known];
+        all[i] = (struct berth_pattern){value->bytes, value->len};
+    }
+    int rc = berth_mask_new(all, (size_t)count, &x->streams[0].mask, err);
     if (rc == BERTH_OK)
-        rc = berth_mask_new(all, count, &x->streams[1].mask, err);
-    return rc < 0 ? rc : berth_exec_command_words(&x->arena, r->argv, all, count, &x->words, err);
+        rc = berth_mask_twin(x->streams[0].mask, &x->streams[1].mask, err);
+    if (rc == BERTH_OK) /* before the command starts, its streams are free for its words */
+        rc = berth_exec_command_words(&x->arena, r->argv, x->streams[0].mask, &x->words, err);
+    return rc;
 }
 
 static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
@@ -531,6 +589,7 @@ int berth_exec_start(struct berth *b, const struct berth_exec_request *request,
     (void)snprintf(x->label, sizeof x->label, "BERTH_EXEC_ID=%s", x->id.text);
     x->tail = &x->head;
     x->end_post.run = run_end;
+    x->slice_post.run = run_slice;
     x->streams[0].x = x->streams[1].x = x;
     if (handlers)
         x->handlers = *handlers;

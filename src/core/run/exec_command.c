@@ -7,7 +7,6 @@
 #include "base/buf.h"
 #include "base/redact.h"
 #include "base/utf8.h"
-#include "crypto/mask.h"
 
 #define WORDS_BYTES_MAX (64 * 1024) /* of a command, in its row */
 
@@ -64,21 +63,15 @@ static void words_keep(void *ctx, const char *bytes, size_t len)
 }
 
 int berth_exec_command_words(struct berth_arena *arena, const char *const *argv,
-                             const struct berth_locked *values, int count, const char **out,
-                             struct berth_error *err)
+                             struct berth_mask *mask, const char **out, struct berth_error *err)
 {
     auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
-    struct berth_mask *mask;
     const char *words = berth_redact_command(arena, argv);
     if (!words)
         return berth_arena_check(arena, err);
-    int rc = berth_mask_new(values, count, &mask, err);
-    if (rc < 0)
-        return rc;
     size_t len = strlen(words);
     berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, words_keep, &masked);
     berth_mask_end(mask, words_keep, &masked);
-    berth_mask_free(mask);
     char *copy = berth_arena_copy(arena, berth_buf_str(&masked), masked.len);
     if (copy)
         berth_utf8_mend(copy);

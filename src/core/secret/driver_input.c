@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "core/secret/secret.h"
+#include "crypto/matcher.h"
 
 #define SHORT 4    /* a value shorter than this is not looked for inside of others */
 #define PART_MIN 8 /* nor a part of one that is shorter than this */
@@ -42,6 +43,21 @@ struct pattern {
     size_t len;
     bool whole; /* only where nothing stands beside it */
 };
+
+/* Makes the matcher of the patterns that may have text beside them. */
+static int make_matcher(struct berth_arena *arena, struct berth_driver_input *use,
+                        struct berth_error *err)
+{
+    size_t count = (size_t)use->patterns.count;
+    struct berth_pattern *all = berth_arena_alloc(arena, (count + 1) * sizeof *all);
+    if (!all)
+        return berth_arena_check(arena, err);
+    for (size_t i = 0; i < count; i++) {
+        const struct pattern *p = use->patterns.items[i];
+        all[i] = (struct berth_pattern){p->bytes, p->whole ? 0 : p->len};
+    }
+    return berth_matcher_new(all, count, &use->inside, err);
+}
 
 static void add_pattern(struct berth_arena *arena, struct berth_driver_input *use,
                         const char *bytes, size_t len)
@@ -82,10 +98,11 @@ static int set_patterns(struct berth_arena *arena, struct berth_driver_input *us
         }
     }
     int rc = berth_arena_check(arena, err);
-    if (rc == BERTH_OK && use->patterns.count)
-        qsort(use->patterns.items, (size_t)use->patterns.count, sizeof *use->patterns.items,
-              longest_first);
-    return rc;
+    if (rc < 0 || !use->patterns.count)
+        return rc;
+    qsort(use->patterns.items, (size_t)use->patterns.count, sizeof *use->patterns.items,
+          longest_first);
+    return make_matcher(arena, use, err);
 }
 
 /* The first place in the text where the pattern is, or NULL. */
@@ -98,10 +115,14 @@ static const char *find(const struct pattern *p, const char *text, size_t len)
 
 static bool shows(const struct berth_driver_input *use, const char *text, size_t len)
 {
-    for (int i = 0; i < use->patterns.count; i++)
-        if (find(use->patterns.items[i], text, len))
+    for (int i = use->patterns.count - 1; i >= 0; i--) { /* those that must be all of it are last */
+        const struct pattern *p = use->patterns.items[i];
+        if (!p->whole)
+            break;
+        if (find(p, text, len))
             return true;
-    return false;
+    }
+    return berth_matcher_finds(use->inside, text, len);
 }
 
 bool berth_driver_input_shows(const struct berth_driver_input *use, const char *text)
@@ -119,8 +140,8 @@ static void blot(char *at, size_t len)
 static void mask_end(const struct pattern *p, char *text)
 {
     size_t have = strlen(text);
-    for (size_t len = p->len - 1; len >= SHORT; len--)
-        if (have >= len && memcmp(text + have - len, p->bytes, len) == 0) {
+    for (size_t len = p->len - 1 < have ? p->len - 1 : have; len >= SHORT; len--)
+        if (memcmp(text + have - len, p->bytes, len) == 0) {
             blot(text + have - len, len);
             return;
         }
@@ -177,6 +198,7 @@ void berth_driver_input_close(struct berth_driver_input *use)
     for (int i = 0; use->values && i < use->references.count; i++)
         berth_locked_clear(&use->values[i]);
     use->patterns = (struct berth_list){0};
+    berth_matcher_free(take_ptr(use->inside));
     berth_locked_clear(&use->config);
     use->who.config_json = NULL;
     use->who.secrets = NULL;

@@ -11,8 +11,9 @@
 struct berth_driver_input {
     struct berth_place_request who; /* config_json is the resolved one */
     struct berth_list references;
-    struct berth_locked *values; /* one for each reference */
-    struct berth_list patterns;  /* what is looked for in answers, the longest first */
+    struct berth_locked *values;  /* one for each reference */
+    struct berth_list patterns;   /* what is looked for in answers, the longest first */
+    struct berth_matcher *inside; /* of those that are looked for inside of texts; NULL: none */
     struct berth_locked config;
 };
 
