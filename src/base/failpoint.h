@@ -55,6 +55,7 @@
     X(delete_after_drain)                                                                          \
     X(delete_after_outcome)                                                                        \
     X(key_before_link)                                                                             \
+    X(key_after_link)                                                                              \
     X(key_before_rename)                                                                           \
     X(key_after_file)                                                                              \
     X(key_after_switch)                                                                            \

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <libgen.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -27,6 +26,8 @@
 
 #define FILE_BYTES_MAX (64 * 1024)
 #define LOCK_STEP_MS 20
+#define UNFINISHED ".berth-new-" /* behind the file's name, and before RANDOM_LETTERS letters */
+#define RANDOM_LETTERS "XXXXXX"
 #define WORD "berth-key"
 #define HEAD                                                                                       \
     "# The key of berth's secrets. Without it they cannot be read: keep a copy, apart from the "   \
@@ -199,7 +200,7 @@ static int fill_file(int fd, const char *path, const struct berth_keyring *ring,
 static int write_aside(const char *path, const struct berth_keyring *ring, char **aside,
                        struct berth_error *err)
 {
-    if (asprintf(aside, "%s.XXXXXX", path) < 0) {
+    if (asprintf(aside, "%s" UNFINISHED RANDOM_LETTERS, path) < 0) {
         *aside = NULL;
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: key file.");
     }
@@ -256,6 +257,7 @@ int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
         rc = errno == EEXIST
                  ? berth_fail(err, BERTH_E_CONFLICT, "The key file %s is there already.", path)
                  : berth_fail_errno(err, "Cannot make the key file %s", path);
+    BERTH_FAILPOINT(key_after_link);
     (void)unlink(aside);
     return rc < 0 ? rc : sync_name(path, err);
 }
@@ -274,6 +276,34 @@ int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
         return rc;
     }
     return sync_name(path, err);
+}
+
+/* Returns whether an entry of the directory has the name of an unfinished file beside `base`. */
+static bool is_unfinished(const char *entry, const char *base)
+{
+    size_t len = strlen(base);
+    return strncmp(entry, base, len) == 0 &&
+           strncmp(entry + len, UNFINISHED, strlen(UNFINISHED)) == 0 &&
+           strlen(entry) == len + strlen(UNFINISHED) + strlen(RANDOM_LETTERS);
+}
+
+/* Removes the unfinished files that a killed writer left. The caller holds the lock, so no other
+ * writer works on one. */
+static void keyfile_tidy(int directory, const char *path)
+{
+    auto_free char *copy = strdup(path);
+    const char *base = copy ? basename(copy) : NULL;
+    int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_dir *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !entries)
+        (void)close(fd);
+    for (const struct dirent *e; entries && base && (e = readdir(entries));) {
+        struct stat st;
+        if (is_unfinished(e->d_name, base) &&
+            fstatat(directory, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            berth_fs_find_flaw(&st, S_IFREG, BERTH_FS_OURS_PRIVATE) == BERTH_FS_NO_FLAW)
+            (void)unlinkat(directory, e->d_name, 0);
+    }
 }
 
 int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_error *err)
@@ -297,8 +327,10 @@ int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_erro
         (void)nanosleep(&step, NULL);
         wait_ms -= LOCK_STEP_MS;
     }
-    if (locked == 0)
+    if (locked == 0) {
+        keyfile_tidy(directory, path);
         return BERTH_OK;
+    }
     rc = errno == EWOULDBLOCK
              ? berth_fail(err, BERTH_E_CONFLICT,
                           "Another process is changing the key of the secrets: let it finish.")
@@ -306,18 +338,4 @@ int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_erro
     (void)close(*fd);
     *fd = -1;
     return rc;
-}
-
-void berth_keyfile_tidy(const char *path)
-{
-    auto_free char *pattern = NULL;
-    glob_t found = {0};
-    if (asprintf(&pattern, "%s.??????", path) < 0) {
-        pattern = NULL;
-        return;
-    }
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            (void)unlink(found.gl_pathv[i]);
-    globfree(&found);
 }

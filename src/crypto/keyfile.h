@@ -37,9 +37,8 @@ int berth_keyfile_create(const char *path, const struct berth_keyring *ring,
 /* Puts another in its place: whoever reads finds the old or the new. */
 int berth_keyfile_replace(const char *path, const struct berth_keyring *ring,
                           struct berth_error *err);
-/* The lock that changing the file takes, on a file beside it; *fd is the caller's. CONFLICT:
- * somebody else has held it for so long. */
+/* Takes the lock that a change of the file needs, on a file beside it; *fd is the caller's. Then
+ * removes unfinished files (FILE.berth-new-XXXXXX) that a killed writer left. CONFLICT: another
+ * process has held the lock for `wait_ms`. */
 int berth_keyfile_lock(const char *path, int wait_ms, int *fd, struct berth_error *err);
-/* Removes what a killed writer left beside the file; the caller holds the lock. */
-void berth_keyfile_tidy(const char *path);
 #endif

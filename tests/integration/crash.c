@@ -383,20 +383,27 @@ static void change_key(struct fixture *f)
     assert_ok(f, berth_secret_change_key(f->b, NULL, &done, &f->err));
 }
 
-/* A key file is there as a whole or not at all, and nothing stays beside it. */
+/* Nothing stays of those that were killed before us. */
+static void assert_no_unfinished_key(struct fixture *f, const char *name)
+{
+    char strays[sizeof f->directory + 64];
+    glob_t found = {0};
+    (void)snprintf(strays, sizeof strays, "%s/%s.berth-new-*", f->directory, name);
+    assert_int_equal(glob(strays, 0, NULL, &found), GLOB_NOMATCH);
+    globfree(&found);
+}
+
+/* A key file is there as a whole or not at all. */
 static void first_key(struct fixture *f)
 {
-    char path[sizeof f->directory + 16], strays[sizeof path + 8], id[BERTH_KEY_ID_SIZE];
+    char path[sizeof f->directory + 16], id[BERTH_KEY_ID_SIZE];
     struct berth_secret_provider *vault;
-    glob_t found = {0};
     (void)snprintf(path, sizeof path, "%s/first.key", f->directory);
-    (void)snprintf(strays, sizeof strays, "%s.??????", path);
     (void)unlink(path);
     assert_ok(f, berth_secret_provider_new(path, &vault, &f->err));
     arm();
     assert_ok(f, berth_secret_provider_first_key(vault, f->b->store_id, id, &f->err));
-    assert_int_equal(glob(strays, 0, NULL, &found), GLOB_NOMATCH); /* of those killed before us */
-    globfree(&found);
+    assert_no_unfinished_key(f, "first.key");
     berth_secret_provider_free(vault);
 }
 
@@ -431,6 +438,7 @@ static void check_secrets(struct fixture *f)
     struct berth_key_change done;
     assert_ok(f, berth_secret_change_key(f->b, NULL, &done, &f->err));
     check_values(f, &secrets);
+    assert_no_unfinished_key(f, "secrets.key");
     assert_int_equal(count_rows(f, "SELECT count(DISTINCT key_id) FROM secret_versions"), 1);
 }
 

@@ -428,6 +428,28 @@ static void new_key_for_everything(void **state)
     assert_int_equal(count_keys(f), 1);
 }
 
+static const char *beside_key(struct fixture *f, const char *suffix)
+{
+    return text(f, "%s.%s", key_file_of(f), suffix);
+}
+
+static void a_new_key_keeps_copies_of_the_old_one(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"backup", "abc123", "2026-11", "berth-new"};
+    struct berth_key_change change;
+    (void)make_text_secret(f, "s", "value-of-s");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(link(key_file_of(f), beside_key(f, names[i])), 0);
+    auto_close int left =
+        open(beside_key(f, "berth-new-abcdef"), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(left >= 0); /* as a killed writer leaves it */
+    assert_ok(f, berth_secret_change_key(f->b, NULL, &change, &f->err));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(access(beside_key(f, names[i]), F_OK), 0);
+    assert_int_equal(access(beside_key(f, "berth-new-abcdef"), F_OK), -1);
+}
+
 struct changer {
     struct berth *b;
     pthread_t thread;
@@ -771,6 +793,7 @@ int main(void)
         TEST_ON_BOTH(many_processes_make_the_first_secret),
         TEST_ON_BOTH(many_nodes_make_the_first_secret),
         TEST_ON_BOTH(new_key_for_everything),
+        TEST_ON_BOTH(a_new_key_keeps_copies_of_the_old_one),
         TEST_ON_BOTH(changes_of_the_key_take_turns),
         TEST_ON_BOTH(one_broken_version_keeps_the_old_key),
         TEST_ON_BOTH(change_for_one_store_leaves_the_other_readable),

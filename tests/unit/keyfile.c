@@ -6,11 +6,13 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/failpoint.h"
 
 #define FILE_BYTES_MAX (64 * 1024)
 #define STORE "0198c5d2-7c1e-7000-8000-00000000abcd"
@@ -450,6 +452,91 @@ static void lock_keeps_others_out(void **state)
     (void)close(second);
 }
 
+/* --- unfinished files --- */
+
+static void make_beside(const struct ground *g, const char *name, mode_t mode)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", g->directory, name);
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    assert_true(fd >= 0);
+}
+
+static bool is_beside(const struct ground *g, const char *name)
+{
+    char path[128];
+    (void)snprintf(path, sizeof path, "%s/%s", g->directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static void take_lock(struct ground *g)
+{
+    auto_close int fd = -1;
+    assert_ok(g, berth_keyfile_lock(g->path, 0, &fd, &g->err));
+}
+
+static void files_of_others_stay(void **state)
+{
+    struct ground *g = *state;
+    static const char *const names[] = {
+        "secrets.key.backup",          "secrets.key.abc123",
+        "secrets.key.XXXXXX",          "secrets.key.berth-new-",
+        "secrets.key.berth-new-abcde", "secrets.key.berth-new-abcdefg",
+        "other.key.berth-new-abcdef",  "berth-new-abcdef",
+    };
+    create(g);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        make_beside(g, names[i], 0600);
+    make_beside(g, "secrets.key.berth-new-shared", 0644); /* not as we make them */
+    make_beside(g, "secrets.key.berth-new-abcdef", 0600);
+    take_lock(g);
+    assert_ok(g, berth_keyfile_replace(g->path, g->ring, &g->err));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(is_beside(g, names[i]));
+    assert_true(is_beside(g, "secrets.key.berth-new-shared"));
+    assert_false(is_beside(g, "secrets.key.berth-new-abcdef"));
+}
+
+/* Runs create or replace in a process that dies at the point. It makes a key of its own, since
+ * locked memory is not inherited. */
+static void die_at(struct ground *g, enum berth_failpoint point)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct berth_locked memory = BERTH_LOCKED_INIT;
+        struct berth_keyring *ring;
+        struct berth_error err;
+        if (berth_keyring_new(&memory, &ring, &err) < 0 || berth_keyring_add(ring, STORE, &err) < 0)
+            _exit(1);
+        berth_failpoint_arm(point, 0);
+        if (point == BERTH_FP_key_before_rename)
+            (void)berth_keyfile_replace(g->path, ring, &err);
+        else
+            (void)berth_keyfile_create(g->path, ring, &err);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void nothing_stays_of_a_killed_writer(void **state)
+{
+    struct ground *g = *state;
+    static const enum berth_failpoint points[] = {BERTH_FP_key_before_link, BERTH_FP_key_after_link,
+                                                  BERTH_FP_key_before_rename};
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        die_at(g, points[i]);
+        int files = points[i] == BERTH_FP_key_before_link ? 1 : 2;
+        assert_int_equal(count_files(g->directory) - is_beside(g, "secrets.key.lock"), files);
+        take_lock(g);
+        assert_int_equal(count_files(g->directory), files); /* the lock's file, and the key's */
+    }
+    assert_ok(g, berth_keyfile_read(g->path, g->read, &g->err));
+    assert_int_equal(mode_of(g->path), 0600);
+}
+
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -470,6 +557,8 @@ int main(void)
         ON_GROUND(every_flipped_bit_is_refused),
         ON_GROUND(keys_do_not_answer_to_each_others_names),
         ON_GROUND(lock_keeps_others_out),
+        ON_GROUND(files_of_others_stay),
+        ON_GROUND(nothing_stays_of_a_killed_writer),
     };
     return cmocka_run_group_tests_name("keyfile", tests, NULL, NULL);
 }

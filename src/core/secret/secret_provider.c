@@ -92,7 +92,6 @@ static int add_key(struct berth_secret_provider *provider, const char *store,
     bool fresh = rc == BERTH_E_NOT_FOUND;
     if (fresh)
         provider->ring->count = 0;
-    berth_keyfile_tidy(provider->path);
     if (rc == BERTH_OK || fresh)
         rc = berth_keyring_add(provider->ring, store, err);
     if (rc < 0)
