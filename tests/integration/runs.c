@@ -11,6 +11,7 @@
 
 #include "base/auto.h"
 #include "base/id.h"
+#include "base/failpoint.h"
 #include "base/time.h"
 #include "core/run/exec.h"
 #include "core/run/exec_journal.h"
@@ -261,8 +262,40 @@ static void runs_end_with_their_lease(void **state)
     berth_time_shift(-61000, -6000);
     assert_ok(f, rc);
     assert_run(f, &result, BERTH_RUN_FAILED, "lease_ended");
-    assert_string_equal(result.run->error, "Its lease was over before the command was.");
+    assert_string_equal(result.run->error,
+                        "The lease of the run expired before the command ended: set a longer ttl.");
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE status = 'expired'"), 1);
+}
+
+static void fail_the_end(void *ctx, enum berth_run_phase phase)
+{
+    (void)ctx;
+    if (phase == BERTH_PHASE_RELEASING)
+        berth_failpoint_arm_query(1);
+}
+
+/* A store that cannot be written for a while, as on a full disk, does not make the run a lost one.
+ */
+static void ends_that_could_not_be_stored_are_stored_later(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_run_request r = request_of(NULL, SH("exit 3"));
+    struct berth_run_result result;
+    struct waiting w = {0};
+    struct berth_run_job *p;
+    r.on_phase = fail_the_end;
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &r, &result, &f->err));
+    assert_false(berth_failpoint_query_armed());
+    assert_run(f, &result, BERTH_RUN_FAILED, "adapter_failed");
+    assert_string_equal(result.run->error, "The command ended with status 3.");
+    assert_ok(f, berth_run_start(f->b, &r, on_done, &w, &p, &f->err));
+    await(&w);
+    berth_failpoint_arm_query(0);
+    assert_int_equal(w.status, BERTH_RUN_FAILED);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM runs WHERE error ="
+                                   " 'The command ended with status 3.'"),
+                     2);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
 }
 
 static void closing_ends_started_runs(void **state)
@@ -505,6 +538,7 @@ int main(void)
         TEST_ON_BOTH(secrets_are_bound_for_the_run_alone),
         TEST_ON_BOTH(started_runs_can_be_cancelled),
         TEST_ON_BOTH(runs_end_with_their_lease),
+        TEST_ON_BOTH(ends_that_could_not_be_stored_are_stored_later),
         TEST_ON_SQLITE(closing_ends_started_runs),
         TEST_ON_SQLITE(start_that_fails_is_told),
         TEST_ON_BOTH(short_runs_over_ssh_all_succeed),

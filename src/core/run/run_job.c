@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/time.h"
 #include "core/environment/environment.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
@@ -19,6 +21,10 @@
 #include "core/run/run.h"
 #include "core/run/run_provision.h"
 #include "core/run/run_secrets.h"
+
+/* While a caller waits, and the end of the run cannot be stored. */
+#define END_RETRY_MS 100
+#define END_TRIES_MAX 20
 
 static void run_job_enter(const struct berth_run_job *p, enum berth_run_phase phase)
 {
@@ -247,7 +253,9 @@ static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
         out.error = "The command ran longer than its time-out.";
         out.error_code = "timeout";
     } else if (end->cause == BERTH_END_CANCELLED && p->outlasted) {
-        out.error = "Its lease was over before the command was.";
+        out.error = p->expired
+                        ? "The lease of the run expired before the command ended: set a longer ttl."
+                        : "The lease of the run was released before the command ended.";
         out.error_code = "lease_ended";
     } else if (end->cause == BERTH_END_CANCELLED) {
         out.status = BERTH_RUN_CANCELLED;
@@ -268,13 +276,25 @@ static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
     return out;
 }
 
-/* Always, and on its own: what failed before must not keep a place. */
-static void run_job_give_back(struct berth_run_job *p, const struct berth_run_end *end)
+/* Returns whether the time of the lease was up, rather than that another process released it. */
+static bool lease_has_expired(const struct berth_run_job *p)
 {
+    struct berth_lease *lease;
+    struct berth_error ignored;
+    return berth_lease_get(p->b, p->arena, p->lease->id, &lease, &ignored) < 0 ||
+           lease->status == BERTH_LEASE_EXPIRED ||
+           (lease->expires_at_ms && lease->expires_at_ms <= berth_time_wall_ms());
+}
+
+bool berth_run_job_end(struct berth_run_job *p)
+{
+    char text[128];
     struct berth_list released = {0};
     struct berth_error trouble;
-    run_job_enter(p, BERTH_PHASE_RELEASING);
-    int rc = berth_run_finish(p->b, p->arena, p->out->run->id, end, &released, &trouble);
+    if (!p->out->run)
+        return true;
+    struct berth_run_end end = run_job_judge(p, p->rc, p->err, text);
+    int rc = berth_run_finish(p->b, p->arena, p->out->run->id, &end, &released, &trouble);
     if (rc < 0)
         berth_log_line(&p->b->log, BERTH_LOG_ERROR, "run not given back yet", "runId",
                        p->out->run->id, "error", trouble.message, NULL);
@@ -284,8 +304,16 @@ static void run_job_give_back(struct berth_run_job *p, const struct berth_run_en
         p->out->owed |= l->cleanup == BERTH_CLEANUP_FAILED;
     }
     struct berth_run *now;
-    if (berth_run_get(p->b, p->arena, p->out->run->id, &now, &trouble) == BERTH_OK)
+    bool read = berth_run_get(p->b, p->arena, p->out->run->id, &now, &trouble) == BERTH_OK;
+    if (read)
         p->out->run = now;
+    return rc == BERTH_OK || (read && berth_run_ended((int)now->status));
+}
+
+void berth_run_job_leave(struct berth_run_job *p)
+{
+    if (p->out->run)
+        berth_node_unclaim(p->b->node, p->out->run->id);
 }
 
 int berth_run_job_prepare(struct berth_run_job *p)
@@ -336,9 +364,8 @@ int berth_run_job_begin(struct berth_run_job *p)
     return p->rc;
 }
 
-void berth_run_job_finish(struct berth_run_job *p)
+void berth_run_job_conclude(struct berth_run_job *p)
 {
-    char text[128];
     if (!p->out->run)
         return;
     if (p->out->started) {
@@ -349,13 +376,11 @@ void berth_run_job_finish(struct berth_run_job *p)
         berth_exec_wait(x, &p->out->end);
         p->out->truncated = berth_exec_truncated(x);
         p->outlasted = berth_exec_outlasted(x);
+        p->expired = p->outlasted && lease_has_expired(p);
         berth_exec_free(x);
     }
-    struct berth_run_end end = run_job_judge(p, p->rc, p->err, text);
     BERTH_FAILPOINT(perform_before_release);
-    const char *id = p->out->run->id;
-    run_job_give_back(p, &end);
-    berth_node_unclaim(p->b->node, id);
+    run_job_enter(p, BERTH_PHASE_RELEASING);
 }
 
 int berth_run_perform(struct berth *b, struct berth_arena *arena,
@@ -376,6 +401,9 @@ int berth_run_perform(struct berth *b, struct berth_arena *arena,
     (void)berth_run_job_prepare(&p);
     if (berth_run_job_begin(&p) == BERTH_OK)
         berth_exec_await(b, p.exec, ended_fd, p.cancel_fd);
-    berth_run_job_finish(&p);
+    berth_run_job_conclude(&p);
+    for (int tries = 1; !berth_run_job_end(&p) && tries < END_TRIES_MAX; tries++)
+        (void)nanosleep(&(struct timespec){.tv_nsec = END_RETRY_MS * 1000000L}, NULL);
+    berth_run_job_leave(&p);
     return p.rc;
 }

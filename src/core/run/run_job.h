@@ -28,6 +28,7 @@ struct berth_run_job {
     struct berth_lease *lease;
     const char *code;        /* errorCode of what failed, or NULL */
     bool outlasted;          /* its lease ended before the command */
+    bool expired;            /* because it expired */
     struct berth_exec *exec; /* the command, once it runs */
     int rc;
     struct berth_locked *secrets; /* of the request */
@@ -51,6 +52,12 @@ void berth_run_job_refuse(struct berth_run_job *p, const struct berth_error *why
 /* Takes the lease and starts the command, unless p->rc says that something has failed. BERTH_OK:
  * the command runs. */
 int berth_run_job_begin(struct berth_run_job *p);
-/* Ends the run, after its command has ended or without one. */
-void berth_run_job_finish(struct berth_run_job *p);
+/* Called once, after the command has ended or without one. Does nothing without a run. */
+void berth_run_job_conclude(struct berth_run_job *p);
+/* Stores how the run ended and gives its place back. Returns false when that could not be stored,
+ * because the store is full or away: then call it again later. After that, call
+ * berth_run_job_leave. */
+bool berth_run_job_end(struct berth_run_job *p);
+/* Leaves the run to the sweep of any process, if its end is not stored. */
+void berth_run_job_leave(struct berth_run_job *p);
 #endif

@@ -12,6 +12,8 @@
 #include "core/place_share.h"
 #include "core/run/run_job.h"
 
+#define END_RETRY_MS 2000 /* between two tries to store the end of a run */
+
 struct berth_run_jobs {
     struct berth_lock lock;
     pthread_cond_t left; /* a job has left */
@@ -48,11 +50,34 @@ static void run_job_free(struct berth_run_job *p)
     free(p);
 }
 
-static void end_job(void *ctx)
+static bool jobs_are_closing(struct berth_run_jobs *jobs)
+{
+    berth_lock_take(&jobs->lock);
+    bool closing = jobs->closing;
+    berth_lock_drop(&jobs->lock);
+    return closing;
+}
+
+static void store_end_job(void *ctx);
+
+static void retry_end_job(void *ctx)
+{
+    struct berth_run_job *p = ctx;
+    p->end_job = (struct berth_job){.fn = store_end_job, .ctx = p};
+    berth_share_put(p->share, &p->end_job);
+}
+
+/* Ends the run, and tries again until its end is stored or the runtime closes: only this process
+ * knows how the command ended. */
+static void store_end_job(void *ctx)
 {
     struct berth_run_job *p = ctx;
     struct berth_run_jobs *jobs = p->b->run_jobs;
-    berth_run_job_finish(p);
+    struct berth_error ignored;
+    if (!berth_run_job_end(p) && !jobs_are_closing(jobs) &&
+        berth_pool_after(p->b->pool, END_RETRY_MS, retry_end_job, p, &ignored) == BERTH_OK)
+        return;
+    berth_run_job_leave(p);
     p->on_done(p->ctx, &p->result, p->rc < 0 ? &p->trouble : NULL);
     berth_lock_take(&jobs->lock);
     *p->link = p->next;
@@ -61,6 +86,12 @@ static void end_job(void *ctx)
     pthread_cond_broadcast(&jobs->left);
     berth_lock_drop(&jobs->lock);
     run_job_free(p);
+}
+
+static void end_job(void *ctx)
+{
+    berth_run_job_conclude(ctx);
+    store_end_job(ctx);
 }
 
 static void begin_job(void *ctx)
