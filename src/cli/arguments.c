@@ -90,7 +90,7 @@ static void take_global(struct cli *cli, enum global option)
     case HELP:
     case GLOBALS:
         print_help(cli);
-        exit(fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : CLI_FAILED);
+        exit(cli_close_output(cli, CLI_OK));
     }
 }
 

@@ -17,6 +17,15 @@ enum {
     CLI_FAILED = 1,
     CLI_USAGE = 2,
 };
+/* Those of berth run and berth exec beside the command's own, as timeout(1) and shells have them.
+ */
+enum {
+    CLI_TIMED_OUT = 124,
+    CLI_BERTH_FAILED = 125,
+    CLI_NOT_EXECUTABLE = 126,
+    CLI_NOT_FOUND = 127,
+    CLI_BY_SIGNAL = 128, /* plus the signal's number */
+};
 
 struct cli {
     const struct cli_command *command;
@@ -32,6 +41,9 @@ struct cli {
     int cancel_fd;         /* readable: the call in progress is given up; -1: never */
     struct cli_kept *kept; /* the answers so far */
     const char *not_text;  /* the member of a body that is not UTF-8, or NULL */
+    _Atomic int unwritten; /* the errno of the first output that could not be written; 0: none */
+    bool ran_command;      /* then it was output of a command, and the exit status is its own */
+    const char *run_id;    /* the run whose log has that output, or NULL */
     struct berth_arena arena;
     struct berth_issues issues;
     struct berth_actor actor;

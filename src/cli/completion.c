@@ -42,7 +42,7 @@ static int completion_main(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
         if (strcmp(scripts[i].shell, argv[0]) == 0)
-            return puts(scripts[i].script) < 0 || fflush(stdout) != 0 ? CLI_FAILED : CLI_OK;
+            return puts(scripts[i].script) < 0 ? CLI_FAILED : CLI_OK;
     return cli_usage(cli, "\"%s\" is none of: bash, zsh, fish", argv[0]);
 }
 

@@ -44,6 +44,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
     struct cli_session s;
     struct berth_exec *x;
     struct berth_exec_end end;
+    bool truncated = false;
     int status = cli_session_open(&s, cli);
     if (status != CLI_OK)
         return status;
@@ -56,6 +57,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
         exec_wait(&s, x);
         cli_session_stop(&s);
         berth_exec_wait(x, &end);
+        truncated = berth_exec_truncated(x);
         if (cli->json)
             status = exec_print_json(cli, x, &end);
         berth_exec_free(x);
@@ -65,7 +67,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
         return cli_not_started(cli, rc == BERTH_E_NOT_FOUND ? "command_not_found"
                                     : rc == BERTH_E_DENIED  ? "command_not_executable"
                                                             : "");
-    return status == CLI_OK ? cli_exit_status(cli, &end) : status;
+    return status == CLI_OK || cli->unwritten ? cli_exit_status(cli, &end, truncated) : status;
 }
 
 static int exec_main(struct cli *cli, int argc, char **argv)

@@ -15,6 +15,21 @@ void cli_say_held(const struct cli *cli)
                     stderr);
 }
 
+void cli_say_log_cut(const struct cli *cli)
+{
+    if (!cli->quiet)
+        (void)fputs(
+            "berth: the log of the command is cut: it has reached its limit, or the disk of "
+            "the store is full\n",
+            stderr);
+}
+
+void cli_say_lease_ended(struct cli *cli, const char *code, const char *error)
+{
+    if (!cli->quiet && code && error && strcmp(code, "lease_ended") == 0)
+        (void)fprintf(stderr, "berth: %s\n", cli_clean(cli, error));
+}
+
 int cli_say_timed_out(const struct cli *cli)
 {
     if (!cli->quiet)
@@ -34,10 +49,12 @@ int cli_say_lost(void)
     return CLI_BERTH_FAILED;
 }
 
-int cli_exit_status(const struct cli *cli, const struct berth_exec_end *end)
+int cli_exit_status(const struct cli *cli, const struct berth_exec_end *end, bool truncated)
 {
     if (end->cut[0] || end->cut[1])
         cli_say_held(cli);
+    else if (truncated)
+        cli_say_log_cut(cli);
     if (end->cause == BERTH_END_TIMEOUT)
         return cli_say_timed_out(cli);
     if (end->cause == BERTH_END_LOST)

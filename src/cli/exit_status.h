@@ -8,25 +8,22 @@
 
 #include "cli/cli.h"
 
-/* Exit statuses beside the command's own: those of timeout(1) and of a shell. */
-enum {
-    CLI_TIMED_OUT = 124,
-    CLI_BERTH_FAILED = 125,
-    CLI_NOT_EXECUTABLE = 126,
-    CLI_NOT_FOUND = 127,
-    CLI_BY_SIGNAL = 128, /* plus the signal's number */
-};
-
 /* Prints cli->err. Returns CLI_BERTH_FAILED. */
 int cli_run_failed(struct cli *cli);
 /* Prints cli->err for a command that could not be started. Returns the exit status that a shell
  * has for `code`, a run's errorCode. */
 int cli_not_started(struct cli *cli, const char *code);
-/* Returns the exit status of a command that has ended, after a warning where one is due. */
-int cli_exit_status(const struct cli *cli, const struct berth_exec_end *end);
+/* Returns the exit status of a command that has ended, after a warning where one is due.
+ * `truncated`: its log does not hold all output. */
+int cli_exit_status(const struct cli *cli, const struct berth_exec_end *end, bool truncated);
 
 /* Warns that the last output of the command is missing. */
 void cli_say_held(const struct cli *cli);
+/* Warns that the log does not hold all output. */
+void cli_say_log_cut(const struct cli *cli);
+/* Prints why the run ended before its command did, if it did: `code` and `error` are those of the
+ * run, or NULL. */
+void cli_say_lease_ended(struct cli *cli, const char *code, const char *error);
 /* Warns that the place may still exist. */
 void cli_say_owed(const struct cli *cli);
 int cli_say_timed_out(const struct cli *cli); /* returns CLI_TIMED_OUT */

@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/print.h"
 #include "cli/similar.h"
 #include "crypto/locked.h"
 
@@ -149,9 +150,8 @@ int main(int argc, char **argv)
     struct cli cli = {.cancel_fd = -1};
     cli.issues.arena = &cli.arena;
     int status = run_program(&cli, argc, argv);
+    status = cli_close_output(&cli, status);
     cli_disconnect(&cli);
     berth_arena_clear(&cli.arena);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && status == CLI_OK)
-        status = CLI_FAILED; /* the answer is lost */
     return status;
 }

@@ -2,6 +2,8 @@
  * src/cli/print.c - see print.h. */
 #include "cli/print.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,11 +157,41 @@ int cli_print(struct cli *cli, struct berth_buf *buf)
     }
     if (berth_buf_check(buf, "The answer", &cli->err) < 0)
         return cli_fail(cli);
-    if (puts(berth_buf_str(buf)) < 0 || fflush(stdout) != 0) {
-        (void)berth_fail_errno(&cli->err, "Cannot write the answer");
-        return cli_fail(cli);
-    }
-    return CLI_OK;
+    if (puts(berth_buf_str(buf)) >= 0 && fflush(stdout) == 0)
+        return CLI_OK;
+    cli->unwritten = errno;
+    return CLI_FAILED;
+}
+
+/* Explains the exit status of a command whose output could not be written. A reader that is gone is
+ * no error of berth: the status is the one that SIGPIPE leaves, and nothing is said. */
+static int close_command_output(struct cli *cli, int status)
+{
+    char why[128];
+    if (cli->unwritten == EPIPE)
+        return status ? status : CLI_BY_SIGNAL + SIGPIPE;
+    (void)berth_fail(&cli->err, BERTH_E_UNAVAILABLE,
+                     "Cannot write the output of the command: %s. The exit status of the command "
+                     "was %d.%s%s",
+                     strerror_r(cli->unwritten, why, sizeof why), status,
+                     cli->run_id ? " Its output is in the log: berth logs " : "",
+                     cli->run_id ? cli->run_id : "");
+    (void)cli_fail(cli);
+    return CLI_BERTH_FAILED;
+}
+
+int cli_close_output(struct cli *cli, int status)
+{
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && !cli->unwritten)
+        cli->unwritten = errno ? errno : EIO;
+    if (!cli->unwritten)
+        return status;
+    if (cli->ran_command)
+        return close_command_output(cli, status);
+    errno = cli->unwritten;
+    (void)berth_fail_errno(&cli->err, "Cannot write the answer");
+    return cli_fail(cli);
 }
 
 const char *cli_when(struct cli *cli, int64_t wall_ms)

@@ -9,8 +9,12 @@
 #include "base/buf.h"
 #include "cli/cli.h"
 
-/* Prints the buffer's text and a newline. Returns CLI_OK or CLI_FAILED. */
+/* Prints the buffer's text and a newline. Returns CLI_OK or CLI_FAILED. A write that fails is noted
+ * in cli->unwritten, and cli_close_output says so. */
 int cli_print(struct cli *cli, struct berth_buf *buf);
+/* Called before every exit. Writes what standard output still buffers. When output of any kind
+ * could not be written, prints an error and returns the exit status for that, else `status`. */
+int cli_close_output(struct cli *cli, int status);
 /* Prints cli->err and cli->issues on stderr. Returns CLI_FAILED. */
 int cli_fail(struct cli *cli);
 void cli_print_prefix(void); /* "berth: " on stderr */

@@ -3,6 +3,7 @@
  * input is sent in requests. */
 #include "cli/remote.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,8 +142,9 @@ static void put_output(struct remote *r, const struct berth_json *data)
     if (!r->s.exec_id[0] || r->result || r->s.closed || r->cli->json || !bytes || !len)
         return;
     if (!cli_session_write(&r->s, errors ? STDERR_FILENO : STDOUT_FILENO, bytes, len)) {
-        r->s.closed = true; /* as SIGPIPE would end it */
-        remote_cancel(r);
+        r->s.closed = true;
+        if (r->cli->unwritten == EPIPE) /* as SIGPIPE would end it */
+            remote_cancel(r);
     }
 }
 
@@ -179,7 +181,9 @@ static int remote_exit_status(const struct remote *r)
 {
     const char *by = cli_text(r->result, "signal"), *cause = cli_text(r->result, "cause");
     const struct berth_json *code = berth_json_get(r->result, "exitCode");
-    if (berth_json_true(berth_json_get(r->result, "truncated")) && !r->log_cut)
+    if (r->log_cut)
+        cli_say_log_cut(r->cli);
+    else if (berth_json_true(berth_json_get(r->result, "truncated")))
         cli_say_held(r->cli);
     if (berth_json_true(berth_json_get(r->result, "timedOut")))
         return cli_say_timed_out(r->cli);
@@ -225,6 +229,7 @@ static int remote_run_status(struct remote *r)
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
     if (r->result) {
         say_whether_owed(r);
+        cli_say_lease_ended(r->cli, code, error);
         return remote_exit_status(r);
     }
     (void)berth_fail(&r->cli->err, BERTH_E_UNAVAILABLE, "%s",
@@ -252,7 +257,7 @@ static int remote_follow(struct remote *r)
         status = cli_run_failed(cli);
     else if (cli->json)
         status = remote_print_json(r);
-    if (status == CLI_OK)
+    if (status == CLI_OK || (rc == BERTH_OK && cli->unwritten))
         status = r->run_id ? remote_run_status(r) : remote_exit_status(r);
     if (r->s.unsent.code) {
         (void)fprintf(stderr, "berth: input did not reach the command: %s\n",
@@ -348,6 +353,7 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
         return cli_run_failed(cli);
     if (detach)
         return cli_print_text(cli, cli->json ? run.text : r.run_id);
+    cli->run_id = r.run_id;
     (void)snprintf(r.again, sizeof r.again, "/api/runs/%s/log", r.run_id);
     r.follow = (struct cli_follow){.method = "GET", .target = r.again, .again = r.again};
     cli_session_say(&r.s, "acquiring");

@@ -157,13 +157,17 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
     request->on_phase = say_phase;
     int rc = berth_run_perform(cli->b, &cli->arena, request, &result, &cli->err);
     cli_session_close(&s);
-    if (cli->json && result.run && (status = run_print_json(cli, &result)) != CLI_OK)
+    cli->run_id = result.run ? result.run->id : NULL;
+    if (cli->json && result.run && (status = run_print_json(cli, &result)) != CLI_OK &&
+        !cli->unwritten)
         return status;
     if (rc < 0 && result.run && result.run->error_code)
         return cli_not_started(cli, result.run->error_code);
     if (result.owed)
         cli_say_owed(cli);
-    return rc < 0 ? cli_run_failed(cli) : cli_exit_status(cli, &result.end);
+    if (result.run)
+        cli_say_lease_ended(cli, result.run->error_code, result.run->error);
+    return rc < 0 ? cli_run_failed(cli) : cli_exit_status(cli, &result.end, result.truncated);
 }
 
 /* The options as they were given. */

@@ -40,8 +40,10 @@ static int window_fd = -1; /* written to by the handler of SIGWINCH */
 void cli_session_output(struct cli_session *s, int fd, const char *bytes, size_t len)
 {
     struct piece *piece = malloc(sizeof *piece + len);
-    if (!piece)
-        return; /* it is lost here; the log has it */
+    if (!piece) {
+        s->cli->unwritten = ENOMEM; /* the log has it */
+        return;
+    }
     *piece = (struct piece){.fd = fd, .len = len};
     memcpy(piece->bytes, bytes, len);
     pthread_mutex_lock(&s->lock);
@@ -71,6 +73,8 @@ bool cli_session_write(struct cli_session *s, int fd, const char *bytes, size_t 
     erase_status(s);
     struct berth_error unwritten;
     bool written = berth_fs_write_all(fd, bytes, len, &unwritten) == BERTH_OK;
+    if (!written && !s->cli->unwritten)
+        s->cli->unwritten = unwritten.os_errno;
     if (s->has_status && isatty(fd))
         s->at_line_start = bytes[len - 1] == '\n';
     pthread_mutex_unlock(&s->status_lock);
@@ -94,9 +98,9 @@ static void *write_output(void *ctx)
         pthread_mutex_unlock(&s->lock);
         bool written = s->closed || cli_session_write(s, piece->fd, piece->bytes, piece->len);
         pthread_mutex_lock(&s->lock);
-        if (!written && !s->closed) { /* as SIGPIPE would end it */
+        if (!written && !s->closed) {
             s->closed = true;
-            if (s->exec)
+            if (s->exec && s->cli->unwritten == EPIPE) /* as SIGPIPE would end it */
                 berth_exec_cancel(s->exec);
         }
         s->queued -= piece->len;
@@ -340,6 +344,7 @@ struct berth_exec_handlers cli_session_handlers(struct cli_session *s)
 int cli_session_open(struct cli_session *s, struct cli *cli)
 {
     *s = (struct cli_session){.cli = cli, .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    cli->ran_command = true;
     s->tail = &s->head;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
