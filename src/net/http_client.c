@@ -21,6 +21,10 @@ struct asking {
     struct curl_slist *headers;
     char trouble[CURL_ERROR_SIZE];
     bool enough;  /* on_bytes wants no more */
+    bool waits;   /* the source of the body has no byte yet */
+    bool stopped; /* the source cannot go on */
+    bool overrun; /* the source has more bytes than it said */
+    int64_t left; /* of the source's length */
     bool failed;  /* no memory, or too much */
     bool no_list; /* no memory for the headers */
 };
@@ -67,6 +71,32 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *ctx)
     return a->failed ? 0 : len;
 }
 
+/* Reads the source of the body for libcurl. */
+static size_t on_source(char *out, size_t size, size_t count, void *ctx)
+{
+    struct asking *a = ctx;
+    const struct berth_http_client_source *from = a->request->source;
+    int64_t got = from->read(from->ctx, out, size * count);
+    a->waits = got == BERTH_CLIENT_WAIT;
+    if (a->waits)
+        return CURL_READFUNC_PAUSE;
+    a->stopped = got < 0 || (got == 0 && from->length >= 0 && a->left > 0);
+    a->overrun = from->length >= 0 && got > a->left;
+    a->left -= got;
+    return a->stopped || a->overrun ? CURL_READFUNC_ABORT : (size_t)got;
+}
+
+static bool set_source(struct asking *a)
+{
+    const struct berth_http_client_source *from = a->request->source;
+    a->left = from->length;
+    return curl_easy_setopt(a->easy, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
+           curl_easy_setopt(a->easy, CURLOPT_READFUNCTION, on_source) == CURLE_OK &&
+           curl_easy_setopt(a->easy, CURLOPT_READDATA, a) == CURLE_OK &&
+           curl_easy_setopt(a->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)from->length) ==
+               CURLE_OK;
+}
+
 static void set_headers(struct asking *a)
 {
     const struct berth_http_client_request *r = a->request;
@@ -75,6 +105,8 @@ static void set_headers(struct asking *a)
         add_header(a, *h);
     if (r->body)
         add_header(a, "Expect:"); /* what we send is short */
+    if (r->source)
+        add_header(a, "Expect: 100-continue");
     if (r->token) {
         memcpy(token + strlen(BEARER), r->token->bytes, r->token->len);
         token[strlen(BEARER) + r->token->len] = '\0';
@@ -125,6 +157,8 @@ static int http_client_prepare(struct asking *a, struct berth_error *err)
         set =
             curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body_len) == CURLE_OK &&
             curl_easy_setopt(e, CURLOPT_POSTFIELDS, r->body) == CURLE_OK;
+    if (set && r->source)
+        set = set_source(a);
     if (!set || curl_multi_add_handle(a->multi, e) != CURLM_OK)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
     return BERTH_OK;
@@ -154,6 +188,25 @@ static int fail_transfer(const struct asking *a, CURLcode code, struct berth_err
     }
 }
 
+/* Waits until there is something to do. CANCELLED: by cancel_fd. */
+static int http_client_wait(struct asking *a, struct berth_error *err)
+{
+    int cancel_fd = a->request->cancel_fd, more_fd = a->waits ? a->request->source->ready_fd : -1;
+    struct curl_waitfd fds[2];
+    unsigned count = 0;
+    if (cancel_fd >= 0)
+        fds[count++] = (struct curl_waitfd){.fd = cancel_fd, .events = CURL_WAIT_POLLIN};
+    if (more_fd >= 0)
+        fds[count++] = (struct curl_waitfd){.fd = more_fd, .events = CURL_WAIT_POLLIN};
+    if (curl_multi_poll(a->multi, fds, count, WAIT_MS, NULL) != CURLM_OK)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
+    if (cancel_fd >= 0 && fds[0].revents)
+        return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+    if (more_fd >= 0 && fds[count - 1].revents)
+        (void)curl_easy_pause(a->easy, CURLPAUSE_CONT); /* reads the source again */
+    return BERTH_OK;
+}
+
 /* Runs the transfer until it ends or is cancelled. */
 static int transfer(struct asking *a, struct berth_error *err)
 {
@@ -168,14 +221,17 @@ static int transfer(struct asking *a, struct berth_error *err)
                     return BERTH_OK;
                 if (a->failed)
                     return berth_buf_check(&a->reply->body, "The answer", err);
+                if (a->overrun)
+                    return berth_fail(err, BERTH_E_TOO_LARGE,
+                                      "The body has more than the announced %lld bytes.",
+                                      (long long)a->request->source->length);
+                if (a->stopped)
+                    return berth_fail(err, BERTH_E_CANCELLED, "The body to be sent broke off.");
                 return fail_transfer(a, code, err);
             }
-        struct curl_waitfd cancel = {.fd = a->request->cancel_fd, .events = CURL_WAIT_POLLIN};
-        unsigned extra = a->request->cancel_fd >= 0;
-        if (curl_multi_poll(a->multi, &cancel, extra, WAIT_MS, NULL) != CURLM_OK)
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: request.");
-        if (extra && cancel.revents)
-            return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
+        int rc = http_client_wait(a, err);
+        if (rc < 0)
+            return rc;
     }
 }
 

@@ -3,7 +3,11 @@
  */
 #include "net/http_client.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +82,79 @@ static void on_whole(void *ctx)
     berth_http_answer(x, &a);
 }
 
+/* --- bodies as streams --- */
+
+/* One at a time, of POST /take and what begins so: counts what it takes. */
+static struct {
+    struct berth_http_exchange *x;
+    struct berth_timer again;
+    uint64_t count, sum;
+    size_t step; /* of /take/slow: bytes at a time */
+    bool denies;
+    _Atomic int gone;
+    _Atomic uint64_t taken;
+} taking;
+
+static void answer_taking(int status)
+{
+    struct berth_http_answer a = {
+        .status = status, .type = "text/plain", .body = BERTH_BUF_INIT(100)};
+    berth_buf_printf(&a.body, "%llu %llu", (unsigned long long)taking.count,
+                     (unsigned long long)taking.sum);
+    berth_timer_clear(stage.engine, &taking.again);
+    berth_http_answer(taking.x, &a);
+}
+
+static size_t on_taking_bytes(void *ctx, const char *bytes, size_t len)
+{
+    (void)ctx;
+    size_t step = len < taking.step ? len : taking.step;
+    for (size_t i = 0; i < step; i++)
+        taking.sum += (unsigned char)bytes[i];
+    taking.count += step;
+    atomic_store(&taking.taken, taking.count);
+    if (taking.denies && taking.count > 1000000)
+        answer_taking(409);
+    else if (step < len)
+        berth_timer_set(stage.engine, &taking.again, 0);
+    return step;
+}
+
+static void on_taking_again(struct berth_timer *timer)
+{
+    (void)timer;
+    berth_http_body_read_on(taking.x);
+}
+
+static void on_taking_end(void *ctx)
+{
+    (void)ctx;
+    answer_taking(200);
+}
+
+static void on_taking_gone(void *ctx)
+{
+    (void)ctx;
+    atomic_fetch_add(&taking.gone, 1);
+    answer_taking(400);
+}
+
+static void take_body(struct berth_http_exchange *x, const char *path)
+{
+    struct berth_http_body_handlers handlers = {
+        .on_bytes = on_taking_bytes, .on_end = on_taking_end, .on_gone = on_taking_gone};
+    taking.x = x;
+    taking.again.run = on_taking_again;
+    taking.count = taking.sum = 0;
+    atomic_store(&taking.taken, 0);
+    taking.step = strcmp(path, "/take/slow") == 0 ? 5000 : SIZE_MAX;
+    taking.denies = strcmp(path, "/take/deny") == 0;
+    if (strcmp(path, "/take/never") == 0)
+        answer_taking(403);
+    else
+        berth_http_body_read(x, INT64_MAX, &handlers);
+}
+
 static void on_gone(void *ctx)
 {
     struct berth_http_answer a = {.status = 400};
@@ -87,6 +164,11 @@ static void on_gone(void *ctx)
 static void on_head(void *ctx, struct berth_http_exchange *x)
 {
     (void)ctx;
+    const char *path = berth_http_exchange_head(x)->path;
+    if (strncmp(path, "/take", 5) == 0) {
+        take_body(x, path);
+        return;
+    }
     struct berth_http_body_handlers handlers = {.on_end = on_whole, .on_gone = on_gone, .ctx = x};
     berth_http_body_read(x, 8 * 1024 * 1024, &handlers);
 }
@@ -294,12 +376,231 @@ static void ends_when_it_should(void **state)
     (void)close(cancel);
 }
 
+/* --- bodies that are read while they are sent --- */
+
+struct source {
+    uint64_t at, end;
+    uint64_t sum;
+    int calls;
+    int fd; /* of a pipe; -1: bytes are made */
+};
+
+static int64_t make_bytes(void *ctx, char *out, size_t size)
+{
+    struct source *s = ctx;
+    uint64_t left = s->end - s->at;
+    size_t len = left < size ? (size_t)left : size;
+    s->calls++;
+    memset(out, (int)(s->at % 251), len);
+    s->sum += (s->at % 251) * len;
+    s->at += len;
+    return (int64_t)len;
+}
+
+static int64_t read_pipe(void *ctx, char *out, size_t size)
+{
+    struct source *s = ctx;
+    ssize_t got = read(s->fd, out, size);
+    s->calls++;
+    if (got < 0)
+        return errno == EAGAIN ? BERTH_CLIENT_WAIT : BERTH_CLIENT_STOP;
+    for (ssize_t i = 0; i < got; i++)
+        s->sum += (unsigned char)out[i];
+    s->at += (uint64_t)got;
+    return got;
+}
+
+static void expect_sent(struct berth_http_client_request *r, const struct source *s)
+{
+    struct berth_http_client_reply reply;
+    struct berth_error err;
+    char want[100];
+    if (berth_http_client_ask(r, &reply, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(reply.status, 200);
+    (void)snprintf(want, sizeof want, "%llu %llu", (unsigned long long)s->at,
+                   (unsigned long long)s->sum);
+    assert_string_equal(berth_buf_str(&reply.body), want);
+    berth_buf_clear(&reply.body);
+}
+
+static void sends_what_does_not_fit_in_memory(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {0, 1, 4096, 1000000, 5000000};
+    static const char *const paths[] = {"/take", "/take/slow"};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        for (int way = 0; way < 8; way++) {
+            bool known = way & 1, tls = way & 2;
+            struct source s = {.end = lengths[i], .fd = -1};
+            struct berth_http_client_source source = {.read = make_bytes,
+                                                      .length = known ? (int64_t)s.end : -1,
+                                                      .ready_fd = -1,
+                                                      .ctx = &s};
+            struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+            r.method = way & 1 ? "PUT" : "POST";
+            r.url = url(tls, paths[way >> 2]);
+            r.ca_file = tls ? stage.certificate : NULL;
+            r.source = &source;
+            expect_sent(&r, &s);
+            assert_int_equal(s.at, lengths[i]);
+        }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static long peak_kb(void)
+{
+    char line[200];
+    long kb = 0;
+    FILE *status = fopen("/proc/self/status", "re");
+    while (fgets(line, sizeof line, status))
+        (void)sscanf(line, "VmHWM: %ld kB", &kb); /* NOLINT */
+    (void)fclose(status);
+    return kb;
+}
+
+/* Client and server are this process: neither keeps what it passes on. */
+static void sends_a_gigabyte_in_bounded_memory(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        struct source s = {.end = UINT64_C(1) << 30, .fd = -1};
+        struct berth_http_client_source source = {
+            .read = make_bytes, .length = known ? (int64_t)s.end : -1, .ready_fd = -1, .ctx = &s};
+        struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+        r.method = "POST";
+        r.url = url(false, "/take");
+        r.source = &source;
+        long before_kb = peak_kb();
+        expect_sent(&r, &s);
+        assert_in_range(peak_kb() - before_kb, 0, 8 * 1024);
+    }
+}
+#else
+static void sends_a_gigabyte_in_bounded_memory(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
+static void *write_slowly(void *ctx)
+{
+    int fd = *(int *)ctx;
+    char bytes[10000];
+    uint64_t sent = 0;
+    for (int i = 0; i < 20; i++) {
+        memset(bytes, i, sizeof bytes);
+        assert_int_equal(write(fd, bytes, sizeof bytes), sizeof bytes);
+        sent += sizeof bytes;
+        while (atomic_load(&taking.taken) < sent) /* all of it has arrived: the client waits */
+            usleep(1000);
+    }
+    (void)close(fd);
+    return NULL;
+}
+
+static void waits_for_its_source(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        int pipe[2];
+        pthread_t thread;
+        assert_int_equal(pipe2(pipe, O_CLOEXEC), 0);
+        assert_int_equal(fcntl(pipe[0], F_SETFL, O_NONBLOCK), 0);
+        struct source s = {.fd = pipe[0]};
+        struct berth_http_client_source source = {
+            .read = read_pipe, .length = known ? 200000 : -1, .ready_fd = pipe[0], .ctx = &s};
+        struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+        r.method = "POST";
+        r.url = url(false, "/take");
+        r.source = &source;
+        atomic_store(&taking.taken, 0);
+        assert_int_equal(pthread_create(&thread, NULL, write_slowly, &pipe[1]), 0);
+        expect_sent(&r, &s);
+        (void)pthread_join(thread, NULL);
+        assert_int_equal(s.at, 200000);
+        assert_in_range(s.calls, 20, 200); /* it does not ask again and again */
+        (void)close(pipe[0]);
+    }
+}
+
+static int64_t stop_soon(void *ctx, char *out, size_t size)
+{
+    struct source *s = ctx;
+    return s->at > 100000 ? BERTH_CLIENT_STOP : make_bytes(ctx, out, size);
+}
+
+static int64_t wait_for_ever(void *ctx, char *out, size_t size)
+{
+    const struct source *s = ctx;
+    (void)out, (void)size;
+    (void)eventfd_write(s->fd, 1);
+    return BERTH_CLIENT_WAIT;
+}
+
+/* The server has one body at a time. */
+static void await_gone(int count)
+{
+    for (int waited = 0; atomic_load(&taking.gone) < count; waited++) {
+        assert_true(waited < 20000);
+        usleep(1000);
+    }
+}
+
+static void bodies_that_break_off(void **state)
+{
+    (void)state;
+    struct source s = {.end = UINT64_C(1) << 40, .fd = -1};
+    struct berth_http_client_source source = {
+        .read = make_bytes, .length = -1, .ready_fd = -1, .ctx = &s};
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    struct berth_http_client_reply reply;
+    struct berth_error err;
+    r.method = "POST";
+    r.source = &source;
+    r.url = url(false, "/take/never"); /* refused before a byte of it is read */
+    assert_int_equal(berth_http_client_ask(&r, &reply, &err), 0);
+    assert_int_equal(reply.status, 403);
+    assert_int_equal(s.calls, 0);
+    berth_buf_clear(&reply.body);
+    r.url = url(false, "/take/deny"); /* and in the middle */
+    assert_int_equal(berth_http_client_ask(&r, &reply, &err), 0);
+    assert_int_equal(reply.status, 409);
+    berth_buf_clear(&reply.body);
+    source.read = stop_soon;
+    s.at = 0;
+    r.url = url(false, "/take");
+    expect_failure(&r, BERTH_E_CANCELLED);
+    await_gone(1);
+    s = (struct source){.end = 5000};
+    source.read = make_bytes;
+    source.length = 4000;
+    expect_failure(&r, BERTH_E_TOO_LARGE);
+    await_gone(2);
+    s.at = 0;
+    source.length = 6000;
+    expect_failure(&r, BERTH_E_CANCELLED);
+    await_gone(3);
+    source.read = wait_for_ever; /* cancels by itself */
+    s.fd = r.cancel_fd = eventfd(0, EFD_CLOEXEC);
+    expect_failure(&r, BERTH_E_CANCELLED);
+    (void)close(s.fd);
+    await_gone(4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(asks_in_every_way),   cmocka_unit_test(trusts_whom_it_should),
-        cmocka_unit_test(nobody_there),        cmocka_unit_test(hears_as_it_comes),
+        cmocka_unit_test(asks_in_every_way),
+        cmocka_unit_test(trusts_whom_it_should),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(hears_as_it_comes),
         cmocka_unit_test(ends_when_it_should),
+        cmocka_unit_test(sends_what_does_not_fit_in_memory),
+        cmocka_unit_test(sends_a_gigabyte_in_bounded_memory),
+        cmocka_unit_test(waits_for_its_source),
+        cmocka_unit_test(bodies_that_break_off),
     };
     return cmocka_run_group_tests_name("client", tests, set_up, tear_down);
 }
