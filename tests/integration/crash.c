@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/time.h"
 #include "core/lease/node.h"
@@ -29,6 +30,7 @@
 #include "store/store.h"
 
 #define NOT_REACHED 3
+#define BESIDE_CYCLES 4 /* of the second process, in a round */
 
 /* --- in the child --- */
 
@@ -509,26 +511,26 @@ static void recover_late(struct fixture *f)
     assert_int_equal(count_rows(f, "SELECT count(*) FROM environments WHERE deleting = 1"), 0);
 }
 
-static volatile sig_atomic_t stopping;
-
-static void on_term(int signal)
-{
-    (void)signal;
-    stopping = 1;
-}
-
-/* The second process: leases of its own, and sweeps that meet the others'. */
+/* The second process: leases of its own, and sweeps that meet the others'. Each SIGUSR1 is a round
+ * of work, about as long as another process lives; SIGTERM ends it. */
 static void work_beside(struct fixture *f)
 {
-    (void)signal(SIGTERM, on_term);
+    sigset_t wanted;
+    int told = SIGUSR1;
+    (void)sigemptyset(&wanted);
+    (void)sigaddset(&wanted, SIGUSR1);
+    (void)sigaddset(&wanted, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &wanted, NULL), 0);
     struct berth_environment *e = sandbox(f, reusable);
     child_report("ready", "");
-    while (!stopping) {
-        struct berth_run *run = make_run(f);
-        struct berth_lease *lease = take_lease(f, e, run);
-        assert_int_equal(look_at_lease(f, lease)->status, BERTH_LEASE_ACTIVE);
-        (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
-        (void)sweep(f);
+    while (told == SIGUSR1) {
+        for (int i = 0; i < BESIDE_CYCLES; i++) {
+            struct berth_lease *lease = take_lease(f, e, make_run(f));
+            assert_int_equal(look_at_lease(f, lease)->status, BERTH_LEASE_ACTIVE);
+            (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+            (void)sweep(f);
+        }
+        assert_int_equal(sigwait(&wanted, &told), 0);
     }
 }
 
@@ -539,6 +541,17 @@ static void look(struct fixture *f, const char *lease_id)
     assert_int_equal(lease->status, BERTH_LEASE_ACTIVE);
     if (lease->provider_lease_id)
         assert_true(inventory_has(f->inventory, lease->provider_lease_id));
+}
+
+/* `which` is "alone" or "beside", the node that died or "-", and the leases that must stand. */
+static void recover_from(struct fixture *f, char *which)
+{
+    const char *company = strtok(which, " "), *node = strtok(NULL, " ");
+    if (strcmp(node, "-") != 0)
+        lapse_node(f, node);
+    recover(f, strcmp(company, "beside") == 0 ? 200 : 1);
+    for (const char *id; (id = strtok(NULL, " "));)
+        look(f, id);
 }
 
 static void run_scenario(struct fixture *f, const char *name)
@@ -554,14 +567,13 @@ static void run_scenario(struct fixture *f, const char *name)
 
 static int child_main(char **argv)
 {
-    const char *what = argv[CHILD_WHAT], *which = argv[CHILD_WHICH];
+    const char *what = argv[CHILD_WHAT];
+    char *which = argv[CHILD_WHICH];
     struct fixture f;
     step = berth_failpoint_find(which);
     child_open(&f, argv);
-    if (strcmp(what, "lapse") == 0)
-        lapse_node(&f, which);
-    else if (strcmp(what, "recover") == 0)
-        recover(&f, strcmp(which, "beside") == 0 ? 200 : 1);
+    if (strcmp(what, "recover") == 0)
+        recover_from(&f, which);
     else if (strcmp(what, "recover_late") == 0)
         recover_late(&f);
     else if (strcmp(what, "look") == 0)
@@ -585,11 +597,34 @@ static bool was_given(char *told, const char *lease_id)
     return false;
 }
 
+/* Lets another process recover from a crash. What was acknowledged before it must stand. */
+static void recover_elsewhere(const struct fixture *f, char *told, bool beside)
+{
+    auto_buf which = BERTH_BUF_INIT(64 * 1024);
+    char id[64];
+    child_told(told, "node", id);
+    berth_buf_printf(&which, "%s %s", beside ? "beside" : "alone",
+                     f->kind == ON_POSTGRES ? id : "-");
+    for (char *at = told; child_line(&at, "active", id);)
+        if (!was_given(told, id))
+            berth_buf_printf(&which, " %s", id);
+    child_run(f, "recover", berth_buf_str(&which));
+}
+
+/* Gives the second process, if there is one, a round of work. */
+static void go_on(struct child second)
+{
+    if (second.pid)
+        (void)kill(second.pid, SIGUSR1);
+}
+
 /* One cell of the matrix. */
 static void crash_at(const struct fixture *f, const struct scenario *scenario,
-                     enum berth_failpoint point, bool beside)
+                     enum berth_failpoint point, struct child second)
 {
+    bool beside = second.pid;
     int status;
+    go_on(second);
     auto_free char *told =
         child_finish(child_start(f, scenario->name, berth_failpoint_name(point)), &status);
     if (beside && WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)
@@ -597,18 +632,12 @@ static void crash_at(const struct fixture *f, const struct scenario *scenario,
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
         fail_msg("%s at %s ended with status 0x%x instead of SIGKILL", scenario->name,
                  berth_failpoint_name(point), status);
-    char id[64];
-    child_told(told, "node", id);
-    if (f->kind == ON_POSTGRES)
-        child_run(f, "lapse", id);
     if (is_far())
         check_far_end();
-    child_run(f, "recover", beside ? "beside" : "alone");
+    go_on(second);
+    recover_elsewhere(f, told, beside);
     if (is_far())
         check_far_places();
-    for (char *at = told; child_line(&at, "active", id);)
-        if (!was_given(told, id))
-            child_run(f, "look", id); /* acknowledged, so it stands */
 }
 
 /* Which steps does the scenario pass? */
@@ -636,7 +665,7 @@ static void stop_second(struct child second)
 /* Crashes at the point in each scenario that passes it; in a sample, in one of them. Returns how
  * often. */
 static int crash_at_point(const struct fixture *f, bool passes[SCENARIOS][BERTH_FP_COUNT],
-                          enum berth_failpoint point, bool beside, struct sample *sample)
+                          enum berth_failpoint point, struct child second, struct sample *sample)
 {
     const struct scenario *passing[SCENARIOS];
     int count = 0;
@@ -648,7 +677,7 @@ static int crash_at_point(const struct fixture *f, bool passes[SCENARIOS][BERTH_
         count = 1;
     }
     for (int i = 0; i < count; i++)
-        crash_at(f, passing[i], point, beside);
+        crash_at(f, passing[i], point, second);
     return count;
 }
 
@@ -692,7 +721,7 @@ static void run_matrix(struct fixture *f, bool beside)
     /* In a sample, each point is in one of the matrices: two over SSH, else four. */
     for (int point = 0; point < BERTH_FP_COUNT; point++)
         if (sample_has(&parts, point, 2 * beside + (f->kind == ON_POSTGRES), is_far() ? 2 : 4))
-            cells += crash_at_point(f, passes, (enum berth_failpoint)point, beside, &sample);
+            cells += crash_at_point(f, passes, (enum berth_failpoint)point, second, &sample);
     if (beside)
         stop_second(second);
     child_run(f, "recover_late", "-");
@@ -717,7 +746,7 @@ static void a_second_runtime_in_the_process_loses_nothing(void **state)
     struct fixture again = *f;
     fixture_open(&again);
     fixture_close(&again);
-    child_run(f, "recover", "alone"); /* comes and goes */
+    child_run(f, "recover", "alone -"); /* comes and goes */
     struct berth_lease *lease = take_lease(f, sandbox(f, ephemeral), NULL);
     child_run(f, "look", lease->id);
     fixture_close(f);

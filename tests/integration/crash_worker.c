@@ -167,10 +167,11 @@ static int child_main(char **argv)
     const char *what = argv[CHILD_WHAT], *which = argv[CHILD_WHICH];
     struct fixture f;
     child_open(&f, argv);
-    if (strcmp(what, "lapse") == 0) {
-        lapse_node(&f, which);
-    } else if (strcmp(what, "recover") == 0) {
-        recover(&f, strcmp(which, "late") == 0);
+    if (strcmp(what, "recover") == 0) {
+        bool late = strcmp(which, "late") == 0;
+        if (!late && strcmp(which, "now") != 0)
+            lapse_node(&f, which);
+        recover(&f, late);
     } else {
         victim = strstr(what, "berth") ? BERTH : strstr(what, "worker") ? WORKER : NOBODY;
         moment = strstr(what, "before") ? BERTH_FP_worker_before_call : BERTH_FP_worker_after_call;
@@ -215,9 +216,7 @@ static void crash_at(const struct fixture *f, const char *what, int call)
         pause_ms(10);
     if (has_worker(f))
         fail_msg("%s call %d: a worker outlived its owner", what, call);
-    if (f->kind == ON_POSTGRES && killed)
-        child_run(f, "lapse", node);
-    child_run(f, "recover", "now");
+    child_run(f, "recover", f->kind == ON_POSTGRES && killed ? node : "now");
 }
 
 static void crash_matrix_of_worker_calls(void **state)
