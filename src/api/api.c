@@ -22,6 +22,7 @@
 #include "core/lock_order.h"
 #include "crypto/hash.h"
 #include "os/pool.h"
+#include "store/store.h"
 
 #define QUICK_THREADS_MAX 16
 #define HEAD_BYTES_MAX (64 * 1024)
@@ -202,6 +203,14 @@ void berth_api_end_call(struct berth_api_call *c, int rc, const struct berth_err
         berth_api_pass_on(c);
 }
 
+/* Returns whether the call is answered on the loop's thread. A token that comes with it is not
+ * checked while the store does not answer. */
+static bool is_here(const struct berth_api_call *c)
+{
+    return c->route && c->route->here &&
+           (is_open(c->route, c->head) || !berth_store_health(c->b->store).answers);
+}
+
 /* Identifies the caller and checks its rights, and only then the query. */
 static int call_admit(struct berth_api_call *c, struct berth_error *err)
 {
@@ -295,6 +304,15 @@ static void run_doubtful(void *ctx)
 static int call_start(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_api *api = c->api;
+    if (is_here(c) && berth_http_body_is_whole(c->x)) {
+        int rc = berth_api_check_query(c, err);
+        c->admitted = rc == BERTH_OK;
+        if (c->admitted)
+            run_call(c);
+        else
+            berth_api_answer(c, rc, err);
+        return BERTH_OK;
+    }
     if (c->doubtful) {
         int rc = berth_api_gate_wait(api->gate, c)
                      ? berth_pool_submit(api->quick, run_doubtful, api, err)

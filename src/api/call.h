@@ -47,6 +47,7 @@ struct berth_api_route {
     berth_api_handler *handle;
     enum berth_api_access access;
     bool slow; /* the handler takes long, or may wait for a plugin (berth_api_at_instance) */
+    bool here; /* the handler never blocks: it runs on the loop's thread */
     bool live; /* needs a connection: the answer comes later, or as a stream */
     bool run;  /* a run's token may use it for its own run and lease */
     enum berth_api_once once;

@@ -38,6 +38,15 @@
 #define BERTH_STORE_POOL_DEFAULT 16   /* connections of PostgreSQL, or readers of SQLite */
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that fails with 40001 or 40P01 */
 #define BERTH_STORE_BUSY_MS_MAX 30000 /* waiting for another process's write lock */
+/* PostgreSQL: to connect; of a statement, which the server then ends; for an answer, after which
+ * the connection is given up; for a free connection; of a transaction that its client has left
+ * open. */
+#define BERTH_STORE_CONNECT_MS_MAX 5000
+#define BERTH_STORE_STATEMENT_MS_MAX 15000
+#define BERTH_STORE_ANSWER_MS_MAX 20000
+#define BERTH_STORE_CHECKOUT_MS_MAX 20000
+#define BERTH_STORE_IDLE_MS_MAX 60000
+#define BERTH_STORE_SILENT_MS 3000 /* without an answer, after which the store counts as silent */
 
 #define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024)   /* bytes queued for a pipe */
 #define BERTH_STDIN_STEP_BYTES ((size_t)64 * 1024) /* written to a standard input at a time */

@@ -67,6 +67,8 @@ struct berth_db_ops {
 struct berth_db {
     const struct berth_db_ops *ops; /* an implementation embeds this as its first member */
     bool broken;                    /* the connection must be closed */
+    bool silent;                    /* and this because the server did not answer in time */
+    bool unhurried;                 /* statements may take any time: migrations */
     bool conflict; /* a serialisation conflict or deadlock: run the transaction again */
 };
 
@@ -79,6 +81,7 @@ struct berth_database {
     /* Checks `where`, creates missing files, and sets *canonical to the address that
      * `open` gets; the caller frees it. Called once per store. */
     int (*prepare)(const char *where, char **canonical, struct berth_error *err);
+    /* The error has os_errno ETIMEDOUT when the server did not answer in time. */
     int (*open)(const char *where, enum berth_access access, struct berth_db **out,
                 struct berth_error *err);
 };

@@ -210,17 +210,18 @@ static int migrate_step(struct berth_db *db, bool *more, struct berth_error *err
 int berth_store_migrate(struct berth_db *db, struct berth_error *err)
 {
     bool more = true;
-    while (more) {
-        int rc = db->ops->begin(db, BERTH_WRITE, err);
+    int rc = BERTH_OK;
+    db->unhurried = true; /* an index on many rows, or another program that migrates */
+    while (rc == BERTH_OK && more) {
+        rc = db->ops->begin(db, BERTH_WRITE, err);
         if (rc < 0)
-            return rc;
+            break;
         rc = migrate_step(db, &more, err);
         if (rc == BERTH_OK)
             rc = db->ops->commit(db, err);
-        if (rc < 0) {
+        if (rc < 0)
             db->ops->rollback(db);
-            return rc;
-        }
     }
-    return BERTH_OK;
+    db->unhurried = false;
+    return rc;
 }

@@ -6,19 +6,30 @@
 
 #include <errno.h>
 #include <libpq-fe.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 #include "base/map.h"
+#include "base/time.h"
 #include "store/db.h"
 #include "store/dialect.h"
 
 #define COLUMNS_MAX 48
 #define OID_INT8 20
 #define OID_INT4 23
-#define CONNECT_TIMEOUT_S "10"
+#define POLL_STEP_MS 250 /* after which a deadline on the movable clock is looked at again */
+#define TEXT_OF(number) #number
+#define NUMBER_TEXT(number) TEXT_OF(number)
+/* For the server, so that it does not work on, or keep locks for, a client that has given up. */
+#define SESSION_LIMITS                                                                             \
+    "SET statement_timeout = " NUMBER_TEXT(                                                        \
+        BERTH_STORE_STATEMENT_MS_MAX) ";"                                                          \
+                                      "SET idle_in_transaction_session_timeout = " NUMBER_TEXT(    \
+                                          BERTH_STORE_IDLE_MS_MAX)
 
 struct postgres_db {
     struct berth_db base;
@@ -40,6 +51,12 @@ static int fail_connection(struct postgres_db *db, struct berth_error *err)
 {
     const char *text = PQerrorMessage(db->conn);
     db->base.broken = true;
+    if (db->base.silent) {
+        (void)berth_fail(err, BERTH_E_UNAVAILABLE,
+                         "PostgreSQL does not answer. Check its server, or try again later.");
+        err->os_errno = ETIMEDOUT;
+        return err->code;
+    }
     return berth_fail(err, BERTH_E_UNAVAILABLE, "PostgreSQL cannot be reached: %.*s",
                       line_length(text), text);
 }
@@ -54,13 +71,13 @@ static int fail_result(struct postgres_db *db, const PGresult *result, struct be
     int code = BERTH_E_INTERNAL;
     if (strcmp(state, "23505") == 0)
         code = BERTH_E_CONFLICT;
-    else if (strncmp(state, "57P", 3) == 0 || strncmp(state, "53", 2) == 0 ||
-             strcmp(state, "55P03") == 0 || db->base.conflict)
+    else if (strncmp(state, "57", 2) == 0 || strncmp(state, "53", 2) == 0 ||
+             strcmp(state, "55P03") == 0 || strcmp(state, "25P03") == 0 || db->base.conflict)
         code = BERTH_E_UNAVAILABLE;
     else if (strncmp(state, "28", 2) == 0 || strcmp(state, "42501") == 0)
         code = BERTH_E_DENIED;
-    if (strncmp(state, "57P", 3) == 0)
-        db->base.broken = true; /* the server is going down or restarting */
+    if (strncmp(state, "57P", 3) == 0 || strcmp(state, "25P03") == 0)
+        db->base.broken = true; /* the server is going down, or has closed the connection */
     if (code == BERTH_E_CONFLICT)
         return berth_fail(err, code, "The store refuses this: %s.", text);
     return berth_fail(err, code, "PostgreSQL failed: %s (%s).", text, state);
@@ -75,9 +92,60 @@ static int result_finish(struct postgres_db *db, PGresult *result, struct berth_
     return rc;
 }
 
+/* Waits until the socket is ready. Returns false when the deadline has passed. */
+static bool socket_wait(PGconn *conn, short events, int64_t deadline_ms)
+{
+    struct pollfd fd = {.fd = PQsocket(conn), .events = events};
+    for (;;) {
+        int64_t left_ms = deadline_ms - berth_time_mono_ms();
+        if (left_ms <= 0)
+            return false;
+        int got = poll(&fd, 1, (int)(left_ms < POLL_STEP_MS ? left_ms : POLL_STEP_MS));
+        if (got > 0 || (got < 0 && errno != EINTR))
+            return true; /* libpq finds out what it is */
+    }
+}
+
+/* Waits until PQgetResult does not block. Returns false when the connection is lost or silent. */
+static bool result_wait(struct postgres_db *db, int64_t deadline_ms)
+{
+    int unsent = PQflush(db->conn);
+    while (unsent > 0 || (unsent == 0 && PQisBusy(db->conn))) {
+        db->base.silent =
+            !socket_wait(db->conn, (short)(unsent ? POLLIN | POLLOUT : POLLIN), deadline_ms);
+        if (db->base.silent || !PQconsumeInput(db->conn))
+            return false;
+        if (unsent)
+            unsent = PQflush(db->conn);
+    }
+    return unsent == 0;
+}
+
+/* Returns the last result of what was sent; the caller clears it. NULL: the connection is lost or
+ * silent. `sent` is what libpq returned for sending it. */
+static PGresult *postgres_result(struct postgres_db *db, int sent)
+{
+    int64_t deadline_ms =
+        db->base.unhurried ? INT64_MAX : berth_time_mono_ms() + BERTH_STORE_ANSWER_MS_MAX;
+    PGresult *last = NULL;
+    while (sent && result_wait(db, deadline_ms)) {
+        PGresult *next = PQgetResult(db->conn);
+        if (!next)
+            return last;
+        if (PQresultStatus(last) != PGRES_FATAL_ERROR || !last) {
+            PQclear(last);
+            last = next;
+        } else {
+            PQclear(next); /* the first error counts */
+        }
+    }
+    PQclear(last);
+    return NULL;
+}
+
 static int simple(struct postgres_db *db, const char *sql, struct berth_error *err)
 {
-    return result_finish(db, PQexec(db->conn, sql), err);
+    return result_finish(db, postgres_result(db, PQsendQuery(db->conn, sql)), err);
 }
 
 /* Sets *name to the prepared statement, which is kept until the connection is closed. */
@@ -91,7 +159,8 @@ static int postgres_statement(struct postgres_db *db, const char *sql, const cha
     auto_free char *fresh = NULL;
     if (!text || asprintf(&fresh, "berth_%d", db->prepared) < 0)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: statement.");
-    int rc = result_finish(db, PQprepare(db->conn, fresh, text, 0, NULL), err);
+    PGresult *prepared = postgres_result(db, PQsendPrepare(db->conn, fresh, text, 0, NULL));
+    int rc = result_finish(db, prepared, err);
     if (rc < 0)
         return rc;
     db->prepared++;
@@ -133,7 +202,8 @@ static int postgres_run(struct berth_db *base, const char *sql, const struct ber
             values[i] = numbers[i];
         }
     }
-    PGresult *result = PQexecPrepared(db->conn, name, nargs, values, NULL, NULL, 0);
+    PGresult *result =
+        postgres_result(db, PQsendQueryPrepared(db->conn, name, nargs, values, NULL, NULL, 0));
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         return result_finish(db, result, err);
@@ -151,16 +221,19 @@ static int postgres_begin(struct berth_db *base, enum berth_access access, struc
 {
     struct postgres_db *db = (struct postgres_db *)base;
     db->base.conflict = false;
-    return simple(db,
-                  access == BERTH_WRITE ? "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-                                        : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                  err);
+    int rc = simple(db,
+                    access == BERTH_WRITE ? "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+                                          : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                    err);
+    if (rc == BERTH_OK && base->unhurried)
+        rc = simple(db, "SET LOCAL statement_timeout = 0", err);
+    return rc;
 }
 
 static int postgres_commit(struct berth_db *base, struct berth_error *err)
 {
     struct postgres_db *db = (struct postgres_db *)base;
-    PGresult *result = PQexec(db->conn, "COMMIT");
+    PGresult *result = postgres_result(db, PQsendQuery(db->conn, "COMMIT"));
     /* The tag is ROLLBACK when an earlier error has aborted the transaction. */
     if (PQresultStatus(result) == PGRES_COMMAND_OK && strcmp(PQcmdStatus(result), "COMMIT") != 0) {
         PQclear(result);
@@ -213,6 +286,27 @@ static void ignore_notice(void *ctx, const char *text)
     (void)ctx, (void)text;
 }
 
+/* Waits until the connection stands or has failed. */
+static int postgres_connect(struct postgres_db *db, struct berth_error *err)
+{
+    int64_t deadline_ms = berth_time_mono_ms() + BERTH_STORE_CONNECT_MS_MAX;
+    PostgresPollingStatusType want = PGRES_POLLING_WRITING;
+    while (PQstatus(db->conn) != CONNECTION_BAD && want != PGRES_POLLING_OK &&
+           want != PGRES_POLLING_FAILED) {
+        db->base.silent =
+            !socket_wait(db->conn, want == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_ms);
+        if (db->base.silent)
+            break;
+        want = PQconnectPoll(db->conn);
+    }
+    if (want != PGRES_POLLING_OK)
+        return fail_connection(db, err);
+    (void)PQsetNoticeProcessor(db->conn, ignore_notice, NULL);
+    if (PQsetnonblocking(db->conn, 1) < 0)
+        return fail_connection(db, err);
+    return simple(db, SESSION_LIMITS, err);
+}
+
 static int postgres_open(const char *where, enum berth_access access, struct berth_db **out,
                          struct berth_error *err)
 {
@@ -225,19 +319,18 @@ static int postgres_open(const char *where, enum berth_access access, struct ber
     }
     db->base.ops = &postgres_ops;
     /* Detects a lost host within 30 s; the kernel's default is about 15 minutes. */
-    const char *const names[] = {"dbname",           "application_name", "connect_timeout",
-                                 "client_encoding",  "keepalives_idle",  "keepalives_interval",
-                                 "keepalives_count", "tcp_user_timeout", NULL};
-    const char *const values[] = {url, "berth", CONNECT_TIMEOUT_S, "UTF8", "10",
-                                  "5", "3",     "30000",           NULL};
-    db->conn = PQconnectdbParams(names, values, 1);
-    int rc = BERTH_OK;
-    if (!db->conn)
-        rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
-    else if (PQstatus(db->conn) != CONNECTION_OK)
-        rc = fail_connection(db, err);
-    else
-        (void)PQsetNoticeProcessor(db->conn, ignore_notice, NULL);
+    const char *const names[] = {"dbname",
+                                 "application_name",
+                                 "client_encoding",
+                                 "keepalives_idle",
+                                 "keepalives_interval",
+                                 "keepalives_count",
+                                 "tcp_user_timeout",
+                                 NULL};
+    const char *const values[] = {url, "berth", "UTF8", "10", "5", "3", "30000", NULL};
+    db->conn = PQconnectStartParams(names, values, 1);
+    int rc = db->conn ? postgres_connect(db, err)
+                      : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     if (rc < 0) {
         postgres_free(&db->base);
         return rc;

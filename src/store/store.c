@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -14,6 +15,7 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "store/db.h"
 #include "store/migrate.h"
 
@@ -33,6 +35,7 @@ struct waiter {
     pthread_cond_t wake;
     struct berth_db *db; /* the connection; NULL: open one */
     bool served;
+    bool refused; /* the server does not answer */
     struct waiter *next;
 };
 
@@ -45,6 +48,12 @@ struct berth_store {
     struct berth_db *idle[BERTH_STORE_POOL_DEFAULT];
     int idle_count, open_count;
     struct waiter *first_waiter, **last_waiter;
+    int64_t progress_ms;   /* monotonic, when a connection was last returned, or the first taken */
+    int64_t silent_ms;     /* wall clock, since when the server does not answer; 0: it does */
+    int64_t failed_ms;     /* since when connections fail, for whatever reason; 0: they do not */
+    bool trying;           /* meanwhile one caller tries whether it answers again */
+    char trouble[256];     /* why the last connection failed; "": it did not */
+    _Atomic bool troubled; /* silent_ms or trouble is set */
 
     /* The writer thread and its queue, under queue_lock. */
     pthread_mutex_t queue_lock;
@@ -269,30 +278,97 @@ static void hand_on(struct berth_store *store, struct berth_db *db)
     pthread_cond_signal(&w->wake);
 }
 
-/* Takes an idle connection, opens one, or waits for the next that is returned. */
-static int checkout(struct berth_store *store, enum berth_access access, struct berth_db **out,
-                    struct berth_error *err)
+static int fail_silent(const struct berth_store *store, struct berth_error *err)
+{
+    char since[BERTH_TIME_ISO_SIZE];
+    berth_time_iso(store->silent_ms, since);
+    return berth_fail(err, BERTH_E_UNAVAILABLE,
+                      "The store has not answered since %s. Try again later.", since);
+}
+
+/* Waits for a connection, or for the right to open one. Lock held. */
+static int checkout_wait(struct berth_store *store, struct berth_db **out, struct berth_error *err)
+{
+    struct waiter w = {0};
+    struct timespec until = berth_time_until(BERTH_STORE_CHECKOUT_MS_MAX);
+    int timed_out = 0;
+    berth_time_cond_init(&w.wake);
+    *store->last_waiter = &w;
+    store->last_waiter = &w.next;
+    while (!w.served && !timed_out)
+        timed_out = pthread_cond_timedwait(&w.wake, &store->lock, &until);
+    if (!w.served) {
+        struct waiter **at = &store->first_waiter;
+        while (*at != &w)
+            at = &(*at)->next;
+        *at = w.next;
+        if (!w.next)
+            store->last_waiter = at;
+    }
+    pthread_cond_destroy(&w.wake);
+    *out = w.db;
+    if (w.refused)
+        return fail_silent(store, err);
+    return w.served ? BERTH_OK
+                    : berth_fail(err, BERTH_E_UNAVAILABLE,
+                                 "No connection to the store became free for %d s. Try again "
+                                 "later.",
+                                 BERTH_STORE_CHECKOUT_MS_MAX / 1000);
+}
+
+/* Notes that the server answers, or that it does not: then those who wait are told at once. */
+static void note_outcome(struct berth_store *store, bool answered, bool silent, bool tried,
+                         const struct berth_error *err)
 {
     pthread_mutex_lock(&store->lock);
-    *out = NULL;
-    if (store->idle_count) {
-        *out = store->idle[--store->idle_count];
-    } else if (store->open_count < BERTH_STORE_POOL_DEFAULT) {
-        store->open_count++;
+    if (tried)
+        store->trying = false;
+    if (answered) {
+        store->silent_ms = store->failed_ms = 0;
+        store->trouble[0] = '\0';
     } else {
-        struct waiter w = {.wake = PTHREAD_COND_INITIALIZER};
-        *store->last_waiter = &w;
-        store->last_waiter = &w.next;
-        while (!w.served)
-            pthread_cond_wait(&w.wake, &store->lock);
-        *out = w.db;
+        (void)snprintf(store->trouble, sizeof store->trouble, "%.255s", err->message);
+        store->failed_ms = store->failed_ms ? store->failed_ms : berth_time_wall_ms();
+    }
+    atomic_store(&store->troubled, !answered);
+    if (silent && !store->silent_ms) {
+        store->silent_ms = store->failed_ms;
+        for (struct waiter *w = store->first_waiter; w; w = w->next) {
+            w->served = w->refused = true;
+            pthread_cond_signal(&w->wake);
+        }
+        store->first_waiter = NULL;
+        store->last_waiter = &store->first_waiter;
     }
     pthread_mutex_unlock(&store->lock);
-    if (*out)
-        return BERTH_OK;
+}
 
-    int rc = open_db(store, access, out, err);
+/* Takes an idle connection, opens one, or waits for the next that is returned. While the server
+ * does not answer, one caller at a time tests it (*tests), and the others fail at once. */
+static int checkout(struct berth_store *store, enum berth_access access, struct berth_db **out,
+                    bool *tests, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    *out = NULL;
+    pthread_mutex_lock(&store->lock);
+    *tests = store->silent_ms && !store->trying;
+    if (store->open_count == store->idle_count)
+        store->progress_ms = berth_time_mono_ms();
+    if (store->silent_ms && store->trying)
+        rc = fail_silent(store, err);
+    else if (store->idle_count)
+        *out = store->idle[--store->idle_count];
+    else if (store->open_count < BERTH_STORE_POOL_DEFAULT)
+        store->open_count++;
+    else
+        rc = checkout_wait(store, out, err);
+    store->trying |= *tests && rc == BERTH_OK;
+    pthread_mutex_unlock(&store->lock);
+    if (rc < 0 || *out)
+        return rc;
+    rc = open_db(store, access, out, err);
     if (rc < 0) {
+        note_outcome(store, false, err->os_errno == ETIMEDOUT, *tests, err);
         pthread_mutex_lock(&store->lock);
         hand_on(store, NULL);
         pthread_mutex_unlock(&store->lock);
@@ -307,6 +383,8 @@ static void give_back(struct berth_store *store, struct berth_db *db)
         db->ops->free(db);
     pthread_mutex_lock(&store->lock);
     hand_on(store, broken ? NULL : db);
+    if (!broken)
+        store->progress_ms = berth_time_mono_ms();
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -336,13 +414,20 @@ static int tx_by_pool(struct berth_store *store, enum berth_access access, berth
     bool reconnected = false;
     for (int tries = 0;; tries++) {
         struct berth_db *db;
-        int rc = checkout(store, access, &db, err);
+        bool committing, tests;
+        int rc = checkout(store, access, &db, &tests, err);
         if (rc < 0)
             return rc;
-        bool committing;
         rc = run_once(db, access, fn, ctx, &committing, err);
-        bool conflict = rc < 0 && db->conflict, lost = rc < 0 && db->broken && !committing;
+        bool conflict = rc < 0 && db->conflict, silent = rc < 0 && db->silent;
+        bool lost = rc < 0 && db->broken && !committing && !silent;
+        if (rc < 0 && db->broken)
+            note_outcome(store, false, silent, tests, err);
+        else if (tests || atomic_load(&store->troubled))
+            note_outcome(store, true, false, tests, NULL);
         give_back(store, db);
+        if (silent)
+            drop_idle(store);
         if (access == BERTH_WRITE && rc == BERTH_OK) {
             atomic_fetch_add(&store->commits, 1);
             atomic_fetch_add(&store->requests, 1);
@@ -386,6 +471,24 @@ const char *berth_store_where(const struct berth_store *store)
 bool berth_store_shared(const struct berth_store *store)
 {
     return !store->database->one_writer;
+}
+
+struct berth_store_health berth_store_health(struct berth_store *store)
+{
+    struct berth_store_health health = {.answers = true};
+    pthread_mutex_lock(&store->lock);
+    int64_t waited_ms = berth_time_mono_ms() - store->progress_ms;
+    if (store->failed_ms) {
+        health.answers = false;
+        health.since_ms = store->failed_ms;
+        (void)snprintf(health.trouble, sizeof health.trouble, "%s", store->trouble);
+    } else if (store->open_count > store->idle_count && waited_ms > BERTH_STORE_SILENT_MS) {
+        health.answers = false;
+        health.since_ms = berth_time_wall_ms() - waited_ms;
+        (void)snprintf(health.trouble, sizeof health.trouble, "The store does not answer.");
+    }
+    pthread_mutex_unlock(&store->lock);
+    return health;
 }
 
 struct berth_store_stats berth_store_stats(struct berth_store *store)

@@ -39,6 +39,15 @@ const char *berth_store_scheme(const struct berth_store *store);
 const char *berth_store_where(const struct berth_store *store);
 bool berth_store_shared(const struct berth_store *store); /* by several machines */
 
+/* What is known of the store without asking it. */
+struct berth_store_health {
+    bool answers;
+    int64_t since_ms;  /* wall clock; since when it does not */
+    char trouble[256]; /* what went wrong */
+};
+/* Never blocks for long. */
+struct berth_store_health berth_store_health(struct berth_store *store);
+
 struct berth_store_stats {
     int64_t commits;  /* with one writer: of batches */
     int64_t requests; /* transactions in these commits */

@@ -643,6 +643,63 @@ static void W38_environments_are_made_whole(void **state)
     assert_int_equal(count_secrets(f), 0);
 }
 
+/* --- a store that hangs --- */
+
+static void database(const char *what)
+{
+    char command[512];
+    (void)snprintf(command, sizeof command, "\"%s\" %s", getenv("BERTH_TEST_PGCTL"), what);
+    assert_int_equal(system(command), 0); /* NOLINT */
+}
+
+/* Sends a request whose answer is read later. */
+static int send_get(struct fixture *f, const char *path)
+{
+    int fd = dial(f);
+    const char *text =
+        text_of(f, "GET %s HTTP/1.1\r\nHost: berth\r\nConnection: close\r\n\r\n", path);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    return fd;
+}
+
+/* More requests than there are threads wait for the store. Health answers all the same. */
+static void health_answers_while_the_store_hangs(void **state)
+{
+    struct fixture *f = *state;
+    enum { STUCK_READERS = 40 };
+    int fds[STUCK_READERS];
+    struct pollfd first = {.events = POLLIN};
+    struct reply r = ask(f, "POST", "/api/tokens", "{'name':'t','kind':'operator'}");
+    const char *bearer = text_of(f, "Authorization: Bearer %s\r\n", reply_text(f, &r, "token"));
+    database("hang");
+    for (int i = 0; i < STUCK_READERS; i++)
+        fds[i] = send_get(f, "/api/companies");
+    r = ask(f, "GET", "/api/health", NULL);
+    assert_int_equal(r.status, 200);
+    while (strcmp(reply_text(f, &r, "status"), "ok") == 0) { /* until it is known */
+        berth_time_shift(0, 1000);
+        r = ask(f, "GET", "/api/health", NULL);
+    }
+    assert_string_equal(reply_text(f, &r, "status"), "degraded");
+    assert_non_null(reply_text(f, &r, "store.since"));
+    assert_non_null(reply_text(f, &r, "store.error"));
+    r = ask_with(f, bearer, "GET", "/api/health", NULL);
+    assert_int_equal(r.status, 200);
+    for (int i = 0; i < STUCK_READERS; i++) {
+        char status[13] = "";
+        first.fd = fds[i];
+        while (poll(&first, 1, 20) == 0)
+            berth_time_shift(0, 1000);
+        assert_int_equal(recv(fds[i], status, 12, MSG_WAITALL), 12);
+        assert_string_equal(status, "HTTP/1.1 503");
+        (void)close(fds[i]);
+    }
+    database("resume");
+    WAIT_FOR(ask(f, "GET", "/api/companies", NULL).status == 200);
+    r = ask(f, "GET", "/api/health", NULL);
+    assert_string_equal(reply_text(f, &r, "status"), "ok");
+}
+
 /* --- providers that hang --- */
 
 #define PROVIDER_SHARE                                                                             \
@@ -840,6 +897,8 @@ int main(void)
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),
+        {"health_answers_while_the_store_hangs (postgres)", health_answers_while_the_store_hangs,
+         asking_setup, asking_teardown, &on_postgres},
         ASK_ON_BOTH(a_provider_that_hangs_holds_up_nobody),
         ASK_ON_SQLITE(a_thousand_local_acquires_beside_it),
         ASK_ON_BOTH(a_full_queue_is_told),

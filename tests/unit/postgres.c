@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/time.h"
 #include "store/db.h"
 #include "store/migrate.h"
 #include "store/store.h"
@@ -738,6 +739,124 @@ static void a_newer_store_is_refused(void **state)
 #define ON_STORE(test) cmocka_unit_test_setup_teardown(test, store_setup, ground_teardown)
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, ground_setup, ground_teardown)
 
+/* --- a server that hangs --- */
+
+/* A transaction on a thread of its own. */
+struct hung_writer {
+    struct ground *g;
+    pthread_t thread;
+    int64_t number;
+    int rc;
+    struct berth_error err;
+    atomic_bool done;
+};
+
+static void *hung_main(void *ctx)
+{
+    struct hung_writer *w = ctx;
+    w->rc = berth_store_tx(w->g->store, tx_insert, &w->number, &w->err);
+    atomic_store(&w->done, true);
+    return NULL;
+}
+
+static void start_writing(struct hung_writer *w, struct ground *g, int64_t number)
+{
+    *w = (struct hung_writer){.g = g, .number = number};
+    assert_int_equal(pthread_create(&w->thread, NULL, hung_main, w), 0);
+}
+
+/* Lets time pass until the transaction has failed. */
+static void expire(struct hung_writer *w)
+{
+    for (int i = 0; i < 3000 && !atomic_load(&w->done); i++) {
+        berth_time_shift(0, 1000);
+        pause_ms(10);
+    }
+    assert_true(atomic_load(&w->done));
+    pthread_join(w->thread, NULL);
+    assert_int_equal(w->rc, BERTH_E_UNAVAILABLE);
+}
+
+static void a_server_that_hangs_is_given_up(void **state)
+{
+    struct ground *g = *state;
+    struct hung_writer first, second;
+    int64_t number = 3;
+    struct berth_store_health health = berth_store_health(g->store);
+    assert_true(health.answers);
+    insert(g, 1);
+    server("hang");
+    start_writing(&first, g, 2);
+    expire(&first);
+    assert_string_equal(first.err.message,
+                        "PostgreSQL does not answer. Check its server, or try again later.");
+    health = berth_store_health(g->store);
+    assert_false(health.answers);
+    assert_true(health.since_ms > 0);
+    assert_string_equal(health.trouble, first.err.message);
+    /* One tries whether it is back; nobody else waits. */
+    start_writing(&second, g, 2);
+    int rc;
+    do
+        rc = berth_store_tx(g->store, tx_insert, &number, &g->f.err);
+    while (strncmp(g->f.err.message, "The store has not answered since ", 33) != 0 &&
+           rc == BERTH_E_UNAVAILABLE && !atomic_load(&second.done));
+    assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+    expire(&second);
+    server("resume");
+    insert(g, 4);
+    assert_true(berth_store_health(g->store).answers);
+    assert_int_equal(ask(g, COUNT), 2); /* what was given up has not happened */
+}
+
+/* While a commit is on its way, what became of it is not known: it is not tried again. */
+struct hung_commit {
+    int runs;
+};
+
+static int tx_insert_then_hang(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct hung_commit *h = ctx;
+    h->runs++;
+    int rc = insert_row(db, 10, err);
+    server("hang");
+    return rc;
+}
+
+struct committer {
+    struct ground *g;
+    struct hung_commit hung;
+    int rc;
+    struct berth_error err;
+    atomic_bool done;
+};
+
+static void *committer_main(void *ctx)
+{
+    struct committer *c = ctx;
+    c->rc = berth_store_tx(c->g->store, tx_insert_then_hang, &c->hung, &c->err);
+    atomic_store(&c->done, true);
+    return NULL;
+}
+
+static void a_commit_that_hangs_is_not_tried_again(void **state)
+{
+    struct ground *g = *state;
+    struct committer c = {.g = g};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, committer_main, &c), 0);
+    for (int i = 0; i < 3000 && !atomic_load(&c.done); i++) {
+        berth_time_shift(0, 1000);
+        pause_ms(10);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(c.rc, BERTH_E_UNAVAILABLE);
+    assert_int_equal(c.hung.runs, 1);
+    server("resume");
+    insert(g, 11);
+    assert_true(ask(g, COUNT) <= 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -758,6 +877,8 @@ int main(void)
         ON_STORE(a_restart_in_the_middle_loses_nothing),
         ON_STORE(nothing_is_written_to_stderr),
         ON_STORE(a_commit_without_an_answer_is_not_run_again),
+        ON_STORE(a_server_that_hangs_is_given_up),
+        ON_STORE(a_commit_that_hangs_is_not_tried_again),
         ON_STORE(a_newer_store_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

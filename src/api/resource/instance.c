@@ -7,16 +7,29 @@
 #include "api/openapi.h"
 #include "api/state.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "core/id_prefix.h"
 #include "core/sweep/sweep.h"
+#include "store/store.h"
 
+/* Says what is known. Runs on the loop's thread, so that it answers whatever hangs. */
 static int get_health(struct berth_api_call *c, struct berth_error *err)
 {
     (void)err;
+    struct berth_store_health store = berth_store_health(c->b->store);
+    char since[BERTH_TIME_ISO_SIZE];
+    berth_time_iso(store.since_ms, since);
     berth_json_open(&c->w, '{');
-    berth_json_put_str(&c->w, "status", "ok");
+    berth_json_put_str(&c->w, "status", store.answers ? "ok" : "degraded");
     berth_json_put_str(&c->w, "version", berth_version());
     berth_json_put_bool(&c->w, "recovering", atomic_load(&c->api->recovering));
+    berth_json_open_in(&c->w, "store", '{');
+    berth_json_put_bool(&c->w, "answers", store.answers);
+    if (!store.answers) {
+        berth_json_put_str(&c->w, "since", since);
+        berth_json_put_str(&c->w, "error", store.trouble);
+    }
+    berth_json_close(&c->w, '}');
     berth_json_close(&c->w, '}');
     return BERTH_OK;
 }
@@ -106,7 +119,7 @@ const struct berth_api_route berth_api_instance_routes[] = {
     {"GET", "/api/runtime-urls", get_urls, BERTH_API_READ},
     {"GET", "/api/find", instance_find, BERTH_API_READ, .query = "kind prefix companyId"},
     {"POST", "/api/sweep", sweep, BERTH_API_INSTANCE, .slow = true, .query = "waitMs"},
-    {"GET", "/api/health", get_health, BERTH_API_OPEN},
+    {"GET", "/api/health", get_health, BERTH_API_OPEN, .here = true},
     {"GET", "/api/openapi.json", get_openapi, BERTH_API_OPEN},
     {0},
 };
