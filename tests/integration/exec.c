@@ -26,6 +26,7 @@
 #include "core/run/exec_note.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
+#include "core/run/run.h"
 #include "core/secret/secret.h"
 #include "live.h"
 #include "os/framelog.h"
@@ -907,6 +908,46 @@ static void commands_of_a_dead_process_are_killed(void **state)
     assert_false(row->ended);
 }
 
+/* Puts a dead node of another machine into the shared store. */
+static void add_foreign_node(struct fixture *f, const char *id)
+{
+    run_sql(f,
+            "INSERT INTO nodes (id, host, pid, started_at, beat_at)"
+            " VALUES ($1, 'another machine', 1, 0, 0)",
+            id);
+}
+
+/* A sweep cannot reach the processes of another machine: it leaves their rows to that machine. */
+static void commands_of_another_machine_are_left_to_it(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_id id = berth_id_new(), dead = berth_id_new();
+    struct berth_sweep_report report;
+    struct berth_run *run;
+    struct berth_exec_record *row;
+    add_foreign_node(f, dead.text);
+    assert_ok(f, berth_run_create_own(f->b, &f->arena, NULL, l->company_id, l->environment_id, &run,
+                                      &f->err));
+    run_sql(f, "UPDATE runs SET owner = $1 WHERE owner IS NOT NULL", dead.text);
+    record_running(f, l, id.text, dead.text);
+    report = sweep(f);
+    assert_int_equal(report.elsewhere, 1);
+    assert_int_equal(report.lost, 0);
+    report = sweep(f); /* the dead node's row stays: it names the machine */
+    assert_int_equal(report.elsewhere, 1);
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, id.text, &row, &f->err));
+    assert_false(row->ended);
+
+    run_sql(f, "UPDATE nodes SET host = (SELECT host FROM nodes WHERE beat_at > 0 LIMIT 1)", NULL);
+    report = sweep(f); /* as if this were the machine, started again */
+    assert_int_equal(report.elsewhere, 0);
+    assert_int_equal(report.lost, 1);
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, id.text, &row, &f->err));
+    assert_true(row->ended);
+    assert_int_equal(row->end.cause, BERTH_END_LOST);
+}
+
 static struct {
     char label[64];
     bool reached;
@@ -985,6 +1026,7 @@ int main(void)
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
         TEST_ON_SQLITE(command_waits_for_a_log_that_lags),
         TEST_ON_BOTH(commands_of_a_dead_process_are_killed),
+        TEST_ON_POSTGRES(commands_of_another_machine_are_left_to_it),
         TEST_ON_SQLITE(strays_are_ended_before_the_place_is_given_back),
     };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);

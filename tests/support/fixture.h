@@ -60,11 +60,11 @@ struct berth_registry *fixture_registry(const struct fixture *f);
     {                                                                                              \
 #test " (sqlite)", test, fixture_setup, fixture_teardown, &on_sqlite                       \
     }
-#define TEST_ON_BOTH(test)                                                                         \
-    TEST_ON_SQLITE(test),                                                                          \
+#define TEST_ON_POSTGRES(test)                                                                     \
     {                                                                                              \
 #test " (postgres)", test, fixture_setup, fixture_teardown, &on_postgres                   \
     }
+#define TEST_ON_BOTH(test) TEST_ON_SQLITE(test), TEST_ON_POSTGRES(test)
 
 /* The arguments of a command that is a script. */
 #define SH(script) ((const char *const[]){"sh", "-c", script, NULL})

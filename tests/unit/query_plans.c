@@ -349,11 +349,13 @@ static void run_nodes_and_plugins(struct ground *g)
                         *found;
     struct berth_list list;
     int64_t order;
+    const char *machine;
     bool yes;
     RUN(ANY_KEY, berth_node_beat, "n", "host", 1);
     RUN(ANY_KEY, berth_node_alive, "n", 1, &yes);
     RUN(ANY_KEY, berth_node_remove, "n");
-    RUN(ANY_KEY, berth_node_remove_dead, 1);
+    RUN(ANY_KEY, berth_node_machine, &g->arena, "n", &machine);
+    RUN("execs_open", berth_node_remove_dead, 1);
     RUN_BARE(ANY_KEY, berth_plugin_take_turns);
     RUN(ANY_KEY, berth_plugin_insert, &plugin);
     for (int lock = BERTH_LOCK_NONE; lock <= BERTH_LOCK_UPDATE; lock++)

@@ -3,6 +3,7 @@
 #include "core/lease/node.h"
 #include "core/lock_order.h"
 
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/time.h"
+#include "crypto/hash.h"
 #include "os/fs.h"
 #include "os/lockfile.h"
 #include "os/pool.h"
@@ -26,11 +28,14 @@
 
 #define FORGET_LAPSES 100 /* lapses for which a dead node's row is kept, for inspection */
 
+#define MACHINE_NAME_SIZE (HOST_NAME_MAX + 1 + sizeof "/12345678")
+
 struct berth_node {
     struct berth_id id;
     struct berth_store *store;
     struct berth_pool *pool;
     int64_t lapse_ms;
+    char machine[MACHINE_NAME_SIZE];
 
     char *directory; /* of the locked files; NULL in a shared store */
     int lock_fd;
@@ -97,14 +102,34 @@ struct beat {
     struct berth_node *node;
     const char *id; /* of the node */
     bool alive;
+    struct berth_arena *arena;
+    const char *machine;
 };
+
+/* Writes the name of this machine: the host's name and a part of a hash of the machine's id,
+ * because two machines may have the same name. It stays the same when the machine starts again. */
+static void name_machine(char out[MACHINE_NAME_SIZE])
+{
+    char id[64] = "", hash[BERTH_SHA256_HEX_SIZE] = "";
+    struct berth_error ignored; /* without the id, the host's name has to do */
+    (void)gethostname(out, HOST_NAME_MAX + 1);
+    out[HOST_NAME_MAX] = '\0';
+    auto_close int fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? 0 : read(fd, id, sizeof id);
+    if (len > 0 && berth_sha256_hex(id, (size_t)len, hash, &ignored) == BERTH_OK)
+        (void)sprintf(out + strlen(out), "/%.8s", hash);
+}
 
 static int tx_beat(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct beat *beat = ctx;
-    char host[HOST_NAME_MAX + 1] = "";
-    (void)gethostname(host, sizeof host - 1);
-    return berth_node_beat(db, beat->id, host, getpid(), err);
+    return berth_node_beat(db, beat->id, beat->node->machine, getpid(), err);
+}
+
+static int tx_machine(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct beat *beat = ctx;
+    return berth_node_machine(db, beat->arena, beat->id, &beat->machine, err);
 }
 
 static int tx_alive(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -171,6 +196,7 @@ int berth_node_open(struct berth_store *store, struct berth_pool *pool, int64_t 
     node->pool = pool;
     node->lapse_ms = lapse_ms;
     node->lock_fd = -1;
+    name_machine(node->machine);
     berth_lock_init(&node->lock, BERTH_RANK_NODE);
     int rc = berth_store_shared(store) ? start_beating(node, err) : open_files(node, err);
     if (rc < 0) {
@@ -239,6 +265,17 @@ int berth_node_at_work(struct berth_node *node, const char *owner, const char *l
     struct beat beat = {.node = node, .id = owner};
     int rc = berth_store_read(node->store, tx_alive, &beat, err);
     *out = beat.alive;
+    return rc;
+}
+
+int berth_node_foreign_machine(struct berth_node *node, struct berth_arena *arena, const char *id,
+                               const char **out, struct berth_error *err)
+{
+    struct beat beat = {.node = node, .id = id, .arena = arena};
+    int rc = berth_store_shared(node->store) ? berth_store_read(node->store, tx_machine, &beat, err)
+                                             : BERTH_OK;
+    bool foreign = beat.machine && strcmp(beat.machine, node->machine) != 0;
+    *out = foreign ? beat.machine : NULL;
     return rc;
 }
 

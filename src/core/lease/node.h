@@ -12,6 +12,7 @@
 
 #include <berth/error.h>
 
+struct berth_arena;
 struct berth_node;
 struct berth_pool;
 struct berth_store;
@@ -31,6 +32,11 @@ void berth_node_unclaim(struct berth_node *node, const char *lease_id);
  * count. */
 int berth_node_at_work(struct berth_node *node, const char *owner, const char *lease_id, int own,
                        bool *out, struct berth_error *err);
+
+/* Sets *out to the name of the node's machine, in the arena, or to NULL when the node is, or was,
+ * on this machine. */
+int berth_node_foreign_machine(struct berth_node *node, struct berth_arena *arena, const char *id,
+                               const char **out, struct berth_error *err);
 
 /* Removes the files or rows of dead nodes. Leases that they owned are not changed. */
 int berth_node_forget_dead(struct berth_node *node, struct berth_error *err);

@@ -13,6 +13,7 @@
 #include "core/paths.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
+#include "core/run/foreign_machine.h"
 #include "os/strays.h"
 #include "store/store.h"
 
@@ -124,14 +125,23 @@ static int tx_lost(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_exec_set_lost(db, ctx, berth_time_wall_ms(), err);
 }
 
-static int end_one(struct berth *b, struct berth_arena *arena, const char *id,
-                   struct berth_error *err)
+static int end_one(struct berth *b, struct berth_arena *arena, const struct berth_exec_record *x,
+                   int *left, struct berth_error *err)
 {
+    const char *id = x->id, *machine;
     struct exec_query now = {.arena = arena, .id = id};
     berth_exec_journal_flush(b); /* it may be one of ours, whose end is queued */
     int rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.record || now.record->ended)
         return rc; /* it has ended since it was listed */
+    rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
+    if (rc < 0)
+        return rc;
+    if (machine) {
+        berth_foreign_machine_tell(b, machine, "execId", id);
+        ++*left;
+        return BERTH_OK;
+    }
     const char *label = berth_arena_printf(arena, "BERTH_EXEC_ID=%s", id);
     if (!label)
         return berth_arena_check(arena, err);
@@ -142,7 +152,8 @@ static int end_one(struct berth *b, struct berth_arena *arena, const char *id,
     return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
 }
 
-int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err)
+int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *left,
+                             struct berth_error *err)
 {
     struct berth_list open = {0};
     struct exec_query listing = {.arena = arena, .out = &open};
@@ -155,7 +166,7 @@ int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, struct 
         if (rc == BERTH_OK && !at_work && x->owner && strcmp(x->owner, berth_node_id(b->node)) != 0)
             rc = berth_exec_journal_is_left(b, x->owner, &untold, err);
         if (rc == BERTH_OK && !at_work && !untold)
-            rc = end_one(b, arena, x->id, err);
+            rc = end_one(b, arena, x, left, err);
     }
     return rc;
 }

@@ -21,8 +21,10 @@ int berth_exec_rows_list(struct berth *b, struct berth_arena *arena, const char 
 int berth_exec_rows_next(struct berth *b, struct berth_arena *arena, const char *run_id,
                          const char *after, struct berth_exec_record **out,
                          struct berth_error *err);
-/* Kills what commands of dead processes left on this machine, and ends their rows as lost. */
-int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, struct berth_error *err);
+/* Kills what commands of dead processes left on this machine, and ends their rows as lost. Adds to
+ * *left the commands that another machine has to end. */
+int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *left,
+                             struct berth_error *err);
 void berth_exec_rows_json(struct berth_json_writer *w, const struct berth_exec_record *record);
 /* Returns the path of the file that keeps the exec's output. The caller owns it. */
 int berth_exec_rows_log(struct berth *b, const char *exec_id, char **out, struct berth_error *err);

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
+#include "core/run/foreign_machine.h"
 #include "os/runtime.h"
 #include "os/strays.h"
 #include "store/company.h"
@@ -214,7 +215,13 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const struct ber
     struct work now = {.arena = arena, .id = run->id};
     int rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
-        return rc; /* its process has ended the run since it was listed */
+        return rc;       /* its process has ended the run since it was listed */
+    const char *machine; /* its leases stay open, too: they follow the run or their own deadline */
+    rc = berth_foreign_machine(b, arena, run->environment_id, run->owner, &machine, err);
+    if (rc == BERTH_OK && machine)
+        berth_foreign_machine_tell(b, machine, "runId", run->id);
+    if (rc < 0 || machine)
+        return rc;
     const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
     if (!label)
         return berth_arena_check(arena, err);

@@ -17,7 +17,7 @@ int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char 
                          const char *company_id, const char *environment_id, struct berth_run **out,
                          struct berth_error *err);
 /* Ends runs whose process is gone, with what they left on this machine; their leases are then those
- * of an ended run. How many there were. */
+ * of an ended run. *count is how many there were. A run that another machine has to end stays. */
 int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
                        struct berth_error *err);
 

@@ -439,7 +439,7 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     int rc = pass->options.own_only ? BERTH_OK
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
     if (rc == BERTH_OK && !pass->options.own_only)
-        rc = berth_exec_rows_end_lost(b, &pass->arena, err);
+        rc = berth_exec_rows_end_lost(b, &pass->arena, &pass->report.elsewhere, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_read, pass, err);
     if (rc == BERTH_OK)
@@ -511,6 +511,7 @@ void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_repo
         const char *name;
         int count;
     } counts[] = {{"lost", r->lost},
+                  {"elsewhere", r->elsewhere},
                   {"released", r->released},
                   {"expired", r->expired},
                   {"adopted", r->adopted},
