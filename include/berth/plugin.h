@@ -27,8 +27,9 @@ struct berth_plugin {
     const char *version;
     enum berth_plugin_status status;
     const char *manifest_json, *config_json;
-    const char *last_error; /* or NULL */
-    int64_t install_order;  /* plugins installed later have higher numbers */
+    const char *settings_json; /* what the operator allows its worker; see berth_plugin_set */
+    const char *last_error;    /* or NULL */
+    int64_t install_order;     /* plugins installed later have higher numbers */
     int64_t installed_at_ms, updated_at_ms;
     int64_t row_version; /* increases with each change */
 };
@@ -102,6 +103,13 @@ BERTH_API int berth_plugin_uninstall(struct berth *b, struct berth_arena *arena,
 BERTH_API int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const char *name,
                                      const char *config_json, const struct berth_actor *actor,
                                      struct berth_plugin **out, struct berth_error *err);
+/* Changes what the worker is allowed. `change_json` is an object; each of its members replaces that
+ * of the settings. `env` is an object of variables for the worker: a text is the value, null takes
+ * the variable from the process that starts the worker. A worker that runs is started anew.
+ * INVALID: a member is not known, a name is not allowed, or a value looks like a secret. */
+BERTH_API int berth_plugin_set(struct berth *b, struct berth_arena *arena, const char *name,
+                               const char *change_json, const struct berth_actor *actor,
+                               struct berth_plugin **out, struct berth_error *err);
 /* Stops the worker in this process if it runs, and starts it. A failed start is not an error:
  * out->last_error tells it. CONFLICT: the plugin is not ready. */
 BERTH_API int berth_plugin_restart(struct berth *b, struct berth_arena *arena, const char *name,

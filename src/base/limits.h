@@ -87,8 +87,10 @@
 #define BERTH_WORKER_INITIALIZE_MS 15000 /* how long a worker may take to answer `initialize` */
 /* How long a call waits for a worker that is being started: longer than a start may take. */
 #define BERTH_WORKER_START_MS 20000
-#define BERTH_WORKER_READY_MS 5000 /* how long a call waits for a worker that has crashed */
-#define BERTH_WORKER_POLL_MS 100   /* how often the call checks whether it is ready */
+#define BERTH_WORKER_READY_MS 5000    /* how long a call waits for a worker that has crashed */
+#define BERTH_PLUGIN_VARIABLES_MAX 64 /* of its worker, set by an operator */
+#define BERTH_PLUGIN_VARIABLE_BYTES_MAX 4096 /* the value of one of them */
+#define BERTH_WORKER_POLL_MS 100             /* how often the call checks whether it is ready */
 
 #define BERTH_POOL_THREADS_MAX 16
 #define BERTH_PROVIDER_THREADS_MAX 192 /* calls that may wait for a provider at once */

@@ -37,6 +37,19 @@ static const char *config_of(struct cli *cli, const struct berth_json *plugin)
     return berth_json_count(config) ? berth_json_canonical_in(&cli->arena, config) : NULL;
 }
 
+/* Returns the variables that the operator lets the worker have: "A=value, B", where the value of B
+ * is that of the process which starts the worker. */
+static const char *variables_of(struct cli *cli, const struct berth_json *plugin)
+{
+    const char *all = NULL;
+    berth_json_each (berth_json_get(berth_json_get(plugin, "settings"), "env"), iter) {
+        const char *value = berth_json_str(berth_json_iter_value(iter));
+        all = berth_arena_printf(&cli->arena, "%s%s%s%s%s", all ? all : "", all ? ", " : "",
+                                 berth_json_iter_key(iter), value ? "=" : "", value ? value : "");
+    }
+    return all;
+}
+
 static const struct cli_cell lines[] = {{"id", "id"},
                                         {"plugin", "pluginKey"},
                                         {"version", "version"},
@@ -45,6 +58,7 @@ static const struct cli_cell lines[] = {{"id", "id"},
                                         {"path", "packagePath"},
                                         {"drivers", .text = drivers_of},
                                         {"config", .text = config_of},
+                                        {"variables", .text = variables_of},
                                         {"error", "lastError"},
                                         {"installed", "installedAt", CLI_WHEN, "-"},
                                         {0}};
@@ -234,6 +248,45 @@ static int plugin_configure(struct cli *cli, int argc, char **argv)
         &plugin);
 }
 
+/* Applies NAME=VALUE, or NAME for the value of the process that starts the worker. */
+static bool set_variable(struct cli *cli, struct berth_json *env, const char *pair)
+{
+    const char *equals = strchr(pair, '=');
+    const char *name = equals ? berth_arena_copy(&cli->arena, pair, (size_t)(equals - pair)) : pair;
+    return name && berth_json_set(env, name, berth_json_new_str(equals ? equals + 1 : NULL));
+}
+
+static int plugin_set(struct cli *cli, int argc, char **argv)
+{
+    struct berth_list set = {0}, unset = {0};
+    const struct cli_option options[] = {{"env", .texts = &set}, {"unset", .texts = &unset}, {0}};
+    struct cli_answer plugin;
+    int status = cli_start(cli, argc, argv, options, 1, 1);
+    if (status != CLI_OK)
+        return status;
+    if (!set.count && !unset.count)
+        return cli_usage(cli, "say what to set");
+    const char *key = cli_encode(cli, argv[0]);
+    if (cli_get(cli, &plugin, "/api/plugins/%s", key) < 0)
+        return cli_fail(cli);
+    const struct berth_json *now = berth_json_get(berth_json_get(plugin.json, "settings"), "env");
+    auto_json *env = now ? berth_json_copy(now) : berth_json_new_object();
+    bool ok = env != NULL;
+    for (int i = 0; ok && i < unset.count; i++)
+        berth_json_remove(env, unset.items[i]);
+    for (int i = 0; ok && i < set.count; i++)
+        ok = set_variable(cli, env, set.items[i]);
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    auto_free char *text = ok ? berth_json_canonical(env) : NULL;
+    body.failed |= !text;
+    berth_json_open(&w, '{');
+    berth_json_put_raw(&w, "env", text);
+    berth_json_close(&w, '}');
+    return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/%s/settings", key),
+                       &plugin);
+}
+
 static int plugin_uninstall(struct cli *cli, int argc, char **argv)
 {
     struct cli_answer done;
@@ -297,6 +350,8 @@ const struct cli_command cli_plugin_commands[] = {
     {"plugin", "disable", "NAME|ID [--reason TEXT]", "stop using a plugin", plugin_disable},
     {"plugin", "configure", "NAME|ID FILE", "the plugin's own config, a JSON object",
      plugin_configure},
+    {"plugin", "set", "NAME|ID [--env NAME[=VALUE]]... [--unset NAME]...",
+     "the variables that its worker may have", plugin_set},
     {"plugin", "upgrade", "NAME|ID [--version VERSION]", "read or fetch its package again",
      plugin_upgrade},
     {"plugin", "uninstall", "NAME|ID", "remove a plugin that answers for no lease",

@@ -34,7 +34,8 @@ static void launch_add_variable(struct berth_launch *l, struct berth_list *env, 
 }
 
 /* The environment is complete: nothing of ours is inherited. */
-static const char *const *make_env(struct berth_launch *l, const char *plugin_id, const char *state)
+static const char *const *make_env(struct berth_launch *l, const char *plugin_id,
+                                   const struct berth_worker_spec *spec, const char *state)
 {
     struct berth_list env = {0};
     struct berth_id id = berth_id_new();
@@ -50,6 +51,8 @@ static const char *const *make_env(struct berth_launch *l, const char *plugin_id
     launch_add_variable(l, &env, "HOME", state);
     launch_add_variable(l, &env, "TMPDIR", berth_arena_printf(&l->arena, "%s/tmp", state));
     launch_add_variable(l, &env, "BERTH_PLUGIN_STATE", state);
+    for (const char *const *given = spec->env; given && *given; given++)
+        launch_add(l, &env, berth_arena_strdup(&l->arena, *given));
     launch_add(l, &env, NULL);
     return (const char *const *)(void *)env.items;
 }
@@ -126,7 +129,7 @@ static int launch_prepare(struct berth_launch *l, const char *plugin_id,
         return rc;
     launch_add(l, argv, NULL);
     l->options.argv = (const char *const *)(void *)argv->items;
-    l->options.env = make_env(l, plugin_id, l->cage.state);
+    l->options.env = make_env(l, plugin_id, spec, l->cage.state);
     l->options.cwd = l->cage.state;
     l->options.grace_ms = GRACE_MS;
     l->options.confinement = &l->cage.confinement;

@@ -141,6 +141,7 @@ static void send_row(struct berth_worker *w, const struct berth_worker_row *row)
     f->row.package = berth_arena_strdup(&f->arena, row->package);
     f->row.manifest_json = berth_arena_strdup(&f->arena, row->manifest_json);
     f->row.config_json = berth_arena_strdup(&f->arena, row->config_json);
+    f->row.settings_json = berth_arena_strdup(&f->arena, row->settings_json);
     if (f->arena.failed || berth_engine_post(w->ground->engine, &f->post, &ignored) < 0)
         free_following(f);
 }

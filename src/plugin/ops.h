@@ -15,8 +15,10 @@ struct berth_worker_spec {
     const char *package; /* the directory that it may read */
     const char *entry;   /* what is run: a program, or a script for node */
     const char *manifest_json, *config_json;
-    const char *state; /* the directory that it may write */
-    const char *data;  /* the directory of the store, which it must not see; or NULL */
+    const char *settings_json; /* what the operator allows it; or NULL */
+    const char *const *env;    /* variables from there, closed by NULL; or NULL */
+    const char *state;         /* the directory that it may write */
+    const char *data;          /* the directory of the store, which it must not see; or NULL */
     /* The Unix sockets of this machine that it may use, besides its own; closed by NULL. NULL: it
      * may not use Unix sockets. */
     const char *const *sockets;
@@ -29,7 +31,7 @@ struct berth_worker_spec {
 struct berth_worker_row {
     const char *plugin_id;
     bool ready; /* the plugin is in use */
-    const char *package, *manifest_json, *config_json;
+    const char *package, *manifest_json, *config_json, *settings_json;
     int64_t row_version;
 };
 

@@ -387,6 +387,7 @@ void berth_worker_follow(struct berth_worker *w, const struct berth_worker_row *
         return; /* every start reads the row again */
     if (!text_is_same(w->package, row->package) ||
         !text_is_same(w->manifest_json, row->manifest_json) ||
+        !text_is_same(w->settings_json, row->settings_json) ||
         text_is_same(w->config_json, row->config_json)) {
         berth_worker_stop(w, false); /* the next call starts it from the new row */
         return;
@@ -425,5 +426,6 @@ void berth_worker_free(struct berth_worker *w)
     free(w->package);
     free(w->manifest_json);
     free(w->config_json);
+    free(w->settings_json);
     free(w);
 }

@@ -77,7 +77,7 @@ struct berth_worker {
     bool stop_wanted, restart_wanted, shutdown_sent;
     bool failed;        /* `error` says why the start failed; the end does not replace it */
     int64_t stop_by_ms; /* calls in flight have until then */
-    char *package, *manifest_json, *config_json;
+    char *package, *manifest_json, *config_json, *settings_json;
     char *label; /* a variable of everything that the process has started */
     struct berth_stream_watch *watches;
     struct berth_parked *parked;

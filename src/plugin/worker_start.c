@@ -152,6 +152,7 @@ static void launch_keep(const struct launching *l)
     berth_worker_keep_text(&w->package, l->spec.package);
     berth_worker_keep_text(&w->manifest_json, l->spec.manifest_json);
     berth_worker_keep_text(&w->config_json, l->spec.config_json);
+    berth_worker_keep_text(&w->settings_json, l->spec.settings_json);
     pthread_mutex_lock(&w->ground->lock);
     w->pid = berth_process_pid(berth_rpc_process(w->rpc));
     w->row_version = l->spec.row_version;

@@ -162,8 +162,15 @@ static const char *const migration_8[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2, migration_3, migration_4,
-                                                migration_5, migration_6, migration_7, migration_8};
+static const char *const migration_9[] = {
+    /* What an operator allows the worker of a plugin, as a JSON object. */
+    "ALTER TABLE plugins ADD COLUMN settings TEXT NOT NULL DEFAULT '{}'",
+    NULL,
+};
+
+static const char *const *const migrations[] = {migration_1, migration_2, migration_3,
+                                                migration_4, migration_5, migration_6,
+                                                migration_7, migration_8, migration_9};
 
 int berth_store_version(void)
 {

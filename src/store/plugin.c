@@ -13,7 +13,7 @@ const char *berth_plugin_status_name(enum berth_plugin_status status)
 
 #define COLUMNS                                                                                    \
     "id, plugin_key, package_name, package_path, in_place, version, status, manifest, config,"     \
-    " last_error, install_order, installed_at, updated_at, row_version"
+    " last_error, install_order, installed_at, updated_at, row_version, settings"
 
 struct reader {
     struct berth_arena *arena;
@@ -44,7 +44,8 @@ static int on_plugin(void *ctx, const struct berth_value *row, struct berth_erro
                                .install_order = row[10].number,
                                .installed_at_ms = row[11].number,
                                .updated_at_ms = row[12].number,
-                               .row_version = row[13].number};
+                               .row_version = row[13].number,
+                               .settings_json = berth_row_text(arena, &row[14])};
     return berth_arena_check(arena, err);
 }
 
@@ -53,12 +54,13 @@ int berth_plugin_insert(struct berth_db *db, const struct berth_plugin *p, struc
     return berth_db_exec(
         db,
         "INSERT INTO plugins (" COLUMNS ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
-        " $9, $10, $11, $12, $13, $14)",
+        " $9, $10, $11, $12, $13, $14, $15)",
         NULL, NULL, err, berth_text(p->id), berth_text(p->plugin_key), berth_text(p->package_name),
         berth_text(p->package_path), berth_int(p->in_place), berth_text(p->version),
         berth_text(status_names[p->status]), berth_text(p->manifest_json),
         berth_text(p->config_json), berth_text(p->last_error), berth_int(p->install_order),
-        berth_int(p->installed_at_ms), berth_int(p->updated_at_ms), berth_int(p->row_version));
+        berth_int(p->installed_at_ms), berth_int(p->updated_at_ms), berth_int(p->row_version),
+        berth_text(p->settings_json));
 }
 
 int berth_plugin_save(struct berth_db *db, struct berth_plugin *p, bool *won,
@@ -69,11 +71,13 @@ int berth_plugin_save(struct berth_db *db, struct berth_plugin *p, bool *won,
         db,
         "UPDATE plugins SET package_name = $3, package_path = $4, in_place = $5, version = $6,"
         " status = $7, manifest = $8, config = $9, last_error = $10, updated_at = $11,"
-        " row_version = row_version + 1 WHERE id = $1 AND row_version = $2 RETURNING id",
+        " settings = $12, row_version = row_version + 1 WHERE id = $1 AND row_version = $2 "
+        "RETURNING id",
         berth_row_count, &rows, err, berth_text(p->id), berth_int(p->row_version),
         berth_text(p->package_name), berth_text(p->package_path), berth_int(p->in_place),
         berth_text(p->version), berth_text(status_names[p->status]), berth_text(p->manifest_json),
-        berth_text(p->config_json), berth_text(p->last_error), berth_int(p->updated_at_ms));
+        berth_text(p->config_json), berth_text(p->last_error), berth_int(p->updated_at_ms),
+        berth_text(p->settings_json));
     *won = rc == BERTH_OK && rows == 1;
     if (*won)
         p->row_version++;

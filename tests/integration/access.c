@@ -114,6 +114,7 @@ static const struct row {
     {"+4444---------+", "POST", "/api/plugins/:id/disable"},
     {"+4444---------+", "POST", "/api/plugins/:id/upgrade"},
     {"+4444---------+", "POST", "/api/plugins/:id/config"},
+    {"+4444---------+", "POST", "/api/plugins/:id/settings"},
     {"+4444--------++", "GET", "/api/plugins/:id/logs"},
     {"+4444--------++", "GET", "/api/plugins/:id/worker"},
     {"+4444---------+", "POST", "/api/plugins/:id/restart"},

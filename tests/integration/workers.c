@@ -2678,6 +2678,73 @@ static void is_given_nothing_else(struct ground *g)
     assert_true(S_ISDIR(st.st_mode) && st.st_uid != 0);
 }
 
+/* --- what the operator allows --- */
+
+/* Returns whether the worker that runs has the variable, "NAME=value". */
+static bool has_variable(struct ground *g, const char *variable)
+{
+    char file[64];
+    struct berth_error err;
+    auto_buf text = BERTH_BUF_INIT(256 * 1024);
+    (void)snprintf(file, sizeof file, "/proc/%d/environ", look(g).pid);
+    auto_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(berth_fs_read_all(fd, &text, &err), BERTH_OK);
+    for (const char *at = berth_buf_str(&text); at < text.data + text.len; at += strlen(at) + 1)
+        if (strcmp(at, variable) == 0)
+            return true;
+    return false;
+}
+
+static int set_settings(struct ground *g, const char *change)
+{
+    struct berth_plugin *plugin;
+    return berth_plugin_set(g->f.b, &g->f.arena, g->plugin, change, NULL, &plugin, &g->f.err);
+}
+
+/* A worker has the variables that the operator names for its plugin, and is started anew when they
+ * change. */
+static void has_the_operators_variables(struct ground *g)
+{
+    assert_int_equal(setenv("BERTHTEST_PROXY", "http://proxy:1", 1), 0);
+    assert_int_equal(unsetenv("BERTHTEST_ABSENT"), 0);
+    assert_well(g, PROBE, NULL);
+    int pid = look(g).pid;
+    assert_false(has_variable(g, "BERTHTEST_PROXY=http://proxy:1"));
+    assert_ok(&g->f, set_settings(g, "{\"env\":{\"BERTHTEST_PROXY\":null,"
+                                     "\"BERTHTEST_ABSENT\":null,\"DOMAIN\":\"a=b\"}}"));
+    assert_well(g, PROBE, NULL);
+    assert_int_not_equal(look(g).pid, pid);
+    assert_true(has_variable(g, "BERTHTEST_PROXY=http://proxy:1"));
+    assert_true(has_variable(g, "DOMAIN=a=b"));
+    assert_ok(&g->f, set_settings(g, "{\"env\":{}}"));
+    assert_well(g, PROBE, NULL);
+    assert_false(has_variable(g, "BERTHTEST_PROXY=http://proxy:1"));
+    assert_false(has_variable(g, "DOMAIN=a=b"));
+
+    static const struct {
+        const char *change;
+        int code;
+        const char *words;
+    } refused[] = {
+        {"{\"env\":{\"PATH\":\"/x\"}}", BERTH_E_INVALID, "berth itself sets"},
+        {"{\"env\":{\"BERTH_WORKER_ID\":null}}", BERTH_E_INVALID, "berth itself sets"},
+        {"{\"env\":{\"1A\":\"x\"}}", BERTH_E_INVALID, "is not the name of a variable"},
+        {"{\"env\":{\"A=B\":\"x\"}}", BERTH_E_INVALID, "is not the name of a variable"},
+        {"{\"env\":{\"A\":1}}", BERTH_E_INVALID, "is a text or null"},
+        {"{\"env\":{\"E2B_API_KEY\":\"x\"}}", BERTH_E_INVALID, "Put secrets into the config"},
+        {"{\"env\":[]}", BERTH_E_INVALID, "is an object"},
+        {"{\"colour\":1}", BERTH_E_INVALID, "has no setting \"colour\""},
+        {"[]", BERTH_E_INVALID, "are a JSON object"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        assert_fails(&g->f, refused[i].code, refused[i].words, set_settings(g, refused[i].change));
+    assert_ok(&g->f, set_settings(g, "{\"env\":{\"E2B_API_KEY\":null}}"));
+    struct berth_plugin *plugin;
+    assert_ok(&g->f, berth_plugin_get(g->f.b, &g->f.arena, g->plugin, &plugin, &g->f.err));
+    assert_string_equal(plugin->settings_json, "{\"env\":{\"E2B_API_KEY\":null}}");
+}
+
 /* --- entries that are none --- */
 
 /* A package whose entry is as it should be; then it is not. */
@@ -2987,6 +3054,7 @@ static const struct plan plans[] = {
     CASE(sees_nothing_beside_its_package),
     CASE(reads_no_disk),
     CASE(is_given_nothing_else),
+    CASE(has_the_operators_variables),
     CASE(entries_that_cannot_be_run),
     CASE(script_without_node),
 

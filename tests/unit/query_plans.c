@@ -340,6 +340,7 @@ static void run_tokens(struct ground *g)
 static void run_nodes_and_plugins(struct ground *g)
 {
     struct berth_plugin plugin = {.id = "p",
+                                  .settings_json = "{}",
                                   .plugin_key = "key",
                                   .package_name = "name",
                                   .package_path = "path",

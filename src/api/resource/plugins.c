@@ -102,6 +102,21 @@ static int configure(struct berth_api_call *c, struct berth_error *err)
     return plugin_say(c, rc, plugin);
 }
 
+static int set_settings(struct berth_api_call *c, struct berth_error *err)
+{
+    static const struct berth_api_field fields[] = {{"env", BERTH_API_OBJECT, 0, .required = true},
+                                                    {0}};
+    const char *env = NULL;
+    struct berth_plugin *plugin = NULL;
+    int rc = berth_api_body(c, fields, &env, NULL, err);
+    if (rc < 0)
+        return rc;
+    const char *change = berth_arena_printf(&c->arena, "{\"env\":%s}", env);
+    rc = change ? berth_plugin_set(c->b, &c->arena, c->params[0], change, &c->actor, &plugin, err)
+                : berth_arena_check(&c->arena, err);
+    return plugin_say(c, rc, plugin);
+}
+
 static int upgrade(struct berth_api_call *c, struct berth_error *err)
 {
     static const struct berth_api_field fields[] = {
@@ -172,6 +187,7 @@ const struct berth_api_route berth_api_plugin_routes[] = {
     {"POST", "/api/plugins/:id/disable", disable, BERTH_API_INSTANCE, .slow = true},
     {"POST", "/api/plugins/:id/upgrade", upgrade, BERTH_API_INSTANCE, .slow = true},
     {"POST", "/api/plugins/:id/config", configure, BERTH_API_INSTANCE, .slow = true},
+    {"POST", "/api/plugins/:id/settings", set_settings, BERTH_API_INSTANCE, .slow = true},
     {"GET", "/api/plugins/:id/logs", logs, BERTH_API_INSTANCE},
     {"GET", "/api/plugins/:id/worker", worker, BERTH_API_INSTANCE},
     {"POST", "/api/plugins/:id/restart", restart, BERTH_API_INSTANCE, .slow = true},

@@ -298,6 +298,7 @@ int berth_plugin_install(struct berth *b, struct berth_arena *arena,
         rc = bring(&a, request->source, request->version, err);
     a.plugin.id = berth_arena_strdup(arena, id.text);
     a.plugin.config_json = config;
+    a.plugin.settings_json = "{}";
     if (rc == BERTH_OK)
         rc = berth_arena_check(arena, err);
     if (rc == BERTH_OK)

@@ -22,6 +22,7 @@
 #include "core/paths.h"
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_change.h"
+#include "core/plugin/plugin_settings.h"
 #include "os/fs.h"
 #include "plugin/ops.h"
 #include "store/company.h"
@@ -144,6 +145,7 @@ static int tell_manager(struct berth_plugins *plugins, struct berth_arena *arena
                                             .package = p->package_path,
                                             .manifest_json = p->manifest_json,
                                             .config_json = p->config_json,
+                                            .settings_json = p->settings_json,
                                             .row_version = p->row_version};
     }
     berth_builtins.manager->follow(plugins->manager, rows, list->count);
@@ -201,9 +203,13 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                               err);
     if (rc == BERTH_OK)
         rc = berth_manifest_read(arena, json, &issues, &warnings, &manifest, err);
+    const char *const *env;
+    if (rc == BERTH_OK)
+        rc = berth_plugin_settings_env(arena, p->settings_json, &env, err);
     if (rc < 0)
         return rc;
     *out = (struct berth_worker_spec){
+        .env = env,
         .plugin_key = p->plugin_key,
         .package = p->package_path,
         .entry = manifest->worker[0] == '/'
@@ -211,6 +217,7 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                      : berth_arena_printf(arena, "%s/%s", p->package_path, manifest->worker),
         .manifest_json = p->manifest_json,
         .config_json = p->config_json,
+        .settings_json = p->settings_json,
         .row_version = p->row_version,
         .state = berth_plugins_directory(plugins->b, arena, "plugin-state", p->id, err),
         .data = berth_plugins_directory(plugins->b, arena, NULL, NULL, err),
@@ -367,6 +374,27 @@ int berth_plugin_configure(struct berth *b, struct berth_arena *arena, const cha
     return rc < 0 ? rc : plugin_apply_change(&c, out, err);
 }
 
+static int decide_settings(struct berth_plugin_change *c, struct berth_plugin *p,
+                           struct berth_error *err)
+{
+    return berth_plugin_settings_change(c->arena, p->settings_json, c->settings_json,
+                                        &p->settings_json, err);
+}
+
+int berth_plugin_set(struct berth *b, struct berth_arena *arena, const char *name,
+                     const char *change_json, const struct berth_actor *actor,
+                     struct berth_plugin **out, struct berth_error *err)
+{
+    struct berth_plugin_change c = {.b = b,
+                                    .arena = arena,
+                                    .name = name,
+                                    .decide = decide_settings,
+                                    .action = "plugin.set",
+                                    .actor = actor,
+                                    .settings_json = change_json};
+    return plugin_apply_change(&c, out, err);
+}
+
 /* --- workers --- */
 
 int berth_plugin_worker(struct berth *b, struct berth_arena *arena, const char *name,
@@ -437,6 +465,7 @@ void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *p
     berth_json_put_str(w, "lastError", p->last_error);
     berth_json_put_raw(w, "manifestJson", p->manifest_json);
     berth_json_put_raw(w, "configJson", p->config_json);
+    berth_json_put_raw(w, "settings", p->settings_json);
     berth_json_put_time(w, "installedAt", p->installed_at_ms);
     berth_json_put_time(w, "updatedAt", p->updated_at_ms);
     berth_json_close(w, '}');

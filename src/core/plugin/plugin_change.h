@@ -18,7 +18,7 @@ struct berth_plugin_change {
                   struct berth_error *err);
     const char *action; /* of the activity */
     const struct berth_actor *actor;
-    const char *reason, *config_json;
+    const char *reason, *config_json, *settings_json;
     const struct berth_plugin *package; /* what an upgrade brings */
     struct berth_plugin *plugin;
 };
