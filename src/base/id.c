@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/id.c - UUIDv7 (RFC 9562): 48 bits of time, a counter in rand_a, 62 random bits. */
+ * src/base/id.c - UUIDv7 (RFC 9562): 48 bits of time, a counter in rand_a, 62 random bits. UUIDv4:
+ * 122 random bits. */
 #include "base/id.h"
 
 #include <ctype.h>
@@ -38,20 +39,16 @@ static void next_stamp(uint64_t *ms, unsigned *counter)
     pthread_mutex_unlock(&lock);
 }
 
-struct berth_id berth_id_new(void)
+static void fill_random(unsigned char *bytes, size_t len)
 {
-    unsigned char b[16];
-    if (getrandom(b + 8, 8, 0) != 8)
+    if (getrandom(bytes, len, 0) != (ssize_t)len)
         abort(); /* cannot happen once the kernel's pool is ready; a repeated id would be worse */
-    uint64_t ms;
-    unsigned counter;
-    next_stamp(&ms, &counter);
-    for (int i = 0; i < 6; i++)
-        b[i] = (unsigned char)(ms >> (40 - 8 * i));
-    b[6] = (unsigned char)(0x70 | counter >> 8);
-    b[7] = (unsigned char)counter;
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+}
 
+static struct berth_id write_id(unsigned char b[16], unsigned version)
+{
+    b[6] = (unsigned char)((b[6] & 0x0f) | version << 4);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     static const char hex[] = "0123456789abcdef";
     struct berth_id id;
     char *p = id.text;
@@ -63,6 +60,27 @@ struct berth_id berth_id_new(void)
     }
     *p = '\0';
     return id;
+}
+
+struct berth_id berth_id_new_random(void)
+{
+    unsigned char b[16];
+    fill_random(b, sizeof b);
+    return write_id(b, 4);
+}
+
+struct berth_id berth_id_new(void)
+{
+    unsigned char b[16];
+    fill_random(b + 8, 8);
+    uint64_t ms;
+    unsigned counter;
+    next_stamp(&ms, &counter);
+    for (int i = 0; i < 6; i++)
+        b[i] = (unsigned char)(ms >> (40 - 8 * i));
+    b[6] = (unsigned char)(counter >> 8);
+    b[7] = (unsigned char)counter;
+    return write_id(b, 7);
 }
 
 bool berth_id_valid(const char *text)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/id.h - UUIDs. New ones are version 7, so that later rows sort after earlier ones. */
+ * src/base/id.h - UUIDs. Most are version 7, so that later rows sort after earlier ones. Runs and
+ * leases have version 4: providers name places after the first digits of their ids. */
 #ifndef BERTH_BASE_ID_H
 #define BERTH_BASE_ID_H
 
@@ -15,6 +16,9 @@ struct berth_id {
 
 /* Returns an id that sorts after all earlier ids of this process, even when the clock goes back. */
 struct berth_id berth_id_new(void);
+
+/* Returns an id of random digits. */
+struct berth_id berth_id_new_random(void);
 
 /* Says whether the text is a UUID of any version with dashes, in upper or lower case. Ids from
  * outside are checked before they reach a query. */

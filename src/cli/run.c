@@ -231,7 +231,7 @@ static int run_main(struct cli *cli, int argc, char **argv)
     status = add_secrets(cli, &o.secrets, &request);
     if (status != CLI_OK)
         return status;
-    struct berth_id id = berth_id_new();
+    struct berth_id id = berth_id_new_random();
     request.run_id = id.text;
     request.company_id = cli->company_id;
     request.environment_id = e ? cli_text(e, "id") : NULL;

@@ -119,7 +119,7 @@ int berth_idempotency_begin(struct berth *b, struct berth_arena *arena,
                             const struct berth_idempotency_request *request,
                             struct berth_idempotency *out, struct berth_error *err)
 {
-    *out = (struct berth_idempotency){.id = berth_id_new()};
+    *out = (struct berth_idempotency){.id = berth_id_new_random()};
     struct work work = {.b = b,
                         .arena = arena,
                         .request = request,

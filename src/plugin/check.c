@@ -73,8 +73,8 @@ static void trial_run(size_t i, const struct berth_trial *like,
     struct berth_trial t = *like;
     t.company = berth_id_new();
     t.environment = berth_id_new();
-    t.run = berth_id_new();
-    t.lease = berth_id_new();
+    t.run = berth_id_new_random();
+    t.lease = berth_id_new_random();
     bool ok = checks[i].run(&t) && !t.arena.failed;
     struct berth_check_result result = {.name = checks[i].name,
                                         .about = checks[i].about,

@@ -204,6 +204,9 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
 #define BEFORE                                                                                     \
     "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
     " (SELECT last_used_at, created_at, id FROM leases WHERE id = $6))"
+#define CREATED_BEFORE                                                                             \
+    "(CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                              \
+    " (SELECT created_at, id FROM leases WHERE id = $6))"
     /* Each statement compares the first columns of an index; the other conditions filter. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
@@ -230,12 +233,12 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
-        " AND (CAST($6 AS TEXT) IS NULL OR id < $6) ORDER BY id DESC LIMIT $5";
-    /* The same order. "|| ''" keeps SQLite from walking all rows ever written. */
+        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
+    /* The same order. "+ 0" keeps SQLite from walking all rows ever written. */
     static const char *const newest_open =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND status = $2 AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " AND (CAST($6 AS TEXT) IS NULL OR id < $6) ORDER BY id || '' DESC LIMIT $5";
+        " AND " CREATED_BEFORE " ORDER BY created_at + 0 DESC, id DESC LIMIT $5";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     bool open = is_open(filter->status), stands = filter->standing_only || open;
@@ -254,6 +257,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                          berth_int(filter->limit), berth_text(filter->before));
 }
 #undef BEFORE
+#undef CREATED_BEFORE
 
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
                               const char *environment_id, const char *fingerprint,

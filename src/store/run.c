@@ -82,8 +82,9 @@ int berth_run_select(struct berth_db *db, struct berth_arena *arena,
     return berth_db_exec(db,
                          "SELECT " COLUMNS " FROM runs WHERE company_id = $1"
                          " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-                         " AND (CAST($4 AS TEXT) IS NULL OR id < $4)"
-                         " ORDER BY id DESC LIMIT $3",
+                         " AND (CAST($4 AS TEXT) IS NULL OR (created_at, id) <"
+                         "  (SELECT created_at, id FROM runs WHERE id = $4))"
+                         " ORDER BY created_at DESC, id DESC LIMIT $3",
                          on_run, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
                          berth_int(filter->limit), berth_text(filter->before));

@@ -156,12 +156,22 @@ void move_clock(int64_t ms)
     berth_time_shift(ms, 0);
 }
 
+/* Waits for the next millisecond, so that a list has the new row before all that were made earlier.
+ * Bounded, because a test may hold the clock still. */
+static void next_ms(void)
+{
+    int64_t now_ms = berth_time_wall_ms();
+    for (int i = 0; i < 20 && berth_time_wall_ms() == now_ms; i++)
+        (void)usleep(100);
+}
+
 int try_lease(struct fixture *f, const struct berth_environment *e, const struct berth_run *run)
 {
     struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
     request.environment_id = e->id;
     request.run_id = run ? run->id : NULL;
     struct berth_lease *lease;
+    next_ms();
     return berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err);
 }
 
@@ -175,7 +185,7 @@ struct berth_lease *newest_lease(struct fixture *f, const struct berth_environme
     struct berth_lease *found = list.items[0];
     for (int i = 1; i < list.count; i++) {
         struct berth_lease *l = list.items[i];
-        if (strcmp(l->id, found->id) > 0)
+        if (l->created_at_ms > found->created_at_ms)
             found = l;
     }
     return found;
@@ -335,6 +345,7 @@ struct berth_environment *make_environment(struct fixture *f, enum berth_environ
 struct berth_run *make_run(struct fixture *f)
 {
     struct berth_run *run;
+    next_ms();
     assert_ok(f, berth_run_create(f->b, &f->arena, NULL, &run, &f->err));
     return run;
 }
@@ -346,7 +357,9 @@ struct berth_lease *take_lease(struct fixture *f, const struct berth_environment
     request.environment_id = e->id;
     request.run_id = run ? run->id : NULL;
     struct berth_lease *lease;
+    next_ms();
     assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
+    next_ms(); /* a test may acquire the next one by itself */
     return lease;
 }
 

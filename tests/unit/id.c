@@ -36,6 +36,25 @@ static void has_the_form_of_version_7(void **state)
     }
 }
 
+/* No two of many share even their first eight digits as often as those of version 7 do. */
+static void random_ids_have_the_form_of_version_4(void **state)
+{
+    (void)state;
+    int alike = 0;
+    struct berth_id last = berth_id_new_random();
+    for (int i = 0; i < 1000; i++) {
+        struct berth_id id = berth_id_new_random();
+        assert_int_equal(strlen(id.text), 36);
+        assert_int_equal(strspn(id.text, "0123456789abcdef-"), 36);
+        assert_true(berth_id_valid(id.text));
+        assert_int_equal(id.text[14], '4');
+        assert_non_null(strchr("89ab", id.text[19]));
+        alike += strncmp(id.text, last.text, 8) == 0;
+        last = id;
+    }
+    assert_int_equal(alike, 0);
+}
+
 static void carries_the_time(void **state)
 {
     (void)state;
@@ -185,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_form_of_version_7),
+        cmocka_unit_test(random_ids_have_the_form_of_version_4),
         cmocka_unit_test(carries_the_time),
         cmocka_unit_test(later_sorts_later),
         cmocka_unit_test(never_backwards_with_the_clock),

@@ -158,7 +158,7 @@ static void run_runs(struct ground *g)
     RUN(ANY_KEY, berth_run_insert, &run);
     RUN(ANY_KEY, berth_run_load, &g->arena, "r", &found);
     RUN("runs_performed", berth_run_select_performed, &g->arena, &list);
-    RUN(PAGE, berth_run_select, &g->arena, &filter, &list);
+    RUN("runs_by_age", berth_run_select, &g->arena, &filter, &list);
     RUN(ANY_KEY, berth_run_save, &run, &won);
 }
 
@@ -166,7 +166,7 @@ static void select_leases(struct ground *g)
 {
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
     struct berth_list list;
-    RUN(PAGE, berth_lease_select, &g->arena, &filter, &list);
+    RUN("leases_by_age", berth_lease_select, &g->arena, &filter, &list);
     filter.status = BERTH_LEASE_ACTIVE;
     RUN("leases_standing", berth_lease_select, &g->arena, &filter, &list);
     filter.standing_only = true;

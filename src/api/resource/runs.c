@@ -307,7 +307,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     struct started_run *p = calloc(1, sizeof *p);
     if (!p)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: run.");
-    struct berth_id id = berth_id_new();
+    struct berth_id id = berth_id_new_random();
     *p = (struct started_run){.api = c->api,
                               .actor = {.type = berth_arena_strdup(&c->arena, c->actor.type),
                                         .id = berth_arena_strdup(&c->arena, c->actor.id)},

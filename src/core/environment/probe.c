@@ -255,8 +255,12 @@ int berth_environment_probe(struct berth *b, struct berth_arena *arena, const ch
                             struct berth_error *err)
 {
     *out = (struct berth_probe){0};
-    struct probing p = {
-        .b = b, .arena = arena, .actor = actor, .probe = out, .id = berth_id_new(), .keys = -1};
+    struct probing p = {.b = b,
+                        .arena = arena,
+                        .actor = actor,
+                        .probe = out,
+                        .id = berth_id_new_random(),
+                        .keys = -1};
     int rc = berth_environment_get(b, arena, id, &p.environment, err);
     if (rc == BERTH_OK)
         rc = berth_node_claim(b->node, p.id.text, err);
@@ -309,7 +313,7 @@ int berth_environment_probe_config(struct berth *b, struct berth_arena *arena,
     auto_json *config = NULL;
     *out = (struct berth_probe){0};
     struct probing p = {
-        .b = b, .arena = arena, .actor = input->actor, .probe = out, .id = berth_id_new()};
+        .b = b, .arena = arena, .actor = input->actor, .probe = out, .id = berth_id_new_random()};
     struct berth_draft draft = {.ready = on_ready, .also = add_lease, .ctx = &p};
     struct berth_company *company;
     int rc = input->company_id ? berth_company_get(b, arena, input->company_id, &company, err)

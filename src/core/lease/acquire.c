@@ -662,7 +662,8 @@ int berth_lease_acquire(struct berth *b, struct berth_arena *arena,
                         struct berth_error *err)
 {
     struct berth_lease_request checked = *request;
-    struct acquisition a = {.b = b, .arena = arena, .request = &checked, .id = berth_id_new()};
+    struct acquisition a = {
+        .b = b, .arena = arena, .request = &checked, .id = berth_id_new_random()};
     struct berth_id environment_id, run_id;
     int rc = berth_id_parse(request->environment_id, "Environment", &environment_id, err);
     if (rc == BERTH_OK && request->id)

@@ -115,7 +115,7 @@ static int run_create(struct berth *b, struct berth_arena *arena, const struct b
     struct berth_run *run = berth_arena_alloc(arena, sizeof *run);
     if (!run)
         return berth_arena_check(arena, err);
-    struct berth_id id = berth_id_new();
+    struct berth_id id = berth_id_new_random();
     int64_t now = berth_time_wall_ms();
     *run = (struct berth_run){
         .id = berth_arena_strdup(arena, as->id ? as->id : id.text),

@@ -320,7 +320,7 @@ int berth_run_job_prepare(struct berth_run_job *p)
 {
     struct berth_error *err = p->err, unfound;
     const struct berth_run_request *r = p->request;
-    struct berth_id fresh = berth_id_new();
+    struct berth_id fresh = berth_id_new_random();
     const char *id = r->run_id ? r->run_id : fresh.text;
     /* Before others can see it: no sweep takes it for a dead process's. */
     p->rc = berth_node_claim(p->b->node, id, err);

@@ -51,7 +51,7 @@ static int on_found(void *ctx, const char *lease_id, const char *place_id, struc
 static int add_row(struct berth_db *db, struct audit *audit, const struct berth_lease *labelled,
                    struct berth_error *err)
 {
-    struct berth_id id = berth_id_new();
+    struct berth_id id = berth_id_new_random();
     int64_t now = berth_time_wall_ms();
     struct berth_lease l = *labelled;
     l.id = id.text;
