@@ -24,7 +24,7 @@ static const struct {
     {"lease", "acquires, releases, destroys", berth_check_lease},
     {"double-release", "takes a second release for a success", berth_check_double_release},
     {"double-destroy", "takes a second destroy for a success", berth_check_double_destroy},
-    {"resume", "resumes a live place", berth_check_resume},
+    {"resume", "resumes a live place under its own id", berth_check_resume},
     {"stale-resume", "says of a place that is gone that it is", berth_check_stale_resume},
     {"realize", "makes a workspace", berth_check_realize},
     {"execute", "runs a command: status, streams, stdin, env, cwd", berth_check_execute},
@@ -75,6 +75,7 @@ static void trial_run(size_t i, const struct berth_trial *like,
     t.environment = berth_id_new();
     t.run = berth_id_new_random();
     t.lease = berth_id_new_random();
+    t.workspace = berth_id_new_random();
     bool ok = checks[i].run(&t) && !t.arena.failed;
     struct berth_check_result result = {.name = checks[i].name,
                                         .about = checks[i].about,

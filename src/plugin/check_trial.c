@@ -73,6 +73,12 @@ const char *berth_trial_params(struct berth_trial *t)
     return berth_trial_close_json(t, &w);
 }
 
+void berth_trial_put_ids(struct berth_trial *t, struct berth_json_writer *w)
+{
+    berth_json_put_str(w, "agentId", "berth-check-agent");
+    berth_json_put_str(w, "executionWorkspaceId", t->workspace.text);
+}
+
 const char *berth_trial_place_params(struct berth_trial *t, const char *place)
 {
     struct berth_json_writer w = berth_trial_open_params(t);
@@ -179,6 +185,7 @@ bool berth_trial_acquire(struct berth_trial *t)
     berth_json_put_str(&w, "runId", t->run.text);
     berth_json_put_str(&w, "leaseId", t->lease.text);
     berth_json_put_str(&w, "workspaceMode", "shared_workspace");
+    berth_trial_put_ids(t, &w);
     auto_reply r = berth_session_ask(t->s, "environmentAcquireLease", berth_trial_close_json(t, &w),
                                      BERTH_TRIAL_ASK_MS);
     if (!berth_trial_answered(t, "environmentAcquireLease", &r))

@@ -21,7 +21,7 @@ struct berth_trial {
     struct berth_arena arena;
     struct berth_buf json; /* the params that are being written */
     const char *driver_key, *config_json;
-    struct berth_id company, environment, run, lease;
+    struct berth_id company, environment, run, lease, workspace;
     struct berth_session *s;    /* NULL: the worker is not started */
     struct berth_json *methods; /* supportedMethods of the worker */
     const char *place;          /* the providerLeaseId that was acquired, or NULL */
@@ -67,6 +67,8 @@ void berth_trial_put_lease(struct berth_trial *t, struct berth_json_writer *w);
 /* Ends params. Returns them in the arena, or NULL when memory ran out; so do the next two. */
 const char *berth_trial_close_json(struct berth_trial *t, struct berth_json_writer *w);
 const char *berth_trial_params(struct berth_trial *t);
+/* Writes the agent and the execution workspace, which acquire and resume carry. */
+void berth_trial_put_ids(struct berth_trial *t, struct berth_json_writer *w);
 const char *berth_trial_place_params(struct berth_trial *t, const char *place);
 
 /* Starts the worker and initializes it. */
