@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/socket_cookie.h"
 #include "bare.h"
 #include "base/auto.h"
 #include "base/buf.h"
@@ -143,13 +144,15 @@ static void say(int fd, const char *text, bool echo)
         fail(heard);
 }
 
-/* With the token, where one is needed. */
+/* With the token or the cookie. */
 static void request(const struct address *to, const char *method, const char *path,
                     const char *body, char out[1000])
 {
-    (void)snprintf(out, 1000, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s%s", method, path,
-                   to->path ? "" : "Authorization: Bearer ", to->path ? "" : stage.token,
-                   to->path ? "" : "\r\n");
+    char cookie[BERTH_SOCKET_COOKIE_LINE_SIZE] = "";
+    if (to->path && !berth_socket_cookie_read(to->path, cookie))
+        fail("no cookie");
+    (void)snprintf(out, 1000, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s%s\r\n", method, path,
+                   to->path ? cookie : "Authorization: Bearer ", to->path ? "" : stage.token);
     size_t len = strlen(out);
     if (body)
         (void)snprintf(out + len, 1000 - len,

@@ -419,6 +419,12 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     return rc;
 }
 
+int berth_api_set_cookie(struct berth_api *api, const char *value, const char *socket,
+                         struct berth_error *err)
+{
+    return berth_api_gate_set_cookie(api->gate, value, socket, err);
+}
+
 int berth_api_listen(struct berth_api *api, const struct berth_http_address *address,
                      struct berth_error *err)
 {

@@ -10,9 +10,14 @@ struct berth_api;
 
 int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
                    struct berth_api **out, struct berth_error *err);
-/* Listens at an address and returns the port. At a Unix socket, a client with our uid or root may
- * do everything without a token. Every other client needs a token, and so does every client over
- * TCP. */
+/* Sets the value that clients at the Unix socket have to send besides their uid
+ * (core/socket_cookie.h), and the path of the socket, for the text of a refusal. Before listening.
+ * Without it the uid is enough. */
+int berth_api_set_cookie(struct berth_api *api, const char *value, const char *socket,
+                         struct berth_error *err);
+/* Listens at an address and returns the port. At a Unix socket, a client with our uid or root and
+ * the cookie may do everything without a token. Every other client needs a token, and so does every
+ * client over TCP. */
 int berth_api_listen(struct berth_api *api, const struct berth_http_address *address,
                      struct berth_error *err);
 /* Sets the host names that TCP requests may use besides numbers and localhost, and the origins of

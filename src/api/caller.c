@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/id_prefix.h"
+#include "core/socket_cookie.h"
 #include "core/token.h"
 #include "crypto/hash.h"
 
@@ -34,6 +35,8 @@ struct berth_api_gate {
     bool looking;                         /* a job looks up the tokens of these */
     struct berth_arena arena;             /* of these: */
     struct berth_list hosts, origins;
+    char cookie[BERTH_SOCKET_COOKIE_SIZE]; /* "": none is needed */
+    char *socket;                          /* its path, or NULL */
 };
 
 int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err)
@@ -53,12 +56,23 @@ void berth_api_gate_free(struct berth_api_gate *gate)
         return;
     pthread_mutex_destroy(&gate->lock);
     berth_arena_clear(&gate->arena);
+    free(gate->socket);
     free(gate);
 }
 
 static int caller_refuse(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_UNAUTHORIZED, "Unauthorized");
+}
+
+int berth_api_gate_set_cookie(struct berth_api_gate *gate, const char *value, const char *socket,
+                              struct berth_error *err)
+{
+    gate->socket = strdup(socket);
+    if (!gate->socket)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
+    (void)snprintf(gate->cookie, sizeof gate->cookie, "%s", value);
+    return BERTH_OK;
 }
 
 /* --- where it was sent to, and from --- */
@@ -221,6 +235,22 @@ static bool is_owner(const struct berth_peer *peer)
     return peer->local && (peer->uid == geteuid() || peer->uid == 0);
 }
 
+/* Checks a client without a token. */
+static int check_owner(const struct berth_api_gate *gate, const struct berth_api_call *c,
+                       struct berth_error *err)
+{
+    const char *given = berth_http_header(c->head, BERTH_SOCKET_COOKIE_FIELD);
+    if (!is_owner(berth_http_exchange_peer(c->x)))
+        return caller_refuse(err);
+    if (!gate->cookie[0] || (given && berth_socket_cookie_is(gate->cookie, given)))
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_UNAUTHORIZED,
+                      "Unauthorized: without a token, a request at the socket needs the "
+                      "header " BERTH_SOCKET_COOKIE_HEADER " as %s" BERTH_SOCKET_COOKIE_SUFFIX
+                      " has it (curl -H @FILE)",
+                      gate->socket);
+}
+
 static int refuse_often(struct berth_error *err)
 {
     return berth_fail(err, BERTH_E_RATE_LIMITED,
@@ -233,7 +263,7 @@ int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
     bool shown;
     const char *token = token_of(c->head, &shown);
     if (!shown)
-        return is_owner(berth_http_exchange_peer(c->x)) ? BERTH_OK : caller_refuse(err);
+        return check_owner(gate, c, err);
     bool form = token && berth_token_well_formed(token);
     c->bucket = bucket_of(c->x);
     c->token_hash = form ? digest(token, strlen(token)) : 0;

@@ -12,6 +12,9 @@ void berth_api_gate_free(struct berth_api_gate *gate); /* NULL is fine */
 
 int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
                          const char *const *origins, struct berth_error *err);
+/* See berth_api_set_cookie. */
+int berth_api_gate_set_cookie(struct berth_api_gate *gate, const char *value, const char *socket,
+                              struct berth_error *err);
 /* Checks the Host and Origin headers of a TCP request. DENIED: the host name is unknown, or the
  * page's origin is not allowed. A foreign page can point a host name of its own at us (DNS
  * rebinding), but cannot do so with a number or a name that we know. A page whose origin is allowed

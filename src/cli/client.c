@@ -97,6 +97,7 @@ struct berth_http_client_request cli_daemon_request(const struct cli *cli, const
     r.method = method;
     r.url = url;
     r.socket = cli->daemon->socket;
+    r.cookie = cli->daemon->cookie[0] ? cli->daemon->cookie : NULL;
     r.token = cli->daemon->token.len ? &cli->daemon->token : NULL;
     r.ca_file = cli->daemon->ca_file;
     r.body = body ? body->data : NULL;

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "core/socket_cookie.h"
 #include "crypto/locked.h"
 #include "net/http_client.h"
 
@@ -41,9 +42,10 @@ int64_t cli_time(const struct berth_json *object, const char *key);
 /* --- the daemon, for what cannot be asked with cli_call --- */
 
 struct cli_daemon {
-    const char *url;    /* the start of every request's URL */
-    const char *where;  /* its address in messages */
-    const char *socket; /* the Unix socket to connect to, or NULL */
+    const char *url;                            /* the start of every request's URL */
+    const char *where;                          /* its address in messages */
+    const char *socket;                         /* the Unix socket to connect to, or NULL */
+    char cookie[BERTH_SOCKET_COOKIE_LINE_SIZE]; /* a header for requests at the socket; "": none */
     const char *ca_file;
     struct berth_locked token; /* empty: none */
 };

@@ -20,6 +20,7 @@
 #include "cli/print.h"
 #include "core/daemon_lock.h"
 #include "core/paths.h"
+#include "core/socket_cookie.h"
 #include "core/sweep/sweep.h"
 #include "os/socket.h"
 
@@ -101,6 +102,8 @@ static int use_url(struct cli *cli, const char *url, bool named)
     d->ca_file = option_or_variable(NULL, "BERTH_CA_FILE");
     if (strncmp(url, "unix:", 5) == 0) {
         d->socket = url + 5;
+        (void)berth_socket_cookie_read(d->socket,
+                                       d->cookie); /* without it berthd says what to do */
     } else {
         size_t len = strlen(url);
         while (len && url[len - 1] == '/')

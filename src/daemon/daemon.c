@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/daemon_lock.h"
+#include "core/socket_cookie.h"
 #include "core/paths.h"
 #include "core/token.h"
 #include "crypto/tls.h"
@@ -278,7 +279,11 @@ static int open_api(struct berth_daemon *d, struct berth_error *err)
         return rc;
     berth_api_set_recovering(d->api, true);
     struct berth_http_address address = {.path = d->socket};
-    return berth_api_listen(d->api, &address, err);
+    char cookie[BERTH_SOCKET_COOKIE_SIZE];
+    rc = berth_socket_cookie_take(d->socket, cookie, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_set_cookie(d->api, cookie, d->socket, err);
+    return rc < 0 ? rc : berth_api_listen(d->api, &address, err);
 }
 
 int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,

@@ -103,6 +103,8 @@ static void set_headers(struct asking *a)
     char token[sizeof BEARER + BERTH_TOKEN_BYTES_MAX] = BEARER;
     for (const char *const *h = r->headers; h && *h; h++)
         add_header(a, *h);
+    if (r->cookie)
+        add_header(a, r->cookie);
     if (r->body)
         add_header(a, "Expect:"); /* what we send is short */
     if (r->source)

@@ -32,6 +32,7 @@ struct berth_http_client_request {
     const char *socket;               /* a Unix socket to go through, or NULL */
     const struct berth_locked *token; /* sent as a bearer token; or NULL */
     const char *const *headers;       /* "Name: value", closed by NULL; or NULL */
+    const char *cookie;               /* one more such header, or NULL */
     const char *body;                 /* or NULL */
     size_t body_len;
     const struct berth_http_client_source *source; /* instead of `body`; or NULL */

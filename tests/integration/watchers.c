@@ -44,9 +44,20 @@ static int dial(void)
     return -1;
 }
 
+/* Sends a request, with the cookie behind its first line. */
 static void put(int fd, const char *text)
 {
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    char path[sizeof stage.directory + 16], line[128] = "", request[4000];
+    const char *rest = strstr(text, "\r\n") + 2;
+    (void)snprintf(path, sizeof path, "%s/s.cookie", stage.directory);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    (void)fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    int len =
+        snprintf(request, sizeof request, "%.*s%s\r\n%s", (int)(rest - text), text, line, rest);
+    assert_int_equal(write(fd, request, (size_t)len), len);
 }
 
 /* The whole answer; a member of its body is between `key":"` and a quote. */
