@@ -72,6 +72,7 @@ static int new_worker(const struct berth_worker_route *what, struct berth_driver
 const struct berth_builtins berth_builtins = {
     .databases = databases,
     .add_drivers = add_drivers,
+    .provider_default = "fake",
     .tune_process = tune_process,
     .manager = &berth_plugin_manager,
     .packages = &berth_plugin_packages,

@@ -70,7 +70,8 @@ struct berth_worker_route {
 struct berth_builtins {
     const struct berth_database *const *databases; /* closed by NULL */
     int (*add_drivers)(struct berth_registry *registry, struct berth_error *err);
-    void (*tune_process)(void); /* for programs, before their first berth_open */
+    const char *provider_default; /* of a sandbox whose config does not name a provider */
+    void (*tune_process)(void);   /* for programs, before their first berth_open */
     const struct berth_manager_ops *manager;
     const struct berth_package_ops *packages;
     int (*new_worker)(const struct berth_worker_route *what, struct berth_driver **out,

@@ -16,8 +16,6 @@
     X(PLUGIN, "plugin", PLUGIN)
 /* The driver of the environment that every company has. */
 #define BERTH_DRIVER_DEFAULT BERTH_DRIVER_LOCAL
-/* The provider of a sandbox whose config names none. */
-#define BERTH_PROVIDER_DEFAULT "fake"
 
 enum berth_route_kind {
     BERTH_ROUTE_BUILTIN,  /* by the driver's word */

@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/form.h"
+#include "core/berth.h"
 #include "core/driver.h"
 #include "crypto/hash.h"
 
@@ -47,7 +48,7 @@ static const char *provider_of(struct berth_arena *arena, const struct berth_jso
 {
     const char *provider = berth_json_str(berth_json_get(config, "provider"));
     if (!provider || !*provider)
-        return BERTH_PROVIDER_DEFAULT;
+        return berth_builtins.provider_default;
     provider = berth_form_trimmed(arena, provider);
     return provider ? provider : ""; /* the arena remembers that memory was short */
 }
