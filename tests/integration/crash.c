@@ -30,7 +30,8 @@
 #include "store/store.h"
 
 #define NOT_REACHED 3
-#define BESIDE_CYCLES 4 /* of the second process, in a round */
+#define CELLS_AT_ONCE 12 /* crashes, before all leases are let expire */
+#define BESIDE_CYCLES 4  /* of the second process, in a round */
 
 /* --- in the child --- */
 
@@ -704,27 +705,41 @@ static void trace_all(const struct fixture *f, bool passes[SCENARIOS][BERTH_FP_C
             fail_msg("no scenario passes %s", berth_failpoint_name((enum berth_failpoint)point));
 }
 
+static struct child start_second(const struct fixture *f)
+{
+    char ready[8];
+    struct child second = child_start(f, "beside", "-");
+    assert_true(read(second.report_fd, ready, sizeof ready) > 0);
+    return second;
+}
+
+/* Crashes at the points from `first` on, up to a number of crashes. Returns the next point. */
+static int crash_some(const struct fixture *f, bool passes[SCENARIOS][BERTH_FP_COUNT], int first,
+                      bool beside, struct sample *sample, int *cells)
+{
+    const struct sample parts = {.wanted = sample->wanted, .seed = test_seed()};
+    struct child second = beside ? start_second(f) : (struct child){0};
+    int point = first, limit = *cells + CELLS_AT_ONCE;
+    /* In a sample, each point is in one of the matrices: two over SSH, else four. */
+    for (; point < BERTH_FP_COUNT && *cells < limit; point++)
+        if (sample_has(&parts, point, 2 * beside + (f->kind == ON_POSTGRES), is_far() ? 2 : 4))
+            *cells += crash_at_point(f, passes, (enum berth_failpoint)point, second, sample);
+    if (beside)
+        stop_second(second);
+    return point;
+}
+
 static void run_matrix(struct fixture *f, bool beside)
 {
     static bool passes[SCENARIOS][BERTH_FP_COUNT];
     struct sample sample = sample_new();
-    const struct sample parts = sample;
-    struct child second = {0};
     int cells = 0;
     fixture_close(f); /* the parent only looks on */
     trace_all(f, passes);
-    if (beside) {
-        second = child_start(f, "beside", "-");
-        char ready[8];
-        assert_true(read(second.report_fd, ready, sizeof ready) > 0);
+    for (int point = 0; point < BERTH_FP_COUNT;) {
+        point = crash_some(f, passes, point, beside, &sample, &cells);
+        child_run(f, "recover_late", "-"); /* and later sweeps have fewer leases to look at */
     }
-    /* In a sample, each point is in one of the matrices: two over SSH, else four. */
-    for (int point = 0; point < BERTH_FP_COUNT; point++)
-        if (sample_has(&parts, point, 2 * beside + (f->kind == ON_POSTGRES), is_far() ? 2 : 4))
-            cells += crash_at_point(f, passes, (enum berth_failpoint)point, second, &sample);
-    if (beside)
-        stop_second(second);
-    child_run(f, "recover_late", "-");
     print_message("# %d crashes survived\n", cells);
 }
 
