@@ -98,6 +98,8 @@ static void conn_finish(struct berth_http_conn *c)
     if (c->secure)
         c->secure->finish(c->tls);
     berth_socket_finish(c->socket);
+    if (c->ended && !berth_socket_queued(c->socket))
+        berth_socket_close(c->socket);
 }
 
 void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
@@ -266,8 +268,10 @@ void berth_http_conn_read_waiting(struct berth_http_conn *c)
     berth_socket_set_read_max(c->socket, large ? 0 : BERTH_HTTP_READ_BYTES);
     berth_http_conn_set_deadline(c);
     conn_read(c, waiting.data, waiting.len);
-    if (conn_is_reading(c) ||
-        (c->phase != BERTH_HTTP_RECEIVING && c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX))
+    if (c->ended && conn_is_reading(c))
+        berth_http_conn_leave(c); /* the rest of the request does not come */
+    else if (conn_is_reading(c) ||
+             (c->phase != BERTH_HTTP_RECEIVING && c->waiting.len < BERTH_HTTP_WAITING_BYTES_MAX))
         berth_socket_pause(c->socket, false);
 }
 
@@ -341,12 +345,31 @@ static void on_conn_wire(void *ctx, const char *bytes, size_t len)
     berth_socket_write(c->socket, bytes, len);
 }
 
-static void on_conn_gone(void *ctx)
+void berth_http_conn_leave(struct berth_http_conn *c)
 {
-    struct berth_http_conn *c = ctx;
     berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
     berth_http_exchange_leave(c);
     berth_socket_close(c->socket);
+}
+
+static void on_conn_gone(void *ctx)
+{
+    berth_http_conn_leave(ctx);
+}
+
+/* The client has closed its sending side. It gets the answers to the requests that are complete. */
+static void on_conn_end(void *ctx)
+{
+    struct berth_http_conn *c = ctx;
+    bool queued = berth_socket_queued(c->socket) > 0;
+    if (c->ended)
+        return;
+    c->ended = true;
+    if (conn_is_reading(c) || c->phase == BERTH_HTTP_STREAMING ||
+        (c->phase == BERTH_HTTP_REFUSING && !queued))
+        berth_http_conn_leave(c);
+    else if (c->phase == BERTH_HTTP_ASKING || c->phase == BERTH_HTTP_WAITING)
+        berth_http_exchange_doubt(c->exchange);
 }
 
 static void on_conn_bytes(void *ctx, const char *bytes, size_t len)
@@ -359,7 +382,7 @@ static void on_conn_bytes(void *ctx, const char *bytes, size_t len)
     else if (c->secure->read(c->tls, bytes, len, &ended, &none) < 0)
         conn_finish(c); /* TLS has written its alert */
     else if (ended)
-        on_conn_gone(c);
+        on_conn_end(c);
 }
 
 /* Called when all that was queued has been sent. A request that is being read keeps its deadline.
@@ -369,6 +392,10 @@ static void on_conn_room(void *ctx)
     struct berth_http_conn *c = ctx;
     if (c->phase == BERTH_HTTP_SENDING) {
         berth_http_conn_end_answer(c, !c->server->draining);
+        return;
+    }
+    if (c->phase == BERTH_HTTP_REFUSING && c->ended) {
+        berth_socket_close(c->socket); /* the client has all that there is for it */
         return;
     }
     if (c->phase != BERTH_HTTP_READING && c->phase != BERTH_HTTP_RECEIVING)
@@ -444,6 +471,7 @@ void berth_http_conn_open(const struct berth_http_listening *address, struct ber
     berth_http_conn_set_deadline(c);
     struct berth_socket_handlers handlers = {.on_bytes = on_conn_bytes,
                                              .on_room = on_conn_room,
+                                             .on_end = on_conn_end,
                                              .on_gone = on_conn_gone,
                                              .on_closed = on_conn_closed,
                                              .ctx = c};

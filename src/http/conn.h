@@ -71,6 +71,7 @@ struct berth_http_conn {
     void *tls;                              /* the link that `secure` opened */
     bool local;                             /* came by a Unix socket */
     bool greeted;                           /* has sent a byte, or is local */
+    bool ended;                             /* the client sends nothing more, but may read */
     struct berth_http_reader reader;
     enum berth_http_phase phase;
     struct berth_buf waiting;
@@ -96,6 +97,8 @@ void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive);
 void berth_http_conn_hand_on_waiting(struct berth_http_conn *c);
 /* Reads the bytes that wait, and then those of the socket: there is room for them now. */
 void berth_http_conn_read_waiting(struct berth_http_conn *c);
+/* Ends the connection at once, and tells its exchange that the client is gone. */
+void berth_http_conn_leave(struct berth_http_conn *c);
 /* Answers with an error, ends the connection, and tells the exchange that its client is gone. */
 void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *why);
 
@@ -140,6 +143,8 @@ struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c);
 void berth_http_exchange_free(struct berth_http_exchange *x);
 /* Tells the exchange, if there is one, that its client has left, and detaches it. */
 void berth_http_exchange_leave(struct berth_http_conn *c);
+/* Tells the exchange that its client has left or only waits for the answer. The answer is sent. */
+void berth_http_exchange_doubt(struct berth_http_exchange *x);
 /* Writes the head of an answer to this request, as berth_http_write_head does. */
 void berth_http_exchange_write_head(const struct berth_http_exchange *x,
                                     const struct berth_http_answer *answer, bool endless,

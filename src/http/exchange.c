@@ -63,13 +63,20 @@ void berth_http_exchange_leave(struct berth_http_conn *c)
         berth_http_exchange_free(x);
         return;
     }
+    berth_http_body_leave(x);
+    berth_http_exchange_doubt(x);
+}
+
+void berth_http_exchange_doubt(struct berth_http_exchange *x)
+{
+    struct berth_http_stream_handlers told = x->stream;
+    x->stream.on_gone = NULL; /* is called once */
     atomic_store(&x->left, true);
     int fd = atomic_load(&x->left_fd);
     if (fd >= 0)
         (void)eventfd_write(fd, 1);
-    berth_http_body_leave(x);
-    if (x->stream.on_gone) /* may end a stream, which frees the exchange */
-        x->stream.on_gone(x->stream.ctx);
+    if (told.on_gone) /* may end a stream, which frees the exchange */
+        told.on_gone(told.ctx);
 }
 
 /* --- the request --- */
@@ -116,8 +123,10 @@ void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(
                                  void *ctx)
 {
     x->stream = (struct berth_http_stream_handlers){.on_gone = on_left, .ctx = ctx};
-    if (!x->conn && on_left)
+    if (on_left && atomic_load(&x->left)) {
+        x->stream.on_gone = NULL;
         on_left(ctx);
+    }
 }
 
 /* --- the answer --- */
@@ -145,7 +154,8 @@ static void run_answer(struct berth_post *post)
     struct berth_http_exchange *x = berth_container_of(post, struct berth_http_exchange, post);
     struct berth_http_conn *c = x->conn;
     if (c) {
-        bool keep_alive = x->head.keep_alive && x->body_whole && !c->server->draining;
+        bool last = c->server->draining || (c->ended && !c->waiting.len);
+        bool keep_alive = x->head.keep_alive && x->body_whole && !last;
         c->exchange = NULL; /* before the write, which may find that the client has left */
         berth_http_conn_send(c, &x->answer_head, &x->answer_body, keep_alive);
         berth_http_conn_end_answer(c, keep_alive);

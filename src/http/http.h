@@ -88,7 +88,8 @@ const struct berth_peer *berth_http_exchange_peer(const struct berth_http_exchan
 const char *berth_http_exchange_id(const struct berth_http_exchange *x); /* a name for logs */
 bool berth_http_exchange_secure(const struct berth_http_exchange *x);    /* came by TLS */
 /* Returns a descriptor that becomes readable when the client leaves, or -1 when none could be made.
- * From any thread; the exchange owns it. */
+ * From any thread; the exchange owns it. A client that closes its sending side may have left, so
+ * that counts as leaving, too; an answer is sent to it all the same, but a stream is not. */
 int berth_http_exchange_left_fd(struct berth_http_exchange *x);
 /* Has on_left called on the loop thread when the client leaves, or at once when it has left. NULL:
  * not any more. On the loop thread. */

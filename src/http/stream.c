@@ -30,6 +30,10 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     struct berth_http_conn *c = x->conn;
     x->stream = *handlers;
     stream_count(x);
+    if (c && c->ended) { /* nothing would tell that the client has left */
+        berth_http_conn_leave(c);
+        return;
+    }
     if (!c) {
         handlers->on_gone(handlers->ctx);
         return;

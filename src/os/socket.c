@@ -54,7 +54,7 @@ struct berth_socket {
     uv_shutdown_t end;
     uint64_t written; /* gone or queued */
     size_t read_max;  /* of one read; 0: the engine's */
-    bool reading, gone, finishing, closing;
+    bool reading, ended, gone, finishing, closing;
 };
 
 /* Bytes on their way out. */
@@ -108,7 +108,12 @@ void berth_socket_set_read_max(struct berth_socket *s, size_t bytes)
 static void on_socket_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
     struct berth_socket *s = stream->data;
-    if (len < 0)
+    if (len == UV_EOF && s->handlers.on_end && !s->gone) {
+        s->ended = true;
+        s->reading = false;
+        (void)uv_read_stop(stream);
+        s->handlers.on_end(s->handlers.ctx);
+    } else if (len < 0)
         socket_leave(s);
     else if (len > 0 && !s->gone)
         s->handlers.on_bytes(s->handlers.ctx, buf->base, (size_t)len);
@@ -121,7 +126,7 @@ const struct berth_peer *berth_socket_peer(const struct berth_socket *s)
 
 void berth_socket_pause(struct berth_socket *s, bool paused)
 {
-    if (s->gone || s->reading == !paused)
+    if (s->gone || s->ended || s->reading == !paused)
         return;
     s->reading = !paused;
     if (paused)

@@ -26,6 +26,9 @@ struct berth_peer {
 struct berth_socket_handlers {
     void (*on_bytes)(void *ctx, const char *bytes, size_t len);
     void (*on_room)(void *ctx); /* all that was queued has gone */
+    /* The other side sends nothing more. It may still read; over TCP, one that has left looks the
+     * same until something is written. NULL: on_gone is called instead. */
+    void (*on_end)(void *ctx);
     /* The other side has left, or cannot be reached: nothing more is read or written. The stream
      * still wants to be closed. */
     void (*on_gone)(void *ctx);

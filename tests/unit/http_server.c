@@ -918,6 +918,52 @@ static void client_that_leaves_unnoticed(void **state)
     assert_int_equal(s->asked, 2); /* what he sent ahead is nobody's */
 }
 
+/* "nc -N" closes its sending side behind the request. */
+static void clients_that_send_nothing_more(void **state)
+{
+    struct stage *s = *state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        auto_close int quick = tcp ? dial_tcp(s) : dial_unix(s),
+                       body = tcp ? dial_tcp(s) : dial_unix(s),
+                       held = tcp ? dial_tcp(s) : dial_unix(s),
+                       half = tcp ? dial_tcp(s) : dial_unix(s),
+                       much = tcp ? dial_tcp(s) : dial_unix(s);
+        auto_buf a = HEARD, b = HEARD, c = HEARD, d = HEARD, e = HEARD;
+        char bytes[50000];
+        say(quick, GET("/1") GET("/2") GET("/3"));
+        (void)shutdown(quick, SHUT_WR);
+        const char *text = hear(quick, NULL, &a);
+        assert_true(strstr(text, "/1\r\n\r\n") && strstr(text, "/2\r\n\r\n"));
+        assert_non_null(strstr(text, "/3\r\n"));
+        memset(bytes, 'x', sizeof bytes);
+        say(body, "POST /x HTTP/1.1\r\n" HOST "Content-Length: 50000\r\n\r\n");
+        say_bytes(body, bytes, sizeof bytes);
+        (void)shutdown(body, SHUT_WR);
+        assert_non_null(strstr(hear(body, NULL, &b), "\r\n\r\nxxxxx"));
+        assert_true(b.len > sizeof bytes);
+        say(held, GET("/held"));
+        (void)shutdown(held, SHUT_WR);
+        struct berth_http_exchange *x = await_held(s, tcp);
+        struct pollfd left = {.fd = berth_http_exchange_left_fd(x), .events = POLLIN};
+        assert_int_equal(poll(&left, 1, PATIENCE_MS), 1); /* it may have left */
+        assert_true(is_silent(held));
+        answer(x);
+        assert_non_null(strstr(hear(held, NULL, &c), "X-Path: /held\r\n"));
+        say(half, GET("/x") "POST /x HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhal");
+        (void)shutdown(half, SHUT_WR);
+        assert_non_null(strstr(hear(half, NULL, &d), "X-Path: /x\r\n"));
+        say(much, GET("/much"));
+        (void)shutdown(much, SHUT_WR);
+        pause_ms(50); /* its answer does not fit into the kernel's buffers */
+        (void)hear(much, NULL, &e);
+        assert_true(e.len > 4000000);
+    }
+    for (int waited = 0; berth_http_server_stats(s->server).connections; waited++) {
+        assert_true(waited < PATIENCE_MS);
+        pause_ms(1);
+    }
+}
+
 static void too_many_are_turned_away(void **state)
 {
     struct stage *s = *state;
@@ -1122,6 +1168,7 @@ int main(void)
         ON_STAGE(reader_of_a_stream_leaves),
         ON_STAGE(client_that_leaves_is_noticed),
         ON_STAGE(client_that_leaves_unnoticed),
+        ON_STAGE(clients_that_send_nothing_more),
         ON_STAGE(too_many_are_turned_away),
         ON_STAGE(tcp_does_not_take_all),
         ON_STAGE(few_descriptors),
