@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/limits.h"
+
 static bool follows(unsigned char c)
 {
     return (c & 0xc0) == 0x80;
@@ -67,6 +69,59 @@ void berth_utf8_mend(char *text)
             *text = '?';
         text += step ? step : 1;
     }
+}
+
+uint32_t berth_utf8_decode(const char *p, size_t *step)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    *step = berth_utf8_step(p);
+    switch (*step) {
+    case 1:
+        return b[0];
+    case 2:
+        return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
+    case 3:
+        return (b[0] & 0x0fu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
+    case 4:
+        return (b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
+    default:
+        *step = 1;
+        return 0xfffd;
+    }
+}
+
+bool berth_utf8_is_control(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
+}
+
+static bool is_blank(uint32_t c)
+{
+    return c == ' ' || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+int berth_utf8_check_name(const char *name, const char *whose, struct berth_error *err)
+{
+    if (!name || !*name)
+        return berth_fail(err, BERTH_E_INVALID, "%s needs a name.", whose);
+    int rc = berth_utf8_check(name, BERTH_NAME_BYTES_MAX, "name", err);
+    if (rc < 0)
+        return rc;
+    uint32_t last = 0;
+    size_t step;
+    for (const char *p = name; *p; p += step) {
+        last = berth_utf8_decode(p, &step);
+        if (berth_utf8_is_control(last))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "The name contains the control character U+%04X: leave it out.",
+                              last);
+    }
+    if (is_blank(berth_utf8_decode(name, &step)) || is_blank(last))
+        return berth_fail(err, BERTH_E_INVALID,
+                          "The name begins or ends with a blank: leave it out.");
+    return BERTH_OK;
 }
 
 int berth_utf8_check(const char *text, size_t max, const char *what, struct berth_error *err)

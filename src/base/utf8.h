@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <berth/error.h>
 
@@ -16,6 +17,14 @@ bool berth_utf8_valid(const char *text);
 bool berth_utf8_valid_bytes(const char *bytes, size_t len);
 /* Returns INVALID, with `what` in the message, when the text is longer than `max` or not UTF-8. */
 int berth_utf8_check(const char *text, size_t max, const char *what, struct berth_error *err);
+/* Checks a name that a user gives to `whose` ("An environment"). Returns INVALID when it is NULL or
+ * empty, too long or not UTF-8, begins or ends with a blank, or contains a control character. */
+int berth_utf8_check_name(const char *name, const char *whose, struct berth_error *err);
+/* Returns the code point at p, or 0xfffd for an invalid byte. Its length goes to *step. */
+uint32_t berth_utf8_decode(const char *p, size_t *step);
+/* Returns whether a terminal does not just show the character: controls, invisible characters, and
+ * those that turn the direction of text. */
+bool berth_utf8_is_control(uint32_t c);
 /* Returns the length without an incomplete UTF-8 sequence at the end. */
 size_t berth_utf8_whole(const char *bytes, size_t len);
 /* Replaces each invalid byte by '?', for foreign text that is stored or shown. */

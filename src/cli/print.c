@@ -38,38 +38,11 @@ int cli_width(void)
 
 /* --- text from outside --- */
 
-uint32_t cli_decode(const char *p, size_t *step)
-{
-    const unsigned char *b = (const unsigned char *)p;
-    *step = berth_utf8_step(p);
-    switch (*step) {
-    case 1:
-        return b[0];
-    case 2:
-        return (b[0] & 0x1fu) << 6 | (b[1] & 0x3fu);
-    case 3:
-        return (b[0] & 0x0fu) << 12 | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
-    case 4:
-        return (b[0] & 0x07u) << 18 | (b[1] & 0x3fu) << 12 | (b[2] & 0x3fu) << 6 | (b[3] & 0x3fu);
-    default:
-        *step = 1;
-        return 0xfffd;
-    }
-}
-
-/* Says whether a terminal does not just show the character: controls, invisible characters, and
- * those that turn the direction of text. */
-static bool is_control(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
-           (c >= 0x202a && c <= 0x202e) || (c >= 0x2060 && c <= 0x2069) || c == 0xfeff;
-}
-
 void cli_clean_text(char *text)
 {
     size_t step;
     for (char *p = text; *p; p += step)
-        if (is_control(cli_decode(p, &step)) || !berth_utf8_step(p))
+        if (berth_utf8_is_control(berth_utf8_decode(p, &step)) || !berth_utf8_step(p))
             memset(p, '?', step);
 }
 
@@ -86,8 +59,8 @@ static void escape_json(const char *json, struct berth_buf *out)
 {
     size_t step;
     for (const char *p = json; *p; p += step) {
-        uint32_t c = cli_decode(p, &step);
-        if (c >= 0x7f && is_control(c))
+        uint32_t c = berth_utf8_decode(p, &step);
+        if (c >= 0x7f && berth_utf8_is_control(c))
             berth_buf_printf(out, "\\u%04x", c);
         else
             berth_buf_append(out, p, step);

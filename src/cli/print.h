@@ -25,8 +25,6 @@ void cli_clean_text(char *text);
 /* Returns "2m ago", "in 3h", or "-" for 0. */
 const char *cli_when(struct cli *cli, int64_t wall_ms);
 
-/* Returns the code point at p, or 0xfffd for an invalid byte. Its length goes to *step. */
-uint32_t cli_decode(const char *p, size_t *step);
 bool cli_colours(FILE *out);
 int cli_width(void); /* columns of standard output; 0: it is not a terminal */
 #endif

@@ -7,6 +7,7 @@
 #include <wchar.h>
 
 #include "base/limits.h"
+#include "base/utf8.h"
 #include "cli/client.h"
 #include "cli/print.h"
 
@@ -123,7 +124,7 @@ struct table {
 
 static int width_at(const char *p, size_t *step)
 {
-    int width = wcwidth((wchar_t)cli_decode(p, step));
+    int width = wcwidth((wchar_t)berth_utf8_decode(p, step));
     return width < 0 ? 1 : width;
 }
 

@@ -65,9 +65,7 @@ int berth_company_create(struct berth *b, struct berth_arena *arena, const char 
                          const struct berth_actor *actor, struct berth_company **out,
                          struct berth_error *err)
 {
-    if (!name || !*name)
-        return berth_fail(err, BERTH_E_INVALID, "A company needs a name.");
-    int rc = berth_utf8_check(name, BERTH_NAME_BYTES_MAX, "name", err);
+    int rc = berth_utf8_check_name(name, "A company", err);
     if (rc < 0)
         return rc;
     struct berth_company *company = berth_arena_alloc(arena, sizeof *company);

@@ -87,9 +87,7 @@ const char *berth_token_to_json(struct berth_arena *arena, const struct berth_to
 static int check_request(const struct berth_token_request *r, struct berth_error *err)
 {
     bool run = r->kind == BERTH_TOKEN_RUN;
-    if (!r->name || !*r->name)
-        return berth_fail(err, BERTH_E_INVALID, "A token needs a name.");
-    int rc = berth_utf8_check(r->name, BERTH_NAME_BYTES_MAX, "name", err);
+    int rc = berth_utf8_check_name(r->name, "A token", err);
     if (rc == BERTH_OK && r->agent_id)
         rc = berth_utf8_check(r->agent_id, BERTH_NAME_BYTES_MAX, "agentId", err);
     if (rc < 0)

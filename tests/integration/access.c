@@ -413,6 +413,9 @@ static void wrong_tokens_are_refused(void **state)
     } rows[] = {
         {"{}", 400, "Validation error"},
         {"{'name':''}", 400, "A token needs a name."},
+        {"{'name':' '}", 400, "The name begins or ends with a blank: leave it out."},
+        {"{'name':'a\\u0007'}", 400,
+         "The name contains the control character U+0007: leave it out."},
         {"{'name':'x','kind':'king'}", 400, "Validation error"},
         {"{'name':'x','permissions':['fly']}", 400, "Validation error"},
         {"{'name':'x','permissions':'fly'}", 400, "Validation error"},

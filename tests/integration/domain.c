@@ -1110,6 +1110,9 @@ static void what_is_too_long_is_refused(void **state)
         named(repeated(f, 'n', BERTH_NAME_BYTES_MAX + 1), BERTH_DRIVER_LOCAL);
     assert_fails(f, BERTH_E_INVALID, "The name is longer than 200 bytes.",
                  create(f, input, NULL, &issues, &e));
+    input.name = " ci";
+    assert_fails(f, BERTH_E_INVALID, "The name begins or ends with a blank",
+                 create(f, input, NULL, &issues, &e));
     input.name = "";
     assert_fails(f, BERTH_E_INVALID, "An environment needs a name.",
                  create(f, input, NULL, &issues, &e));

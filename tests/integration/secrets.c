@@ -479,8 +479,10 @@ static void create_says_what_is_wrong(void **state)
     } wrong[] = {
         {NULL, NULL, BERTH_E_INVALID, "A secret needs a name."},
         {"", NULL, BERTH_E_INVALID, "A secret needs a name."},
+        {"  ", NULL, BERTH_E_INVALID, "The name begins or ends with a blank"},
+        {"a\x1b[2J", NULL, BERTH_E_INVALID, "The name contains the control character U+001B"},
         {"\xff", NULL, BERTH_E_INVALID, "The name is not UTF-8."},
-        {" \xe2\x82\xac ", NULL, BERTH_E_UNPROCESSABLE, "Secret key is required"},
+        {"\xe2\x82\xac", NULL, BERTH_E_UNPROCESSABLE, "Secret key is required"},
         {"fine", "---", BERTH_E_UNPROCESSABLE, "Secret key is required"},
         {"Taken  Name", "other", BERTH_E_CONFLICT, "Secret already exists: Taken  Name"},
         {"taken name", NULL, BERTH_E_CONFLICT, "Secret key already exists: taken-name"},

@@ -4,6 +4,8 @@
 
 #include "fixture.h"
 
+#include "base/limits.h"
+
 /* The plain encoding of any number, surrogates and beyond included. */
 static size_t encode(unsigned code, char out[5])
 {
@@ -180,6 +182,46 @@ static void whole_leaves_out_what_has_only_begun(void **state)
         assert_int_equal(berth_utf8_whole(rows[i].bytes, strlen(rows[i].bytes)), rows[i].whole);
 }
 
+static void assert_name(const char *name, const char *told)
+{
+    struct berth_error err = {0};
+    int rc = berth_utf8_check_name(name, "A thing", &err);
+    assert_int_equal(rc, told ? BERTH_E_INVALID : BERTH_OK);
+    if (told)
+        assert_non_null(strstr(err.message, told));
+}
+
+static void names(void **state)
+{
+    (void)state;
+    char longest[BERTH_NAME_BYTES_MAX + 2];
+    memset(longest, 'n', sizeof longest);
+    longest[BERTH_NAME_BYTES_MAX + 1] = '\0';
+    assert_name("ci", NULL);
+    assert_name("My  \xc3\x89tude #1", NULL);
+    assert_name("\xe6\x9d\xb1\xe4\xba\xac", NULL);
+    assert_name(NULL, "A thing needs a name.");
+    assert_name("", "A thing needs a name.");
+    assert_name(longest, "longer than 200 bytes");
+    assert_name("\xff", "not UTF-8");
+    static const char *const blank[] = {
+        " ", "   ", " ci", "ci ", "\xc2\xa0", "ci\xe3\x80\x80", "\xe2\x80\x83", "\xe2\x80\xa8 x"};
+    for (size_t i = 0; i < sizeof blank / sizeof *blank; i++)
+        assert_name(blank[i], "begins or ends with a blank");
+    static const char *const control[] = {"\t",
+                                          "a\nb",
+                                          "a\x1b[2Jb",
+                                          "a\x7f",
+                                          "a\xc2\x85",
+                                          "\xe2\x80\xae"
+                                          "cod",
+                                          "a\xe2\x80\x8b",
+                                          "\xef\xbb\xbf"
+                                          "a"};
+    for (size_t i = 0; i < sizeof control / sizeof *control; i++)
+        assert_name(control[i], "contains the control character U+");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +232,7 @@ int main(void)
         cmocka_unit_test(bytes_with_nul_among_them),
         cmocka_unit_test(mend_replaces_byte_by_byte),
         cmocka_unit_test(whole_leaves_out_what_has_only_begun),
+        cmocka_unit_test(names),
     };
     return cmocka_run_group_tests_name("utf8", tests, NULL, NULL);
 }

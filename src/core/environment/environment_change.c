@@ -11,11 +11,8 @@
 static int check_input(const struct berth_environment_input *in, struct berth_error *err)
 {
     int rc = BERTH_OK;
-    if (in->fields & BERTH_FIELD_NAME) {
-        if (!in->name || !*in->name)
-            return berth_fail(err, BERTH_E_INVALID, "An environment needs a name.");
-        rc = berth_utf8_check(in->name, BERTH_NAME_BYTES_MAX, "name", err);
-    }
+    if (in->fields & BERTH_FIELD_NAME)
+        rc = berth_utf8_check_name(in->name, "An environment", err);
     if (rc == BERTH_OK && (in->fields & BERTH_FIELD_DESCRIPTION) && in->description)
         rc = berth_utf8_check(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
     return rc;

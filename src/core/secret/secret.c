@@ -320,9 +320,7 @@ static int check_value(const void *value, size_t len, struct berth_error *err)
 
 static int check_words(const struct berth_secret_input *in, struct berth_error *err)
 {
-    if (!in->name || !*in->name)
-        return berth_fail(err, BERTH_E_INVALID, "A secret needs a name.");
-    int rc = berth_utf8_check(in->name, BERTH_NAME_BYTES_MAX, "name", err);
+    int rc = berth_utf8_check_name(in->name, "A secret", err);
     if (rc == BERTH_OK && in->description)
         rc = berth_utf8_check(in->description, BERTH_DESCRIPTION_BYTES_MAX, "description", err);
     return rc;
