@@ -676,6 +676,9 @@ static void this_machine_is_for_the_instance(void **state)
     expect_error(f, ask_by(f, s.tokens[MANAGER], "PATCH", one, "{\"name\":\"mine\"}"), 403,
                  "denied", text);
     expect_error(f, ask_by(f, s.tokens[MANAGER], "DELETE", one, NULL), 403, "denied", text);
+    const char *probe = text_of(f, "%s/probe", one); /* its answer names host and directory */
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "POST", probe, NULL), 403, "denied", text);
+    assert_int_equal(ask_by(f, s.tokens[ADMIN], "POST", probe, NULL).status, 200);
     /* Of another company's it is not told that it is one. */
     r = ask_by(f, s.tokens[OTHER], "GET", "/api/companies", NULL);
     runs = text_of(f, "/api/companies/%s/runs", reply_text(f, &r, "0.id"));

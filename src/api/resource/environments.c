@@ -246,6 +246,8 @@ static int probe(struct berth_api_call *c, struct berth_error *err)
     if (!call)
         return berth_arena_check(&c->arena, err);
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &call->environment, err);
+    if (rc == BERTH_OK) /* the answer names this machine and the daemon's directory */
+        rc = berth_api_allow_local(c, berth_environment_in_place(c->b, call->environment), err);
     return rc < 0 ? rc : berth_api_at_environment(c, call->environment, probe_now, err);
 }
 
