@@ -471,6 +471,45 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
     return rc;
 }
 
+struct masked_text {
+    char *to;
+    bool whole; /* the rest is known: what may be the beginning of a value can be shown */
+};
+
+static void masked_text_put(void *ctx, const char *bytes, size_t len)
+{
+    struct masked_text *t = ctx;
+    memcpy(t->to, bytes, len);
+    if (!t->whole)
+        memset(t->to, '*', len);
+    t->to += len;
+}
+
+/* Hides the values of the config and of the request in a text that is cut at `size` bytes, in
+ * place. */
+static void exec_mask_text(struct berth_exec *x, char *text, size_t size)
+{
+    struct masked_text t = {.to = text, .whole = true};
+    size_t len = strlen(text);
+    auto_free char *copy = x->streams[0].mask ? strdup(text) : NULL;
+    if (!x->streams[0].mask)
+        return;
+    if (!copy) {
+        memset(text, '*', len);
+        return;
+    }
+    berth_mask_put(x->streams[0].mask, copy, len, masked_text_put, &t);
+    t.whole = len + 1 < size;
+    berth_mask_end(x->streams[0].mask, masked_text_put, &t);
+}
+
+/* The command may name a secret, and errors name the command. */
+static void exec_mask_error(struct berth_exec *x, struct berth_error *err)
+{
+    exec_mask_text(x, err->message, sizeof err->message);
+    exec_mask_text(x, err->where, sizeof err->where);
+}
+
 static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
                         struct berth_error *err)
 {
@@ -529,6 +568,7 @@ static int exec_start(struct berth_exec *x, const struct berth_exec_request *r,
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_driver_input_mask_error(&use, err);
+        exec_mask_error(x, err);
         berth_exec_journal_void(x->b, x->id.text);
         return rc;
     }
