@@ -119,6 +119,16 @@ static void error_codes_are_kept(void **state)
         f, BERTH_DRIVER_SSH,
         "{\"host\":\"127.0.0.1\",\"port\":1,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\"}");
     r = request_of(e, SH("true"));
+    static const char other[] = "01890000-0000-7000-8000-0000000000aa";
+    /* Another company's environment looks like one that does not exist. */
+    run_sql(f, "INSERT INTO companies (id, name, created_at, updated_at) VALUES ($1, 'Acme', 1, 1)",
+            other);
+    r.company_id = other;
+    assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "environment_not_found",
+                     berth_arena_printf(&f->arena, "Environment \"%s\" not found.", e->id));
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM runs WHERE environment_id IS NOT NULL"),
+                     0);
+    r.company_id = NULL;
     assert_run_fails(f, &r, BERTH_E_UNAVAILABLE, "lease_acquire_failed",
                      "Failed to acquire lease for environment \"place under test\" (ssh): ");
     run_sql(f, "UPDATE environments SET status = 'archived' WHERE id = $1", e->id);
@@ -194,6 +204,16 @@ static void secrets_are_bound_for_the_run_alone(void **state)
                      0);
     assert_int_equal(
         count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '% sh *********'"), 1);
+    /* Who takes it for the program finds no trace of it in the error. */
+    struct berth_run_request odd_program =
+        request_of(NULL, (const char *const[]){"/no/the-value/program", NULL});
+    odd_program.secrets = &one;
+    odd_program.secret_count = 1;
+    assert_run_fails(f, &odd_program, BERTH_E_NOT_FOUND, "command_not_found",
+                     "/no/*********/program");
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM runs WHERE error LIKE '%the-value%'"), 0);
+    assert_int_equal(
+        count_rows(f, "SELECT count(*) FROM activity WHERE details LIKE '%the-value%'"), 0);
     const char *const twice[] = {"TOKEN=plain", NULL};
     r.command.env = twice;
     assert_run_fails(f, &r, BERTH_E_INVALID, "adapter_failed", "is given twice");

@@ -191,7 +191,7 @@ static void config_names_only_secrets_of_its_company(void **state)
     struct berth_environment *e;
     make_company(f, NOBODY);
     struct berth_secret *theirs = make_secret_of(f, NOBODY, "theirs", CANARY);
-    assert_fails(f, BERTH_E_UNPROCESSABLE, "Secret must belong to same company",
+    assert_fails(f, BERTH_E_NOT_FOUND, "Secret not found",
                  try_save(f, NULL, text(f, WITH_KEY, theirs->id), &e));
     assert_non_null(strstr(f->err.where, "config.apiKey"));
     struct berth_id unknown = berth_id_new();
@@ -205,7 +205,7 @@ static void config_names_only_secrets_of_its_company(void **state)
     struct berth_secret *ours = make_text_secret(f, "ours", CANARY);
     e = save(f, NULL, text(f, WITH_KEY, ours->id));
     struct berth_environment *same;
-    assert_fails(f, BERTH_E_UNPROCESSABLE, "Secret must belong to same company",
+    assert_fails(f, BERTH_E_NOT_FOUND, "Secret not found",
                  try_save(f, e, text(f, WITH_KEY, theirs->id), &same));
     assert_ok(f, berth_environment_get(f->b, &f->arena, e->id, &same, &f->err));
     assert_string_equal(same->config_json, e->config_json);
@@ -690,7 +690,7 @@ static void refusals_are_on_record(void **state)
         {BERTH_E_UNPROCESSABLE, text(f, "Secret is not bound to test:%s at other", s->id)},
         {BERTH_E_UNPROCESSABLE, "Secret is not bound to test:" NOBODY " at value"},
         {BERTH_E_UNPROCESSABLE, text(f, "Secret is not bound to environment:%s at value", s->id)},
-        {BERTH_E_UNPROCESSABLE, "Secret must belong to same company"},
+        {BERTH_E_NOT_FOUND, "Secret not found"},
         {BERTH_E_UNPROCESSABLE, "Secret resolution requires a binding config path"},
         {BERTH_E_NOT_FOUND, "Secret version not found"},
     };

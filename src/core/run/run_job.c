@@ -71,15 +71,16 @@ static int find_environment(struct berth_run_job *p, struct berth_error *err)
         r->environment_id
             ? berth_environment_get(p->b, p->arena, r->environment_id, &p->environment, err)
             : berth_environment_ensure_local(p->b, p->arena, r->company_id, &p->environment, err);
+    /* Another company's environment is answered like one that does not exist. */
+    if (rc == BERTH_OK && r->company_id && strcmp(p->environment->company_id, r->company_id) != 0) {
+        p->environment = NULL;
+        rc = BERTH_E_NOT_FOUND;
+    }
     if (rc == BERTH_E_NOT_FOUND)
         return berth_fail(err, rc, "Environment \"%s\" not found.",
                           r->environment_id ? r->environment_id : "Local");
     if (rc < 0)
         return rc;
-    if (r->company_id && strcmp(p->environment->company_id, r->company_id) != 0)
-        return berth_fail(err, BERTH_E_NOT_FOUND,
-                          "Environment \"%s\" does not belong to this company.",
-                          p->environment->id);
     p->code = "environment_inactive";
     if (p->environment->status != BERTH_ENVIRONMENT_ACTIVE)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,

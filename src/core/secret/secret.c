@@ -561,10 +561,8 @@ int berth_secret_of_company(struct berth_db *db, struct berth_arena *arena, cons
                             struct berth_secret **out, struct berth_error *err)
 {
     int rc = berth_secret_load(db, arena, secret_id, lock, out, err);
-    if (rc == BERTH_OK && !*out)
-        rc = not_found(err);
-    if (rc == BERTH_OK && strcmp((*out)->company_id, company_id) != 0)
-        rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret must belong to same company");
+    if (rc == BERTH_OK && (!*out || strcmp((*out)->company_id, company_id) != 0))
+        rc = not_found(err); /* another company's secret is answered like one that does not exist */
     return rc;
 }
 
