@@ -157,6 +157,11 @@ int berth_keyfile_read(const char *path, struct berth_keyring *ring, struct bert
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return berth_fail(err, BERTH_E_NOT_FOUND, "Secrets key file does not exist yet: %s", path);
+    if (fd < 0 && errno == ELOOP)
+        return berth_fail(err, BERTH_E_INVALID,
+                          "The key file %s is a symbolic link: put the file itself there, or name "
+                          "the file that it leads to (--key-file, BERTH_KEY_FILE, keyFile).",
+                          path);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open the key file %s", path);
     int rc = keyfile_check(fd, path, err);

@@ -475,6 +475,17 @@ static void take_lock(struct ground *g)
     assert_ok(g, berth_keyfile_lock(g->path, 0, &fd, &g->err));
 }
 
+static void a_link_is_told(void **state)
+{
+    struct ground *g = *state;
+    char target[128];
+    create(g);
+    (void)snprintf(target, sizeof target, "%s/elsewhere.key", g->directory);
+    assert_int_equal(rename(g->path, target), 0);
+    assert_int_equal(symlink(target, g->path), 0);
+    assert_fails(g, BERTH_E_INVALID, "is a symbolic link: put the file itself there", read_back(g));
+}
+
 static void files_of_others_stay(void **state)
 {
     struct ground *g = *state;
@@ -557,6 +568,7 @@ int main(void)
         ON_GROUND(every_flipped_bit_is_refused),
         ON_GROUND(keys_do_not_answer_to_each_others_names),
         ON_GROUND(lock_keeps_others_out),
+        ON_GROUND(a_link_is_told),
         ON_GROUND(files_of_others_stay),
         ON_GROUND(nothing_stays_of_a_killed_writer),
     };
