@@ -297,6 +297,31 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     return BERTH_OK;
 }
 
+/* Refuses a file that is not a database of this user alone. */
+static int sqlite_check_file(const char *where, const struct stat *st, struct berth_error *err)
+{
+    if (!S_ISREG(st->st_mode))
+        return berth_fail(err, BERTH_E_INVALID,
+                          "The store %s is not a file: name the database file itself, for example "
+                          "sqlite:%s/berth.db",
+                          where, where);
+    /* -wal, nodes/ and the lock of the daemon are found by the name of the file, so processes that
+     * use different names do not see each other, and damage it. */
+    if (st->st_nlink > 1)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The store %s has %lu names (hard links), and may have only one: remove "
+                          "the others, or copy the file.",
+                          where, (unsigned long)st->st_nlink);
+    /* What root makes beside the file, its owner could not use. */
+    if (geteuid() == 0 && st->st_uid != 0)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "The store %s belongs to uid %u, and files that root makes there would "
+                          "lock that user out. Run berth as that user, for example with setpriv "
+                          "--reuid %u --clear-groups.",
+                          where, (unsigned)st->st_uid, (unsigned)st->st_uid);
+    return BERTH_OK;
+}
+
 /* Creates the file with mode 0600 and its directory with 0700 if they do not exist. SQLite gives
  * -wal and -shm the mode of the file. */
 static int sqlite_prepare(const char *where, char **canonical, struct berth_error *err)
@@ -308,11 +333,8 @@ static int sqlite_prepare(const char *where, char **canonical, struct berth_erro
     if (rc < 0)
         return rc;
     struct stat st;
-    if (stat(where, &st) == 0 && !S_ISREG(st.st_mode))
-        return berth_fail(err, BERTH_E_INVALID,
-                          "The store %s is not a file: name the database file itself, for example "
-                          "sqlite:%s/berth.db",
-                          where, where);
+    if (stat(where, &st) == 0 && (rc = sqlite_check_file(where, &st, err)) < 0)
+        return rc;
     /* Opens only a new file: closing a descriptor of a database that this process has open would
      * drop the locks of SQLite on it. */
     auto_close int fd = open(where, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -749,6 +749,35 @@ static void a_store_says_where_it_is(void **state)
     berth_store_close(NULL);
 }
 
+/* -wal, nodes/ and the daemon's lock go by the name: a second one would hide them. */
+static void a_store_has_one_name(void **state)
+{
+    struct ground *g = *state;
+    char other[256], address[300];
+    (void)snprintf(other, sizeof other, "%s/other.db", g->f.directory);
+    (void)snprintf(address, sizeof address, "sqlite:%s", other);
+    spill(path_of(g), "", 0);
+    assert_int_equal(link(path_of(g), other), 0);
+    assert_no_store(g, address, BERTH_E_CONFLICT, "has 2 names (hard links)");
+    (void)snprintf(address, sizeof address, "sqlite:%s", path_of(g));
+    assert_no_store(g, address, BERTH_E_CONFLICT, "has 2 names (hard links)");
+    assert_int_equal(unlink(other), 0);
+}
+
+/* What root would make beside it, its owner could not use. */
+static void root_leaves_stores_of_others_alone(void **state)
+{
+    struct ground *g = *state;
+    char address[256];
+    if (geteuid() != 0)
+        skip();
+    (void)snprintf(address, sizeof address, "sqlite:%s", path_of(g));
+    spill(path_of(g), "", 0);
+    assert_int_equal(chown(path_of(g), 65534, 65534), 0);
+    assert_no_store(g, address, BERTH_E_DENIED, "belongs to uid 65534, and files that root makes");
+    assert_int_equal(chown(path_of(g), 0, 0), 0);
+}
+
 static void a_directory_is_no_store(void **state)
 {
     struct ground *g = *state;
@@ -1307,6 +1336,8 @@ int main(void)
         ON_GROUND(directories_that_exist_keep_their_mode),
         ON_GROUND(an_unknown_scheme_is_refused),
         ON_GROUND(a_directory_is_no_store),
+        ON_GROUND(a_store_has_one_name),
+        ON_GROUND(root_leaves_stores_of_others_alone),
         ON_GROUND(a_file_is_no_parent),
         ON_GROUND(a_database_of_another_program_is_left_alone),
         ON_GROUND(a_name_is_a_file_and_nothing_else),
