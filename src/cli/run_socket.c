@@ -17,6 +17,7 @@
 
 #include "base/auto.h"
 #include "core/run/run_socket.h"
+#include "os/runtime.h"
 
 #define PIECE_BYTES (64 * 1024)
 
@@ -191,6 +192,9 @@ static int run_socket_listen(struct cli_run_socket *c, const char *run_id, struc
         return rc;
     c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     c->stop_fd = eventfd(0, EFD_CLOEXEC);
+    auto_close int lock = berth_runtime_lock();
+    if (lock >= 0)
+        berth_runtime_tidy_sockets();
     (void)unlink(path); /* left by a process that died: the run is ours */
     if (c->listen_fd < 0 || c->stop_fd < 0 ||
         bind(c->listen_fd, (struct sockaddr *)&c->address, sizeof c->address) < 0 ||

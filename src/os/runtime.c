@@ -10,14 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "os/fs.h"
 
 #define NAME_BYTES 24 /* "/ssh.XXXXXX" and some */
 #define TRIES 8
+#define SOCKETS_BYTES_MAX (16 * 1024 * 1024) /* of /proc/net/unix */
 
 /* Made, or there already: a directory of ours that nobody else may look into. */
 static bool make_private(const char *path)
@@ -57,6 +61,63 @@ int berth_runtime_socket(const char *run_id, char out[BERTH_RUNTIME_SOCKET_SIZE]
     if (rc == BERTH_OK)
         (void)snprintf(out, BERTH_RUNTIME_SOCKET_SIZE, "%s/run.%.40s", directory, run_id);
     return rc;
+}
+
+int berth_runtime_lock(void)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE];
+    struct berth_error ignored;
+    if (berth_runtime_directory(directory, &ignored) < 0)
+        return -1;
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) < 0 && errno == EINTR)
+        ;
+    return fd;
+}
+
+/* Returns whether a process listens at the socket, or whether that is not known. */
+static bool socket_is_used(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof address.sun_path)
+        return true;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ||
+           errno != ECONNREFUSED;
+}
+
+/* Reads the list of the sockets of this network namespace. Sockets in it have a process, so that
+ * they need not be connected to. The caller frees it; NULL: it cannot be read. */
+static char *list_sockets(void)
+{
+    struct berth_error ignored;
+    struct berth_buf list = BERTH_BUF_INIT(SOCKETS_BYTES_MAX);
+    auto_close int fd = open("/proc/net/unix", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && berth_fs_read_all(fd, &list, &ignored) == BERTH_OK)
+        return berth_buf_take(&list);
+    berth_buf_clear(&list);
+    return NULL;
+}
+
+void berth_runtime_tidy_sockets(void)
+{
+    char directory[BERTH_RUNTIME_PATH_SIZE], path[BERTH_RUNTIME_SOCKET_SIZE + 256];
+    struct berth_error ignored;
+    auto_free char *used = NULL;
+    if (berth_runtime_directory(directory, &ignored) < 0)
+        return;
+    auto_dir *dir = opendir(directory);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (strncmp(entry->d_name, "run.", 4) != 0)
+            continue;
+        if (!used)
+            used = list_sockets();
+        (void)snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        if (!(used && strstr(used, entry->d_name)) && !socket_is_used(path))
+            (void)unlink(path);
+    }
 }
 
 static void empty(int fd)

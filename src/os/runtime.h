@@ -18,6 +18,13 @@ int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_erro
 int berth_runtime_socket(const char *run_id, char out[BERTH_RUNTIME_SOCKET_SIZE],
                          struct berth_error *err);
 
+/* Locks the runtime directory while a run's socket is made. Returns a descriptor, which the caller
+ * closes, or -1. */
+int berth_runtime_lock(void);
+/* Removes the sockets of runs at which no process listens any more. The caller holds the lock, so
+ * that no socket is between its bind and its listen. */
+void berth_runtime_tidy_sockets(void);
+
 /* A directory of this process's own in it, 0700, held by a lock for as long as it lives. */
 struct berth_runtime_room {
     char path[BERTH_RUNTIME_PATH_SIZE];
