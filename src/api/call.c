@@ -339,14 +339,17 @@ bool berth_api_wants_events(const struct berth_api_call *c)
            strcspn(accept + sizeof type - 1, ",; ") == 0;
 }
 
-bool berth_api_last_event(const struct berth_api_call *c, int64_t *out)
+int berth_api_last_event(const struct berth_api_call *c, int64_t *out, struct berth_error *err)
 {
     const char *text = berth_http_header(c->head, "last-event-id");
-    size_t digits = text ? strspn(text, "0123456789") : 0;
+    if (!text)
+        return BERTH_OK;
+    size_t digits = strspn(text, "0123456789");
     if (!digits || digits > 18 || text[digits])
-        return false;
+        return berth_fail(err, BERTH_E_INVALID,
+                          "Last-Event-ID is not the id of an event: it must be a number.");
     *out = strtoll(text, NULL, 10);
-    return true;
+    return BERTH_OK;
 }
 
 int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,

@@ -154,9 +154,9 @@ int berth_api_find_word(const char *const *words, const char *text);
  * never. */
 int berth_api_left_fd(const struct berth_api_call *c);
 bool berth_api_wants_events(const struct berth_api_call *c); /* Accept: text/event-stream */
-/* Reads Last-Event-ID, the last event that a returning client has received. Returns false when the
- * header is absent or is not a number. */
-bool berth_api_last_event(const struct berth_api_call *c, int64_t *out);
+/* Reads Last-Event-ID, the last event that a returning client has received. *out stays as it is
+ * when the header is absent. INVALID: it is not a number. */
+int berth_api_last_event(const struct berth_api_call *c, int64_t *out, struct berth_error *err);
 /* Checks the names in the query against c->route. INVALID: a name is unknown or given twice; the
  * faults are in c->issues. */
 int berth_api_check_query(struct berth_api_call *c, struct berth_error *err);

@@ -595,7 +595,7 @@ static void events_come_as_they_happen(void **state)
     struct reply head =
         ask(f, "HEAD", text_of(f, "/api/companies/%s/events", default_company(f)), NULL);
     assert_int_equal(head.status, 200); /* and it ends */
-    int fd = listen_from(f, "none");
+    int fd = listen_with(f, "X-None: 1");
     const char *heard = hear(f, fd, "ready", 1);
     assert_null(event(f, heard, "activity.logged", 0));
     const char *start = last_id(f, heard);
@@ -621,6 +621,36 @@ static void events_come_as_they_happen(void **state)
     heard = hear(f, fd, "activity.logged", 1);
     assert_null(strstr(heard, "company.created"));
     (void)close(fd);
+}
+
+/* An id that the store does not have is told, at once and beside other listeners. */
+static void ids_that_are_not_of_this_store(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const wrong[] = {"none", "-1", "1x", "1 2", "9999999999999999999"};
+    const char *path = text_of(f, "/api/companies/%s/events", default_company(f));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        expect_error(
+            f, ask_with(f, text_of(f, "Last-Event-ID: %s\r\n", wrong[i]), "GET", path, NULL), 400,
+            "invalid", "Last-Event-ID is not the id of an event: it must be a number.");
+    assert_int_equal(ask(f, "GET", text_of(f, "%s?after=x", path), NULL).status, 400);
+    change_something(f, 0);
+    int first = listen_with(f, "X-None: 1");
+    const char *ready = last_id(f, hear(f, first, "ready", 1));
+    for (int i = 0; i < 3; i++) {
+        int fd = listen_from(f, "99999999");
+        const char *heard = hear(f, fd, "reset", 1);
+        assert_null(event(f, heard, "activity.logged", 0));
+        assert_string_equal(last_id(f, heard), ready);
+        (void)close(fd);
+    }
+    int fd = listen_from(f, "99999999");
+    (void)hear(f, fd, "reset", 1);
+    change_something(f, 1);
+    (void)hear(f, fd, "activity.logged", 1);
+    (void)hear(f, first, "activity.logged", 1);
+    (void)close(fd);
+    (void)close(first);
 }
 
 /* Who may not run commands on this machine does not speak to those that run there, either; and
@@ -679,7 +709,7 @@ static void streams_end_with_their_token(void **state)
         fds[i] = listen_with(f, text_of(f, "Authorization: Bearer %s", reply_text(f, &r, "token")));
         (void)hear(f, fds[i], "ready", 1);
     }
-    fds[2] = listen_from(f, "none");
+    fds[2] = listen_with(f, "X-None: 1");
     (void)hear(f, fds[2], "ready", 1);
     assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", ids[0]), NULL).status, 200);
     assert_true(ends_within(fds[0], 1500)); /* sooner than a look from time to time would see it */
@@ -936,6 +966,7 @@ int main(void)
         ASK_ON_BOTH(W26_runs_that_cannot_begin_say_why),
         ASK_ON_BOTH(runs_of_others),
         ASK_ON_BOTH(events_come_as_they_happen),
+        ASK_ON_BOTH(ids_that_are_not_of_this_store),
         ASK_ON_BOTH(streams_end_with_their_token),
         ASK_ON_BOTH(commands_of_this_machine_are_not_for_companies),
         ASK_ON_BOTH(no_event_is_left_out),

@@ -43,6 +43,7 @@ struct berth_api_listener {
     struct berth_api_listener *next, **link;
     char company_id[BERTH_ID_SIZE];
     int64_t at;    /* the last entry that it was told; -1: it wants those from now on */
+    int looks;     /* that must still end until one has begun after this listener came */
     bool gone;     /* its reader is */
     bool reading;  /* a job is at work, and the rest is its */
     int64_t until; /* that the job reads to */
@@ -119,6 +120,20 @@ static void begin_at(struct berth_api_listener *l, int64_t settled)
     berth_api_stream_put(&l->s, text, (size_t)len);
 }
 
+/* Tells a client that has seen entries which this store does not have: it was restored from an
+ * older copy, or is another one. What the client knows is not what happened. */
+static void reset_to(struct berth_api_listener *l, int64_t settled)
+{
+    char text[160];
+    int len =
+        snprintf(text, sizeof text,
+                 "id: %lld\nevent: reset\ndata: {\"reason\":\"The store has no entry %lld: read "
+                 "everything anew.\"}\n\n",
+                 (long long)settled, (long long)l->at);
+    l->at = settled;
+    berth_api_stream_put(&l->s, text, (size_t)len);
+}
+
 /* Sends the new entries, unless earlier ones are still being sent. */
 static void read_on(struct berth_api_listener *l)
 {
@@ -128,6 +143,8 @@ static void read_on(struct berth_api_listener *l)
         return;
     if (l->at < 0)
         begin_at(l, settled);
+    else if (l->at > settled && !l->looks)
+        reset_to(l, settled);
     if (!l->s.x || l->at >= settled || berth_api_stream_full(&l->s))
         return;
     l->until = settled;
@@ -182,6 +199,7 @@ static void on_looked(struct berth_post *post)
         e->settled = e->found;
     for (struct berth_api_listener *l = e->listeners, *next; l; l = next) {
         next = l->next;
+        l->looks -= l->looks > 0 && e->found >= 0;
         read_on(l);
     }
     if (e->count && !e->closing)
@@ -262,6 +280,7 @@ static void on_start(struct berth_post *post)
         l->next->link = &l->next;
     e->listeners = l;
     e->count++;
+    l->looks = e->looking ? 2 : 1; /* one that is under way may have read before the client came */
     berth_api_stream_begin(&l->s, "text/event-stream");
     if (e->closing && l->s.x) {
         berth_api_stream_end(&l->s);
@@ -279,9 +298,10 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_number(c, "after", 0, INT64_MAX, -1, &after, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_last_event(c, &after, err);
     if (rc < 0)
         return rc;
-    (void)berth_api_last_event(c, &after);
     struct berth_api_listener *l = calloc(1, sizeof *l);
     if (!l)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: stream.");

@@ -448,11 +448,11 @@ int berth_api_watch_query(struct berth_api_call *c, struct berth_api_watch_optio
         rc = berth_api_query_word(c, "follow", words, &follow, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_number(c, "offset", 0, INT64_MAX, 0, &offset, err);
+    bool as_events = berth_api_wants_events(c);
+    if (rc == BERTH_OK && as_events)
+        rc = berth_api_last_event(c, &offset, err);
     if (rc < 0)
         return rc;
-    bool as_events = berth_api_wants_events(c);
-    if (as_events)
-        (void)berth_api_last_event(c, &offset);
     *out = (struct berth_api_watch_options){.stream = stream,
                                             .offset = (uint64_t)offset,
                                             .events = as_events,
