@@ -34,6 +34,8 @@
 #define BERTH_TTL_MS_MIN 1
 #define BERTH_TTL_MS_MAX (INT64_C(366) * 24 * 60 * 60 * 1000)
 
+#define BERTH_CLOCK_JUMP_MS 10000 /* steps of the wall clock up to this are followed */
+
 #define BERTH_STORE_BATCH_MAX 256     /* requests in one SQLite transaction */
 #define BERTH_STORE_POOL_DEFAULT 16   /* connections of PostgreSQL, or readers of SQLite */
 #define BERTH_STORE_RETRIES_MAX 50    /* of a transaction that fails with 40001 or 40P01 */

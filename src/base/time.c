@@ -11,7 +11,10 @@
 
 #include "base/limits.h"
 
-static _Atomic int64_t wall_shift_ms, mono_shift_ms;
+#define NO_ANCHOR INT64_MIN
+
+static _Atomic int64_t wall_shift_ms, mono_shift_ms, jump_ms;
+static _Atomic int64_t anchor_ms = NO_ANCHOR;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct berth_time_watch *watches;
 
@@ -24,12 +27,49 @@ static int64_t clock_ms(clockid_t clock)
 
 int64_t berth_time_wall_ms(void)
 {
-    return clock_ms(CLOCK_REALTIME) + atomic_load(&wall_shift_ms);
+    return clock_ms(CLOCK_REALTIME) + atomic_load(&wall_shift_ms) + atomic_load(&jump_ms);
 }
 
 int64_t berth_time_mono_ms(void)
 {
     return clock_ms(CLOCK_BOOTTIME) + atomic_load(&mono_shift_ms);
+}
+
+int64_t berth_time_since_boot_ms(void)
+{
+    return clock_ms(CLOCK_BOOTTIME);
+}
+
+int64_t berth_time_offset_ms(void)
+{
+    return clock_ms(CLOCK_REALTIME) + atomic_load(&jump_ms) - clock_ms(CLOCK_BOOTTIME);
+}
+
+void berth_time_anchor(int64_t offset_ms)
+{
+    atomic_store(&anchor_ms, offset_ms);
+}
+
+int64_t berth_time_jumped_ms(void)
+{
+    int64_t anchor = atomic_load(&anchor_ms);
+    int64_t jumped = anchor == NO_ANCHOR ? 0 : berth_time_offset_ms() - anchor;
+    return jumped > BERTH_CLOCK_JUMP_MS || jumped < -BERTH_CLOCK_JUMP_MS ? jumped : 0;
+}
+
+int64_t berth_time_steady_ms(void)
+{
+    return berth_time_wall_ms() - berth_time_jumped_ms();
+}
+
+int64_t berth_time_steady_to_wall(int64_t steady_ms)
+{
+    return steady_ms ? steady_ms + berth_time_jumped_ms() : 0;
+}
+
+int64_t berth_time_wall_to_steady(int64_t wall_ms)
+{
+    return wall_ms ? wall_ms - berth_time_jumped_ms() : 0;
 }
 
 struct timespec berth_time_until(int64_t wait_ms)
@@ -60,6 +100,11 @@ void berth_time_shift(int64_t wall_ms, int64_t mono_ms)
     for (struct berth_time_watch *w = watches; w; w = w->next)
         w->on_shift(w->ctx);
     pthread_mutex_unlock(&watch_lock);
+}
+
+void berth_time_jump(int64_t wall_ms)
+{
+    atomic_fetch_add(&jump_ms, wall_ms);
 }
 
 void berth_time_watch_add(struct berth_time_watch *watch)

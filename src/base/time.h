@@ -14,13 +14,30 @@
 int64_t berth_time_wall_ms(void); /* since 1970; for times that are stored or shown */
 int64_t berth_time_mono_ms(void); /* CLOCK_BOOTTIME, which counts suspension; for deadlines */
 
+/* The steady clock: the wall clock, as if nobody had ever set it. For deadlines that are stored. It
+ * shows the same as the wall clock until that jumps away by more than BERTH_CLOCK_JUMP_MS; from
+ * then on it goes on by the time since boot. It needs an anchor, else it is the wall clock. */
+int64_t berth_time_steady_ms(void);
+/* Converts times of the steady clock, to show them, and times from outside. 0 stays 0. */
+int64_t berth_time_steady_to_wall(int64_t steady_ms);
+int64_t berth_time_wall_to_steady(int64_t wall_ms);
+/* Returns how far the wall clock has jumped since the anchor; 0: it has not. */
+int64_t berth_time_jumped_ms(void);
+/* The anchor of the steady clock: its distance from the time since boot. From any thread. */
+void berth_time_anchor(int64_t offset_ms);
+int64_t berth_time_offset_ms(void);     /* the anchor by the wall clock as it is now */
+int64_t berth_time_since_boot_ms(void); /* not moved by tests */
+
 /* Returns the time `wait_ms` from now by CLOCK_MONOTONIC, which tests do not move: for
  * pthread_cond_timedwait. */
 struct timespec berth_time_until(int64_t wait_ms);
 void berth_time_cond_init(pthread_cond_t *cond); /* uses CLOCK_MONOTONIC */
 
-/* For tests: moves the clocks of the whole process by these amounts and calls the watches. */
+/* For tests: moves the clocks of the whole process by these amounts and calls the watches. The
+ * steady clock moves with the wall clock: time has passed. */
 void berth_time_shift(int64_t wall_ms, int64_t mono_ms);
+/* For tests: sets the wall clock forward or back. The steady clock does not follow. */
+void berth_time_jump(int64_t wall_ms);
 
 /* Code that waits for a deadline adds a watch, whose on_shift is called when a test moves a clock.
  * on_shift runs under a lock and must not block for long. */

@@ -35,9 +35,10 @@ struct berth_workers;
 struct berth {
     struct berth_settings settings;
     struct berth_log log;
-    char *company_id; /* of the company `default` */
-    char *store_id;   /* names the store in a key file */
-    int closing_fd;   /* readable when the runtime closes: the cancel_fd of its own calls */
+    char *company_id;                /* of the company `default` */
+    char *store_id;                  /* names the store in a key file */
+    _Atomic int64_t clock_jumped_ms; /* what the log was last told (lease/lease_clock.c) */
+    int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */
 
     struct berth_store *store;
     struct berth_registry *registry;

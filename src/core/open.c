@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/time.h"
 #include "core/lease/late_place.h"
+#include "core/lease/lease_clock.h"
 #include "core/lease/lease_execs.h"
 #include "core/lease/node.h"
 #include "core/lease/self_sweep.h"
@@ -167,6 +168,8 @@ static int runtime_start(struct berth *b, const struct berth_options *options,
         rc = berth_lease_execs_new(b->pool, b->store, &b->lease_execs, err);
     if (rc == BERTH_OK)
         rc = open_secret_provider(b, options->key_file, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_clock_open(b, err);
     if (rc == BERTH_OK)
         rc = berth_node_open(b->store, b->pool, b->settings.node_lapse_ms, &b->node, err);
     if (rc == BERTH_OK)

@@ -12,6 +12,11 @@ int berth_node_beat(struct berth_db *db, const char *id, const char *host, int64
                          NULL, NULL, err, berth_text(id), berth_text(host), berth_int(pid));
 }
 
+int berth_node_now(struct berth_db *db, int64_t *out, struct berth_error *err)
+{
+    return berth_db_run(db, "SELECT {db_now_ms}", NULL, 0, berth_row_int, out, err);
+}
+
 int berth_node_alive(struct berth_db *db, const char *id, int64_t lapse_ms, bool *alive,
                      struct berth_error *err)
 {

@@ -17,6 +17,8 @@ int berth_node_alive(struct berth_db *db, const char *id, int64_t lapse_ms, bool
 /* Sets *out to the machine of the node, in the arena; NULL when there is no such node. */
 int berth_node_machine(struct berth_db *db, struct berth_arena *arena, const char *id,
                        const char **out, struct berth_error *err);
+/* Reads the clock of the database, in ms since 1970. */
+int berth_node_now(struct berth_db *db, int64_t *out, struct berth_error *err);
 int berth_node_remove(struct berth_db *db, const char *id, struct berth_error *err);
 /* Removes the nodes whose last heartbeat is more than silent_ms ago, unless a run or a command of
  * theirs has not ended: the row says which machine has to end it. */

@@ -1111,9 +1111,51 @@ static void owed_retry_does_not_wait_for_a_clock_that_went_back(void **state)
     move_clock(back_ms + 10 * MINUTE_MS);
 }
 
+/* --- clocks that are set --- */
+
+static struct berth_lease *take_for_a_minute(struct fixture *f, const struct berth_environment *e)
+{
+    struct berth_lease_request request = BERTH_LEASE_REQUEST_INIT;
+    struct berth_lease *l;
+    request.environment_id = e->id;
+    request.ttl_ms = MINUTE_MS;
+    assert_ok(f, berth_lease_acquire(f->b, &f->arena, &request, &l, &f->err));
+    return l;
+}
+
+/* Neither the process that sees it nor the next one ends a lease because the clock was set. */
+static void a_clock_that_is_set_moves_no_deadline(void **state)
+{
+    struct fixture *f = *state;
+    const struct berth_environment *e = make_environment(f, BERTH_DRIVER_SANDBOX, SCRIPTED);
+    static const int64_t jumps[] = {60 * MINUTE_MS, -60 * MINUTE_MS, 400 * DAY_MS, -400 * DAY_MS};
+    for (size_t i = 0; i < sizeof jumps / sizeof jumps[0]; i++) {
+        struct berth_lease *before = take_for_a_minute(f, e);
+        berth_time_jump(jumps[i]);
+        assert_int_equal(sweep(f).expired, 0);
+        assert_int_equal(look_at_lease(f, before)->status, BERTH_LEASE_ACTIVE);
+        fixture_close(f);
+        fixture_open(f);
+        struct berth_lease *after = take_for_a_minute(f, e);
+        int64_t left_ms = berth_lease_expires_at_ms(after) - berth_time_wall_ms();
+        assert_in_range(left_ms, MINUTE_MS - 30000, MINUTE_MS + 1000); /* as it is shown */
+        move_clock(MINUTE_MS - BERTH_CLOCK_JUMP_MS - 30000);           /* and some real time */
+        assert_int_equal(sweep(f).expired, 0);
+        assert_int_equal(look_at_lease(f, before)->status, BERTH_LEASE_ACTIVE);
+        assert_int_equal(look_at_lease(f, after)->status, BERTH_LEASE_ACTIVE);
+        move_clock(2 * BERTH_CLOCK_JUMP_MS + 30000);
+        assert_int_equal(sweep(f).expired, 2);
+        assert_int_equal(look_at_lease(f, before)->status, BERTH_LEASE_EXPIRED);
+        assert_int_equal(look_at_lease(f, after)->status, BERTH_LEASE_EXPIRED);
+        berth_time_jump(-jumps[i]);
+    }
+    check_world(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST_ON_BOTH(a_clock_that_is_set_moves_no_deadline),
         TEST_ON_BOTH(hanging_provider_leaves_threads_to_others),
         TEST_ON_BOTH(held_up_sweep_respects_what_was_decided_meanwhile),
         TEST_ON_BOTH(hanging_release_holds_up_nobody_else),

@@ -2,6 +2,8 @@
  * tests/unit/time.c - clocks that move, ISO times, and the heap of deadlines against a model. */
 #include "base/time.h"
 
+#include "base/limits.h"
+
 #include "fixture.h"
 
 #define HOUR_MS (INT64_C(60) * 60 * 1000)
@@ -423,6 +425,37 @@ static void random_operations_match_a_model(void **state)
     berth_deadlines_clear(&m.all);
 }
 
+/* Setting the wall clock does not move the steady clock; passing time does. */
+static void the_steady_clock_does_not_jump(void **state)
+{
+    (void)state;
+    assert_int_equal(berth_time_jumped_ms(), 0); /* without an anchor */
+    berth_time_anchor(berth_time_offset_ms());
+    static const int64_t jumps[] = {HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -50 * HOUR_MS};
+    for (size_t i = 0; i < sizeof jumps / sizeof jumps[0]; i++) {
+        int64_t before = berth_time_steady_ms();
+        berth_time_jump(jumps[i]);
+        int64_t moved = berth_time_steady_ms() - before;
+        assert_in_range(moved + BERTH_CLOCK_JUMP_MS, 0, 2 * BERTH_CLOCK_JUMP_MS);
+        int64_t wall = berth_time_wall_ms();
+        assert_in_range(berth_time_steady_to_wall(berth_time_steady_ms()) - wall + 100, 0, 200);
+        assert_in_range(berth_time_wall_to_steady(wall) - berth_time_steady_ms() + 100, 0, 200);
+        before = berth_time_steady_ms();
+        berth_time_shift(5 * HOUR_MS, 0);
+        assert_in_range(berth_time_steady_ms() - before, 5 * HOUR_MS - 100, 5 * HOUR_MS + 10000);
+        berth_time_shift(-5 * HOUR_MS, 0);
+        berth_time_jump(-jumps[i]);
+        assert_int_equal(berth_time_jumped_ms(), 0);
+    }
+    assert_int_equal(berth_time_steady_to_wall(0), 0);
+    assert_int_equal(berth_time_wall_to_steady(0), 0);
+    int64_t before = berth_time_steady_ms();
+    berth_time_jump(BERTH_CLOCK_JUMP_MS / 2); /* a small step is followed */
+    assert_in_range(berth_time_steady_ms() - before, BERTH_CLOCK_JUMP_MS / 2 - 100,
+                    BERTH_CLOCK_JUMP_MS / 2 + 5000);
+    berth_time_jump(-BERTH_CLOCK_JUMP_MS / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +475,7 @@ int main(void)
         cmocka_unit_test(clear_leaves_nobody_inside),
         cmocka_unit_test(random_operations_match_a_model),
         cmocka_unit_test(iso_of_the_smallest_number),
+        cmocka_unit_test(the_steady_clock_does_not_jump),
     };
     return cmocka_run_group_tests_name("time", tests, NULL, NULL);
 }

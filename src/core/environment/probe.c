@@ -62,7 +62,7 @@ static int make_lease(struct probing *p, struct berth_error *err)
         .provider = berth_route_provider(p->route),
         .acquired_at_ms = now,
         .last_used_at_ms = now,
-        .expires_at_ms = now + p->b->settings.lease_ttl_ms,
+        .expires_at_ms = berth_time_steady_ms() + p->b->settings.lease_ttl_ms,
         .created_at_ms = now,
         .updated_at_ms = now,
         .version = 1,
@@ -70,7 +70,7 @@ static int make_lease(struct probing *p, struct berth_error *err)
         .config_json = e->config_json,
         .fingerprint = e->fingerprint,
         .owner = berth_node_id(p->b->node),
-        .due_at_ms = now,
+        .due_at_ms = berth_time_steady_ms(),
     };
     p->lease = l;
     return berth_lease_metadata(p->arena, NULL, driver, NULL, NULL, words, &l->metadata_json, err);

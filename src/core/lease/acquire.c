@@ -143,7 +143,7 @@ static int new_row(struct acquisition *a, const struct berth_json *config, struc
         .provider = berth_arena_strdup(a->arena, berth_route_provider(a->route)),
         .acquired_at_ms = now,
         .last_used_at_ms = now,
-        .expires_at_ms = now + ttl,
+        .expires_at_ms = berth_time_steady_ms() + ttl,
         .created_at_ms = now,
         .updated_at_ms = now,
         .version = 1,
@@ -152,7 +152,7 @@ static int new_row(struct acquisition *a, const struct berth_json *config, struc
         .config_json = e->config_json,
         .fingerprint = e->fingerprint,
         .owner = berth_node_id(a->b->node),
-        .due_at_ms = now,
+        .due_at_ms = berth_time_steady_ms(),
     };
     a->lease = l;
     int rc = berth_arena_check(a->arena, err);
@@ -296,8 +296,9 @@ static int adopt_place(struct acquisition *a, struct berth_error *err)
         return rc;
     a->lease->provider_lease_id = a->place.id;
     a->lease->provider_metadata_json = a->place.metadata_json;
-    if (a->place.expires_at_ms > 0 && a->place.expires_at_ms < a->lease->expires_at_ms)
-        a->lease->expires_at_ms = a->place.expires_at_ms; /* sooner, never later */
+    int64_t ends_ms = berth_time_wall_to_steady(a->place.expires_at_ms);
+    if (ends_ms > 0 && ends_ms < a->lease->expires_at_ms)
+        a->lease->expires_at_ms = ends_ms; /* sooner, never later */
     return BERTH_OK;
 }
 

@@ -104,7 +104,7 @@ void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *l)
     berth_json_put_str(w, "providerLeaseId", l->provider_lease_id);
     berth_json_put_time(w, "acquiredAt", l->acquired_at_ms);
     berth_json_put_time(w, "lastUsedAt", l->last_used_at_ms);
-    berth_json_put_time(w, "expiresAt", l->expires_at_ms);
+    berth_json_put_time(w, "expiresAt", berth_time_steady_to_wall(l->expires_at_ms));
     berth_json_put_time(w, "releasedAt", l->released_at_ms);
     berth_json_put_str(w, "failureReason", l->failure_reason);
     berth_json_put_str(w, "cleanupStatus",
@@ -117,7 +117,7 @@ void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *l)
     berth_json_put_int(w, "cleanupAttempts", l->cleanup_attempts);
     berth_json_put_str(w, "cleanupError", l->cleanup_error);
     berth_json_put_time(w, "acknowledgedAt", l->acknowledged_at_ms);
-    berth_json_put_time(w, "dueAt", l->due_at_ms);
+    berth_json_put_time(w, "dueAt", berth_time_steady_to_wall(l->due_at_ms));
     berth_json_close(w, '}');
 }
 
@@ -165,7 +165,7 @@ const char *berth_lease_failure_reason(const struct berth_lease *l)
 
 int64_t berth_lease_expires_at_ms(const struct berth_lease *l)
 {
-    return l->expires_at_ms;
+    return berth_time_steady_to_wall(l->expires_at_ms);
 }
 
 bool berth_lease_stands(const struct berth_lease *l)
@@ -197,7 +197,7 @@ int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char
     if (rc == BERTH_OK && (*l)->status != BERTH_LEASE_ACTIVE)
         rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", (*l)->id,
                         berth_lease_statuses.names[(*l)->status]);
-    if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_wall_ms())
+    if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_steady_ms())
         rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", (*l)->id);
     if (rc == BERTH_OK)
         rc = berth_ledger_route(b, *l, route, err);

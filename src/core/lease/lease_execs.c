@@ -180,8 +180,8 @@ static bool is_over(struct berth_lease_execs *all, const char *lease_id)
     struct berth_error ignored;
     int rc = berth_store_read(all->store, tx_look, &look, &ignored);
     const struct berth_lease *l = look.lease;
-    bool over = rc == BERTH_OK &&
-                (!l || l->status != BERTH_LEASE_ACTIVE || l->expires_at_ms <= berth_time_wall_ms());
+    bool over = rc == BERTH_OK && (!l || l->status != BERTH_LEASE_ACTIVE ||
+                                   l->expires_at_ms <= berth_time_steady_ms());
     berth_arena_clear(&look.arena);
     return over;
 }

@@ -84,7 +84,7 @@ struct berth_place berth_ledger_place(const struct berth_lease *lease)
     return (struct berth_place){.id = lease->provider_lease_id,
                                 .metadata_json = lease->provider_metadata_json,
                                 .shown_json = lease->metadata_json,
-                                .expires_at_ms = lease->expires_at_ms};
+                                .expires_at_ms = berth_time_steady_to_wall(lease->expires_at_ms)};
 }
 
 int berth_ledger_route(struct berth *b, const struct berth_lease *lease,
@@ -162,7 +162,7 @@ void berth_ledger_take(struct berth *b, struct berth_lease *lease, enum berth_le
     lease->duty = duty;
     lease->cleanup = BERTH_CLEANUP_PENDING;
     lease->updated_at_ms = now;
-    lease->due_at_ms = now;
+    lease->due_at_ms = berth_time_steady_ms();
     if (lease->place == BERTH_PLACE_NONE)
         lease->place = BERTH_PLACE_UNKNOWN;
     if (lease->place == BERTH_PLACE_PARKED)
@@ -237,25 +237,24 @@ static int64_t idle_ttl_ms(const struct berth *b, const struct berth_lease *leas
     return ttl > 0 && ttl <= BERTH_TTL_MS_MAX ? ttl : b->settings.idle_ttl_ms;
 }
 
-static void record_success(const struct berth *b, struct berth_lease *l, int64_t now)
+static void record_success(const struct berth *b, struct berth_lease *l)
 {
     bool park = l->duty == BERTH_DUTY_PARK;
     l->place = park ? BERTH_PLACE_PARKED : BERTH_PLACE_GONE;
     l->cleanup = BERTH_CLEANUP_SUCCESS;
     l->cleanup_error = NULL;
     l->duty = BERTH_DUTY_NULL;
-    l->due_at_ms = park ? now + idle_ttl_ms(b, l) : 0;
+    l->due_at_ms = park ? berth_time_steady_ms() + idle_ttl_ms(b, l) : 0;
 }
 
-static void record_failure(const struct berth *b, struct berth_lease *l, const char *trouble,
-                           int64_t now)
+static void record_failure(const struct berth *b, struct berth_lease *l, const char *trouble)
 {
     l->cleanup = BERTH_CLEANUP_FAILED;
     l->cleanup_attempts++;
     l->cleanup_error = trouble;
     if (l->duty == BERTH_DUTY_PARK)
         l->duty = BERTH_DUTY_DESTROY; /* what did not stop cleanly is not handed on */
-    l->due_at_ms = now + retry_after_ms(b, l->cleanup_attempts);
+    l->due_at_ms = berth_time_steady_ms() + retry_after_ms(b, l->cleanup_attempts);
 }
 
 static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -273,9 +272,9 @@ static int tx_settle(struct berth_db *db, void *ctx, struct berth_error *err)
     l.updated_at_ms = now;
     l.owner = NULL;
     if (s->confirmed)
-        record_success(s->b, &l, now);
+        record_success(s->b, &l);
     else
-        record_failure(s->b, &l, s->trouble, now);
+        record_failure(s->b, &l, s->trouble);
 
     int rc = berth_lease_save(db, &l, &s->won, err);
     const char *action = closes         ? "environment.lease_released"
@@ -448,7 +447,8 @@ int berth_ledger_late_place(struct berth_db *db, struct berth_arena *arena, cons
     row->cleanup = BERTH_CLEANUP_PENDING;
     row->duty = BERTH_DUTY_DESTROY;
     row->owner = NULL; /* a process at work does not know the place: its save must fail */
-    row->updated_at_ms = row->due_at_ms = now;
+    row->updated_at_ms = now;
+    row->due_at_ms = berth_time_steady_ms();
     rc = berth_lease_save(db, row, &won, err);
     if (rc == BERTH_OK && !won)
         return berth_fail(err, BERTH_E_INTERNAL, "Lease %s changed while it was locked.", lease_id);

@@ -86,7 +86,7 @@ static int retain(struct berth_db *db, struct giving *g, struct berth_error *err
     int64_t now = berth_time_wall_ms();
     berth_ledger_enter(l, BERTH_LEASE_RETAINED);
     l->last_used_at_ms = l->updated_at_ms = now;
-    l->expires_at_ms = l->due_at_ms = now + g->b->settings.retain_ttl_ms;
+    l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + g->b->settings.retain_ttl_ms;
     return save_and_tell(db, g, err);
 }
 
@@ -298,7 +298,7 @@ int berth_lease_release_run(struct berth *b, struct berth_arena *arena, const ch
             continue;
         struct berth_release_request one = *request;
         one.lease_id = l->id;
-        if (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms <= berth_time_wall_ms())
+        if (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms <= berth_time_steady_ms())
             one.status = BERTH_LEASE_EXPIRED;
         struct berth_lease *released;
         struct berth_error trouble;

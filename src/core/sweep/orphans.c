@@ -69,7 +69,8 @@ static int add_row(struct berth_db *db, struct audit *audit, const struct berth_
     l.final_status = 0;
     l.owner = NULL;
     l.version = 1;
-    l.created_at_ms = l.updated_at_ms = l.released_at_ms = l.due_at_ms = now;
+    l.created_at_ms = l.updated_at_ms = l.released_at_ms = now;
+    l.due_at_ms = berth_time_steady_ms();
     int rc = berth_lease_insert(db, &l, err);
     if (rc == BERTH_OK)
         rc = berth_activity_of_lease(db, &l, "environment.lease_place_found", NULL, err);

@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "core/environment/environment.h"
+#include "core/lease/lease_clock.h"
 #include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
@@ -473,7 +474,8 @@ int berth_sweep(struct berth *b, const struct berth_sweep_options *options,
     berth_plugins_refresh(b);
     pass->b = b;
     pass->options = *options;
-    pass->now_ms = berth_time_wall_ms();
+    berth_lease_clock_watch(b);
+    pass->now_ms = berth_time_steady_ms();
     pass->holders = 1;
     berth_lock_init(&pass->lock, BERTH_RANK_SWEEP_PASS);
     berth_time_cond_init(&pass->done);
