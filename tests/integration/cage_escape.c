@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/integration/cage_escape.c - a worker that tries to leave its cage (tests/fake/prisoner.c).
+ * The same program runs without any confinement, too: there each attempt succeeds, so that a
+ * refusal is the work of the cage. What only root could do is not expected of another user. */
+#include "plugin/launch.h"
+
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <grp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "os/fs.h"
+#include "os/spawn.h"
+
+#define DESCRIPTOR 77
+#define NOBODY 65534
+#define ATTEMPTS 36
+
+static int prisoner_fd; /* the program of the worker */
+
+struct prison {
+    char directory[64], data[96], package[96], state[160], key[128];
+    int stream, datagrams, key_fd;
+    pid_t victim; /* a process of ours */
+    struct berth_buf out;
+    struct berth_error err;
+};
+
+/* What even an unconfined program cannot do unless it is root's, or this kernel may not have. */
+static const char *const privileged[] = {"key-by-handle", "system-written",         "mount",
+                                         "change-root",   "become-root-by-program", "become-root",
+                                         "make-a-device", "core-pattern",           NULL};
+static const char *const kernel[] = {"foreign-architecture", "io-uring", "module", NULL};
+
+static bool is_among(const char *name, size_t len, const char *const *list)
+{
+    for (; *list; list++)
+        if (strlen(*list) == len && strncmp(*list, name, len) == 0)
+            return true;
+    return false;
+}
+
+static const char *in(const struct prison *p, const char *name)
+{
+    static char path[8][256];
+    static int next;
+    char *out = path[next++ % 8];
+    (void)snprintf(out, 256, "%s/%s", p->data, name);
+    return out;
+}
+
+static void put_file(const char *path, const char *text, mode_t mode)
+{
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    assert_int_equal(fchmod(fd, mode), 0);
+}
+
+static int listen_at(const char *path, int type, bool abstract)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    (void)snprintf(at.sun_path + abstract, sizeof at.sun_path - 1, "%s", path);
+    size_t len = offsetof(struct sockaddr_un, sun_path) + strlen(path) + 1;
+    assert_int_equal(bind(fd, (const struct sockaddr *)&at, (socklen_t)len), 0);
+    if (type == SOCK_STREAM)
+        assert_int_equal(listen(fd, 16), 0);
+    return fd;
+}
+
+static void copy_program(const struct prison *p, const char *name, mode_t mode)
+{
+    char path[200];
+    auto_buf bytes = BERTH_BUF_INIT(64 * 1024 * 1024);
+    struct berth_error err;
+    (void)snprintf(path, sizeof path, "%s/%s", p->package, name);
+    auto_close int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+    assert_int_equal(lseek(prisoner_fd, 0, SEEK_SET), 0);
+    assert_int_equal(berth_fs_read_all(prisoner_fd, &bytes, &err), BERTH_OK);
+    assert_int_equal(berth_fs_write_all(to, bytes.data, bytes.len, &err), BERTH_OK);
+    assert_int_equal(fchmod(to, mode), 0);
+}
+
+static pid_t start_victim(const struct prison *p)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (chdir(p->data) < 0)
+            _exit(1);
+        (void)execlp("sleep", "sleep", "600", (char *)NULL);
+        _exit(1);
+    }
+    return pid;
+}
+
+static void write_plan(const struct prison *p)
+{
+    struct {
+        struct file_handle head;
+        unsigned char bytes[MAX_HANDLE_SZ];
+    } h = {.head = {.handle_bytes = MAX_HANDLE_SZ}};
+    int mount_id;
+    char hex[2 * MAX_HANDLE_SZ + 1] = "", plan[4096];
+    if (name_to_handle_at(AT_FDCWD, p->key, &h.head, &mount_id, 0) == 0)
+        for (unsigned i = 0; i < h.head.handle_bytes; i++)
+            (void)snprintf(hex + 2 * i, 3, "%02x", h.bytes[i]);
+    (void)snprintf(plan, sizeof plan,
+                   "socket %s\nabstract %s\ndatagrams %s\nvictim %d\ndescriptor %d\nkey %s\n"
+                   "store %s\nother %s\nhome %s\npackage %s\nsetuid %s/setuid\nhandle %s\n"
+                   "handle-type %d\n",
+                   in(p, "berthd.sock"), p->directory, in(p, "datagrams"), (int)p->victim,
+                   DESCRIPTOR, p->key, in(p, "berth.db"), in(p, "plugin-state/other/file"),
+                   in(p, "home"), p->package, p->package, hex, h.head.handle_type);
+    char path[200];
+    (void)snprintf(path, sizeof path, "%s/plan", p->state);
+    put_file(path, plan, 0644);
+}
+
+static int set_up(void **state)
+{
+    struct prison *p = calloc(1, sizeof *p);
+    *state = p;
+    (void)snprintf(p->directory, sizeof p->directory, "/tmp/berth-prison.XXXXXX");
+    if (!mkdtemp(p->directory) || chmod(p->directory, 0755) < 0)
+        return -1;
+    (void)snprintf(p->data, sizeof p->data, "%s/data", p->directory);
+    (void)snprintf(p->package, sizeof p->package, "%s/package", p->directory);
+    (void)snprintf(p->state, sizeof p->state, "%s/plugin-state/mine", p->data);
+    (void)snprintf(p->key, sizeof p->key, "%s/secrets.key", p->data);
+    assert_int_equal(mkdir(p->package, 0755), 0);
+    assert_int_equal(berth_fs_mkdirs(p->state, 0700, &p->err), BERTH_OK);
+    assert_int_equal(berth_fs_mkdirs(in(p, "plugin-state/other"), 0700, &p->err), BERTH_OK);
+    assert_int_equal(mkdir(in(p, "home"), 0700), 0);
+    put_file(p->key, "secret", 0600);
+    put_file(in(p, "berth.db"), "ledger", 0600);
+    put_file(in(p, "plugin-state/other/file"), "of another", 0600);
+    copy_program(p, "worker", 0755);
+    copy_program(p, "setuid", geteuid() == 0 ? 04755 : 0755);
+    p->stream = listen_at(in(p, "berthd.sock"), SOCK_STREAM, false);
+    p->datagrams = listen_at(in(p, "datagrams"), SOCK_DGRAM, false);
+    (void)listen_at(p->directory, SOCK_STREAM, true);
+    /* For the victim and for a careless parent: it is not closed by an exec. */
+    p->key_fd = open(p->key, O_RDONLY);
+    assert_int_equal(dup2(p->key_fd, DESCRIPTOR), DESCRIPTOR);
+    p->victim = start_victim(p);
+    p->out = (struct berth_buf)BERTH_BUF_INIT(1024 * 1024);
+    write_plan(p);
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static int tear_down(void **state)
+{
+    struct prison *p = *state;
+    (void)kill(p->victim, SIGKILL);
+    (void)waitpid(p->victim, NULL, 0);
+    (void)close(DESCRIPTOR);
+    berth_buf_clear(&p->out);
+    (void)nftw(p->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(p);
+    return 0;
+}
+
+/* Checks that all attempts succeed without a cage, and that all fail in it. */
+static void assert_attempts(struct prison *p, bool unconfined)
+{
+    int count = 0;
+    for (const char *at = berth_buf_str(&p->out); *at;) {
+        size_t len = strcspn(at, " "), line = strcspn(at, "\n");
+        bool ok = strncmp(at + len, " ok\n", 4) == 0;
+        bool excused = unconfined && (is_among(at, len, kernel) ||
+                                      (geteuid() != 0 && is_among(at, len, privileged)));
+        if (ok != unconfined && !excused)
+            fail_msg("%s: %.*s", unconfined ? "without the cage" : "in the cage", (int)line, at);
+        if (!ok && excused)
+            (void)printf("# not possible without the cage either: %.*s\n", (int)line, at);
+        at += line + 1;
+        count++;
+    }
+    assert_int_equal(count, ATTEMPTS);
+}
+
+static void in_its_cage(void **state)
+{
+    struct prison *p = *state;
+    char entry[200];
+    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
+    struct berth_worker_spec spec = {.plugin_key = "prisoner",
+                                     .package = p->package,
+                                     .entry = entry,
+                                     .state = p->state,
+                                     .data = p->data};
+    struct berth_launch launch;
+    assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    struct berth_spawn what = {.argv = launch.options.argv,
+                               .env = launch.options.env,
+                               .cwd = launch.options.cwd,
+                               .fds = {-1, ends[1], 2},
+                               .confinement = launch.options.confinement};
+    struct berth_child child;
+    assert_ok(p, berth_spawn(&what, &child, &p->err));
+    (void)close(ends[1]);
+    assert_ok(p, berth_fs_read_all(ends[0], &p->out, &p->err));
+    (void)close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
+    (void)close(child.pidfd);
+    berth_launch_clear(&launch);
+    assert_attempts(p, false);
+    assert_int_equal(status, 0);
+    struct stat st; /* the worker's links are its own, and lead nowhere */
+    assert_int_equal(stat(p->key, &st), 0);
+    assert_int_equal(st.st_nlink, 1);
+}
+
+static void without_a_cage(void **state)
+{
+    struct prison *p = *state;
+    char entry[200];
+    int ends[2], status;
+    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (chdir(p->state) == 0 && dup2(ends[1], 1) == 1)
+            (void)execl(entry, entry, (char *)NULL);
+        _exit(1);
+    }
+    (void)close(ends[1]);
+    assert_ok(p, berth_fs_read_all(ends[0], &p->out, &p->err));
+    (void)close(ends[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_attempts(p, true);
+}
+
+/* The program can be opened only before. */
+static void become_nobody(void)
+{
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+                           setresuid(NOBODY, NOBODY, NOBODY) < 0))
+        abort();
+    (void)prctl(PR_SET_DUMPABLE, 1); /* as any program that nobody starts */
+}
+
+/* With the argument "unprivileged" it is not root's. */
+int main(int argc, char **argv)
+{
+    prisoner_fd = open(PRISONER, O_RDONLY | O_CLOEXEC);
+    if (argc > 1 && strcmp(argv[1], "unprivileged") == 0)
+        become_nobody();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(in_its_cage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_cage, set_up, tear_down),
+    };
+    bool own_proc;
+    struct berth_error why;
+    if (berth_cage_check(&own_proc, &why) < 0) {
+        (void)printf("1..0 # skipped: %s\n", why.message);
+        return 0;
+    }
+    return cmocka_run_group_tests_name("cage_escape", tests, NULL, NULL);
+}
