@@ -21,17 +21,17 @@ struct berth_engine {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t timer;    /* for the first deadline */
-    uv_prepare_t before; /* it waits: what was posted by its own thread */
+    uv_prepare_t before; /* before the loop waits: runs posts of its own thread */
     pthread_t thread;
-    _Atomic bool started; /* the loop and its thread are there: when the first process is */
-    pthread_mutex_t lock; /* of the queue, and of the start */
+    _Atomic bool started; /* the loop and its thread exist, from the first use on */
+    pthread_mutex_t lock; /* guards the queue and the start */
     struct berth_post *head, **tail;
     bool stopping;
     struct berth_deadlines deadlines;
     struct berth_time_watch watch;
     struct berth_inits *inits;
-    struct berth_guest *first; /* of those that have entered and not left */
-    char chunk[CHUNK_BYTES];   /* what is read, one stream at a time */
+    struct berth_guest *first; /* guests that have entered and not left */
+    char chunk[CHUNK_BYTES];   /* for reads; one stream uses it at a time */
 };
 
 /* --- the loop --- */
@@ -83,7 +83,7 @@ void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int
     berth_deadlines_remove(&engine->deadlines, &timer->deadline);
     timer->deadline.at_ms = berth_time_mono_ms() + after_ms;
     if (berth_deadlines_add(&engine->deadlines, &timer->deadline, &ignored) < 0)
-        timer->run(timer); /* no memory to wait with: what would come later comes now */
+        timer->run(timer); /* no memory: it runs now instead of later */
     engine_set_timer(engine);
 }
 
@@ -94,8 +94,8 @@ void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer)
 
 static void stop_loop(struct berth_engine *engine);
 
-/* All that is posted so far. False: there was nothing. *stopping: and what is posted later is not
- * waited for. */
+/* Runs all posts so far. Returns false when there were none. *stopping: the engine stops, and later
+ * posts are not waited for. */
 static bool run_posts(struct berth_engine *engine, bool *stopping)
 {
     pthread_mutex_lock(&engine->lock);
@@ -123,11 +123,12 @@ static void on_wake(uv_async_t *wake)
         stop_loop(engine);
 }
 
-/* One post often leads to the next; but sockets get their turn. */
+/* Runs posts several times, since one post often queues the next. The limit gives sockets a turn.
+ */
 static void on_before(uv_prepare_t *before)
 {
     struct berth_engine *engine = before->data;
-    bool stopping; /* then we are woken, too */
+    bool stopping; /* on_wake handles it */
     for (int turn = 0; turn < POST_TURNS_MAX; turn++)
         if (!run_posts(engine, &stopping))
             return;

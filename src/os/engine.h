@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/engine.h - one thread that waits for everything: children, sockets, deadlines.
- * Handlers run on that thread and must not block; what blocks belongs on a pool. */
+ * src/os/engine.h - one thread that waits for child processes, sockets and deadlines.
+ * Handlers run on that thread and must not block; work that blocks belongs on a pool. */
 #ifndef BERTH_OS_ENGINE_H
 #define BERTH_OS_ENGINE_H
 
@@ -12,7 +12,7 @@
 
 struct berth_engine; /* safe to share between threads */
 
-/* Most that hold one never run anything: the thread is started with the first use. */
+/* Makes an engine. Its thread is started with the first use, since many engines are never used. */
 int berth_engine_new(struct berth_engine **out, struct berth_error *err);
 /* Ends every process that still runs, with its tree, and waits until all handlers have run. NULL is
  * fine. */
@@ -21,28 +21,29 @@ void berth_engine_free(struct berth_engine *engine);
  * called.
  */
 int berth_engine_prepare(struct berth_engine *engine, struct berth_error *err);
-bool berth_engine_is_here(const struct berth_engine *engine); /* are we on its thread? */
+/* Returns whether the caller is on the engine's thread. */
+bool berth_engine_is_here(const struct berth_engine *engine);
 
-/* Something to be done on the engine's thread. The memory is the caller's again when it runs. */
+/* A function to run on the engine's thread. The caller owns the memory again when it runs. */
 struct berth_post {
     void (*run)(struct berth_post *post);
     struct berth_post *next;
 };
-/* They run in the order in which they came. */
+/* Queues it. Posts run in the order in which they were queued. */
 int berth_engine_post(struct berth_engine *engine, struct berth_post *what,
                       struct berth_error *err);
 
-/* The same for any other thread, which waits until it has run. */
+/* Runs a function on the engine's thread and waits for it. Call it from any other thread. */
 int berth_engine_do(struct berth_engine *engine, void (*run)(void *ctx), void *ctx,
                     struct berth_error *err);
 
-/* Only for those on the engine's thread. `run` is set before; setting it again moves it, and
- * without memory to wait with it runs at once. */
+/* A timer, used on the engine's thread only. `run` is set before the timer. Setting the timer again
+ * moves it; when memory is short, it runs at once. */
 struct berth_timer {
     void (*run)(struct berth_timer *timer);
     struct berth_deadline deadline;
 };
 void berth_timer_set(struct berth_engine *engine, struct berth_timer *timer, int64_t after_ms);
-void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer); /* twice: fine */
+void berth_timer_clear(struct berth_engine *engine, struct berth_timer *timer); /* twice is fine */
 
 #endif

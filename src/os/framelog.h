@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/framelog.h - what a command wrote, in a file that only grows: frames of bytes with stream,
- * offset and time. Readers come from any offset, at their own pace, also after a crash. */
+ * src/os/framelog.h - the log of a command's output: a file that only grows, of frames of bytes
+ * with stream, offset and time. Readers begin at any offset and read at their own pace, also after
+ * a crash. */
 #ifndef BERTH_OS_FRAMELOG_H
 #define BERTH_OS_FRAMELOG_H
 
@@ -13,8 +14,9 @@
 enum berth_frame_kind {
     BERTH_FRAME_STDOUT,
     BERTH_FRAME_STDERR,
-    BERTH_FRAME_CUT, /* the rest of a stream is not kept; the one byte is its number: '0', '1' */
-    BERTH_FRAME_END, /* the last: the bytes are the result, as JSON */
+    BERTH_FRAME_CUT, /* the rest of a stream is not kept; its one byte is '0' for stdout, '1' for
+                        stderr */
+    BERTH_FRAME_END, /* the last frame; its bytes are the result as JSON */
     BERTH_FRAME_KINDS,
 };
 
@@ -31,14 +33,15 @@ struct berth_frame {
 /* --- writing: one thread at a time --- */
 
 struct berth_framelog;
-/* Makes the file (0600); CONFLICT when there is one. Of each stream `limit` bytes are kept, from
- * its beginning; the rest is counted. */
+/* Makes the file (0600). CONFLICT: the file exists. The log keeps the first `limit` bytes of each
+ * stream and counts the rest. */
 int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,
                           struct berth_error *err);
-/* UNAVAILABLE: the disk is full, or broken; what follows of the stream is then counted, and cut. */
+/* Appends output. UNAVAILABLE: the disk is full or broken; later output of the stream is counted,
+ * but not kept. */
 int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
                          const char *bytes, size_t len, int64_t at_ms, struct berth_error *err);
-/* INVALID: the result is empty, or longer than a frame. */
+/* Appends the result. INVALID: it is empty, or longer than a frame. */
 int berth_framelog_end(struct berth_framelog *log, const char *result_json, int64_t at_ms,
                        struct berth_error *err);
 bool berth_framelog_was_cut(const struct berth_framelog *log, enum berth_frame_kind stream);
@@ -47,18 +50,18 @@ void berth_framelog_close(struct berth_framelog *log); /* NULL is fine */
 /* --- reading: a reader of its own for each thread --- */
 
 struct berth_framereader;
-/* NOT_FOUND: there is no such file, or it is just being made. */
+/* Opens a log. NOT_FOUND: the file does not exist, or is being made. */
 int berth_framereader_open(const char *path, struct berth_framereader **out,
                            struct berth_error *err);
-/* Of that stream only what comes at or after the offset: frames before it are not read. The first
- * that is may begin before it. */
+/* Skips the frames of the stream that end before the offset. The first frame that is read may begin
+ * before it. */
 void berth_framereader_from(struct berth_framereader *reader, enum berth_frame_kind stream,
                             uint64_t offset);
-/* The next whole frame; its bytes live until the next call. *more false: there is none yet (a frame
- * that is being written counts as none). INVALID: the file is no such log, or damaged. */
+/* Reads the next frame; its bytes live until the next call. *more is false when no complete frame
+ * has been written yet. INVALID: the file is not a log, or damaged. */
 int berth_framereader_next(struct berth_framereader *reader, struct berth_frame *out, bool *more,
                            struct berth_error *err);
-/* Where the next frame begins in the file, for a reader that goes on there later. */
+/* Returns where the next frame begins in the file, for a reader that continues there later. */
 uint64_t berth_framereader_tell(const struct berth_framereader *reader);
 void berth_framereader_seek(struct berth_framereader *reader, uint64_t where);
 void berth_framereader_close(struct berth_framereader *reader); /* NULL is fine */

@@ -15,14 +15,14 @@
 struct berth_buf;
 
 /* Opens `path` beneath `root_fd` (openat2): no "..", no absolute path, no link on the way leads
- * out. flags get O_CLOEXEC. The descriptor, or < 0. */
+ * out. O_CLOEXEC is added to flags. Returns the descriptor, or < 0. */
 int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
                           struct berth_error *err);
 /* Makes the directory and its parents; those that exist are left as they are. */
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
-/* The directory and all in it, without following links. What is not there is fine. */
+/* Removes the directory with its content, without following links. A missing one is fine. */
 int berth_fs_remove_tree(const char *path, struct berth_error *err);
-/* Appends all that `fd` holds to `buf`, whose ceiling is the limit. */
+/* Appends the whole content of `fd` to `buf`. Fails when it is longer than the buffer may be. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
 int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);
 

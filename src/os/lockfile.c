@@ -13,7 +13,7 @@ int berth_lockfile_make(const char *path, struct berth_error *err)
 {
     struct stat st = {0};
     int fd = -1;
-    while (st.st_nlink == 0) { /* somebody took it for a dead one's before we locked it */
+    while (st.st_nlink == 0) { /* another process removed it as a dead one's before we locked it */
         if (fd >= 0)
             (void)close(fd);
         fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/lockfile.h - a file that its process holds locked while it lives: whoever can lock it
- * knows that it is dead. */
+ * src/os/lockfile.h - a file that its process holds locked while it lives. A process that can lock
+ * the file knows that the other is dead. */
 #ifndef BERTH_OS_LOCKFILE_H
 #define BERTH_OS_LOCKFILE_H
 
 #include <berth/error.h>
 
 enum berth_lockfile {
-    BERTH_LOCKFILE_NONE, /* nobody made it, or it is removed */
-    BERTH_LOCKFILE_HELD, /* by one who lives, or just now by one who looks */
-    BERTH_LOCKFILE_DEAD,
+    BERTH_LOCKFILE_NONE, /* the file does not exist */
+    BERTH_LOCKFILE_HELD, /* its process lives, or another process is looking at it */
+    BERTH_LOCKFILE_DEAD, /* its process is dead */
 };
 
-/* Makes the file (0600), opened to append, and locks it. The descriptor, or < 0. */
+/* Makes the file (0600), opened to append, and locks it. Returns the descriptor, or < 0. */
 int berth_lockfile_make(const char *path, struct berth_error *err);
-/* Of a dead one *fd is the caller's, and the lock with it: he removes the file before he lets go.
- */
+/* Looks at the lock. DEAD: the caller owns *fd and the lock, and removes the file before it closes
+ * *fd. */
 int berth_lockfile_look(const char *path, enum berth_lockfile *out, int *fd,
                         struct berth_error *err);
 #endif

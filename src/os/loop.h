@@ -13,25 +13,25 @@ struct berth_engine;
 struct berth_inits;
 struct berth_post;
 
-/* Its loop and its thread; twice is fine. */
+/* Starts the loop and its thread. Twice is fine. */
 int berth_engine_start(struct berth_engine *engine, struct berth_error *err);
-/* From here on. */
+/* Returns the loop. Call it after the start. */
 uv_loop_t *berth_engine_loop(struct berth_engine *engine);
 void berth_engine_put(struct berth_engine *engine, struct berth_post *what); /* cannot fail */
 
-/* What the engine waits for when it stops. All on its thread. */
+/* Something that must end before the engine stops. Used on the engine's thread. */
 struct berth_guest {
-    /* It is to end, and leaves later; more than once is fine. */
+    /* Asks the guest to end; it leaves later. May be called more than once. */
     void (*end)(struct berth_guest *guest);
     struct berth_guest *next, **link;
 };
-/* False: the engine stops already. */
+/* Returns false when the engine is stopping. */
 bool berth_engine_enter(struct berth_engine *engine, struct berth_guest *guest);
 void berth_engine_leave(struct berth_engine *engine, struct berth_guest *guest);
 
 /* The parents of commands; borrowed from the engine. */
 struct berth_inits *berth_engine_inits(struct berth_engine *engine);
 
-/* Room for what is read next; used up before the next read. */
+/* Returns the buffer for the next read. It is valid until then. */
 uv_buf_t berth_engine_chunk(struct berth_engine *engine);
 #endif

@@ -42,7 +42,8 @@ static int start_thread(pthread_t *thread, void *(*main)(void *), void *ctx)
     return rc;
 }
 
-/* Lock held. One at a time: whoever is woken wakes the next when there is more than he can take. */
+/* Wakes one thread. Lock held. A thread wakes the next one when there are more jobs than it takes.
+ */
 static bool should_wake(struct berth_pool *pool)
 {
     bool wake = pool->head && pool->idle > 0 && !pool->woken;
@@ -235,7 +236,7 @@ int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn
     if (__builtin_add_overflow(berth_time_mono_ms(), delay_ms, &job->deadline.at_ms))
         job->deadline.at_ms = INT64_MAX;
     pthread_mutex_lock(&pool->lock);
-    if (pool->stopping) { /* free drops what is only timed; the timer thread is not started again */
+    if (pool->stopping) { /* free drops timed jobs; the timer thread is not started again */
         pthread_mutex_unlock(&pool->lock);
         free(job);
         return BERTH_OK;

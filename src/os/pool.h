@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/pool.h - threads for what blocks, started when there is work, and timers over the one
- * heap of deadlines. Every function may be called from any thread, a job's included. */
+ * src/os/pool.h - threads for work that blocks, started when there is work, and timers. Every
+ * function may be called from any thread, also from a job. */
 #ifndef BERTH_OS_POOL_H
 #define BERTH_OS_POOL_H
 
@@ -28,11 +28,11 @@ int berth_pool_new(int threads_max, struct berth_pool **out, struct berth_error 
 int berth_pool_submit(struct berth_pool *pool, berth_job_fn *fn, void *ctx,
                       struct berth_error *err);
 /* Queues a job without needing memory. Only for a pool that has run a job before: it has a thread.
- * The job's memory is its owner's again when fn is called. */
+ * The owner may reuse the job's memory when fn is called. */
 void berth_pool_put(struct berth_pool *pool, struct berth_job *job);
 /* Queues fn(ctx) once `delay_ms` have passed on the movable clock. */
 int berth_pool_after(struct berth_pool *pool, int64_t delay_ms, berth_job_fn *fn, void *ctx,
                      struct berth_error *err);
-/* Runs what is queued, waits for it, and drops what is only timed. NULL is fine. */
+/* Runs the queued jobs and waits for them. Drops jobs whose delay has not passed. NULL is fine. */
 void berth_pool_free(struct berth_pool *pool);
 #endif

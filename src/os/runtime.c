@@ -23,7 +23,7 @@
 #define TRIES 8
 #define SOCKETS_BYTES_MAX (16 * 1024 * 1024) /* of /proc/net/unix */
 
-/* Made, or there already: a directory of ours that nobody else may look into. */
+/* Makes the directory, or checks that it is ours and closed to others. */
 static bool make_private(const char *path)
 {
     struct stat st;
@@ -133,7 +133,7 @@ static void empty(int fd)
     (void)closedir(dir);
 }
 
-/* The lock says that its process lives; whoever else gets it may remove the room. */
+/* Locks the room. A process that gets the lock of a dead one may remove its room. */
 static int lock_room(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -156,7 +156,7 @@ int berth_runtime_room_open(const char *kind, struct berth_runtime_room *out,
             return berth_fail_errno(err, "Cannot make a directory in %s", directory);
         out->fd = lock_room(out->path);
         if (out->fd >= 0)
-            return BERTH_OK; /* else somebody tidied between the two steps */
+            return BERTH_OK; /* otherwise another process removed it between the two steps */
         (void)rmdir(out->path);
     }
     return rc < 0

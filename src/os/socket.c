@@ -39,7 +39,7 @@ struct berth_listener {
     uv_poll_t poll; /* of the socket that listens */
     bool polls;     /* `poll` is initialised */
     int fd;
-    int number; /* of libuv: what it said of that */
+    int number; /* the result of libuv */
     int port;
     struct berth_timer again; /* set while clients wait for a descriptor, or spares are missing */
     int spares[SPARES];       /* -1: used, or of TCP */
@@ -224,7 +224,7 @@ static void write_address(const struct sockaddr_storage *from, char out[64])
     (void)snprintf(out, 64, from->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d", host, port);
 }
 
-/* False: nobody can say, so nobody is let in. */
+/* Returns false when the client is unknown; it is then not let in. */
 static bool know_peer(struct berth_socket *s, bool local)
 {
     uv_os_fd_t fd;
@@ -349,7 +349,7 @@ static int listen_on(int fd, const struct sockaddr *address, socklen_t len, cons
     return berth_fail_errno(err, "Cannot listen at %s", where);
 }
 
-/* A socket that nobody answers at was left by somebody who is gone. */
+/* Returns whether no process listens at the socket: the one that made it is dead. */
 static bool is_abandoned(const struct sockaddr_un *address)
 {
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -55,7 +55,7 @@ static int kill_once(const char *const *labels, char *text)
     auto_dir *dir = opendir("/proc");
     int killed = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        pid_t pid = (pid_t)atoi(entry->d_name); /* 0 for what is no process */
+        pid_t pid = (pid_t)atoi(entry->d_name); /* 0: the entry is not a process */
         if (pid > 0 && pid != getpid() && carries(pid, labels, text) &&
             kill_carrier(pid, labels, text))
             killed++;
