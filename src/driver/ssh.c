@@ -38,7 +38,7 @@ static void clear_question(struct question *q)
 }
 #define auto_question __attribute__((cleanup(clear_question))) struct question
 
-/* Connects; what is asked may then be added to q->line. `path`: NULL for the workspace's. */
+/* Connects, and begins q->line. `path` NULL: the path of the workspace. */
 static int open_question(struct berth_driver *d, struct berth_call *call,
                          const struct berth_place_request *who, const char *path,
                          struct question *q, struct berth_error *err)
@@ -56,7 +56,7 @@ static int open_question(struct berth_driver *d, struct berth_call *call,
     return BERTH_OK;
 }
 
-/* Another connection, after one that had no session for us. */
+/* Takes another connection after one that gave no session. */
 static int take_another(struct question *q, struct berth_call *call, struct berth_error *err)
 {
     berth_ssh_link_drop(take_ptr(q->link));
@@ -78,7 +78,7 @@ static int ask(struct question *q, struct berth_call *call, const char *script, 
     return rc;
 }
 
-/* The first line of what was answered; *text is the rest. */
+/* Returns the first line of the answer and moves *text behind it. */
 static const char *next_line(struct berth_arena *arena, const char **text)
 {
     size_t len = strcspn(*text, "\n");
@@ -189,7 +189,7 @@ static int ssh_realize(struct berth_driver *d, struct berth_call *call,
     return berth_arena_check(call->arena, err);
 }
 
-/* The lease's directory is the place: what runs for it ends, and then it goes. */
+/* Ends all processes of the lease and removes its directory. */
 static int ssh_release(struct berth_driver *d, struct berth_call *call,
                        const struct berth_place_request *who, const struct berth_place *place,
                        enum berth_release_mode mode, struct berth_error *err)
@@ -220,7 +220,7 @@ static int ssh_find(struct berth_driver *d, struct berth_call *call,
         if (rc < 0 || !blank)
             continue;
         *blank = '\0';
-        if (berth_id_valid(lease)) /* what the far end says is not to be trusted */
+        if (berth_id_valid(lease)) /* the far end is not trusted */
             rc = each(ctx, lease, blank + 1, err);
     }
     return rc;
@@ -241,7 +241,7 @@ static int ssh_exec_start(struct berth_driver *d, struct berth_call *call,
     (void)place;
     auto_question q;
     int rc = open_question(d, call, who, NULL, &q, err);
-    if (rc == BERTH_E_DENIED) /* that is said of programs here */
+    if (rc == BERTH_E_DENIED) /* DENIED would mean that the program may not be executed */
         err->code = rc = BERTH_E_UNPROCESSABLE;
     if (rc < 0)
         return rc;

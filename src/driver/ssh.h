@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/driver/ssh.h - a server reached by ssh(1): the user's keys, agents and jump hosts work.
- * A lease is a directory below the workspace's that carries its id; commands run there under a
- * small sh, and what is left of them ends with the lease. */
+ * A lease is a directory below the workspace that is named after it. Commands run under a small sh,
+ * and processes that they left are ended with the lease. */
 #ifndef BERTH_DRIVER_SSH_H
 #define BERTH_DRIVER_SSH_H
 

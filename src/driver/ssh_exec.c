@@ -17,15 +17,15 @@
 #include "base/limits.h"
 #include "os/spawn.h"
 
-#define LATE_MS 10000  /* the far end keeps time-out and grace; after so much more it is lost */
-#define LINGER_MS 1000 /* for what still holds the command's streams after its end */
+#define LATE_MS 10000  /* added to time-out and grace, which the far end keeps; then it is lost */
+#define LINGER_MS 1000 /* how long streams may stay open after the command's end */
 #define TRAILER_BYTES_MAX 64
 
-/* One stream of the session. Only the engine's thread has it. */
+/* One stream of the session. Used on the engine's thread only. */
 struct sieve {
-    bool flows;     /* the mark has been seen: what comes is the command's */
-    bool over;      /* and so has its end */
-    size_t matched; /* bytes of a mark that are held back */
+    bool flows;     /* the mark has been read: the command's output follows */
+    bool over;      /* the end of the output has been read */
+    size_t matched; /* bytes held back, since they may begin a mark */
     char trailer[TRAILER_BYTES_MAX];
     size_t trailer_len;
     bool in_trailer;
@@ -38,18 +38,18 @@ struct ssh_running {
     struct berth_process *process;
     struct berth_ssh_mark mark;
     bool terminal;
-    struct berth_ssh_line line;   /* until a terminal is ready for it */
-    struct berth_ssh_line cancel; /* what ends the command */
+    struct berth_ssh_line line;   /* kept until the terminal is ready for it */
+    struct berth_ssh_line cancel; /* the line that ends the command */
     int64_t grace_ms;
-    pthread_mutex_t lock; /* of the input: */
-    bool input_open;      /* what is written reaches the command */
+    pthread_mutex_t lock; /* guards the input: */
+    bool input_open;      /* writes reach the command */
     bool input_closed;
-    struct berth_ssh_line early; /* until it is open; it may hold a password, so it is zeroed */
+    struct berth_ssh_line early; /* input before that; wiped, since it may hold a password */
     _Atomic bool ended, cancelled;
     struct sieve sieves[2];
     size_t ready_matched;
     uint64_t bytes[2];
-    bool told; /* `end` is */
+    bool told; /* `end` was received */
     struct berth_exec_end end;
 };
 
@@ -66,7 +66,7 @@ bool berth_ssh_read_end(const char *text, struct berth_exec_end *end)
         return false;
     for (unsigned i = 0; i < sizeof causes / sizeof causes[0]; i++)
         if (strcmp(rest + 1, causes[i].name) == 0) {
-            bool by_signal = status > 128 && status < 128 + _NSIG; /* all that a shell tells */
+            bool by_signal = status > 128 && status < 128 + _NSIG; /* as shells report it */
             end->cause = by_signal && i == 0 ? BERTH_END_SIGNALLED : causes[i].cause;
             end->signal = by_signal ? (int)status - 128 : 0;
             end->exit_code = by_signal ? -1 : (int)status;
@@ -91,11 +91,11 @@ static void send_line(struct ssh_running *r)
 {
     struct berth_error err;
     if (berth_process_write(r->process, r->line.buf.data, r->line.buf.len, &err) < 0)
-        berth_process_cancel(r->process); /* without it nothing would ever run */
+        berth_process_cancel(r->process); /* the session would wait for the line for ever */
     berth_ssh_line_clear(&r->line);
 }
 
-/* Before the mark: a terminal says when it is ready for the line. */
+/* Sends the line when the terminal has reported that it is ready. */
 static void look_for_ready(struct ssh_running *r, char byte)
 {
     static const char ready[] = BERTH_SSH_READY;
@@ -122,7 +122,7 @@ static void open_input(struct ssh_running *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Up to the mark all is the login shell's. */
+/* Ignores the output of the login shell, up to the mark. */
 static void await_mark(struct ssh_running *r, struct sieve *s, char byte)
 {
     const char *mark = r->mark.text;
@@ -139,8 +139,8 @@ static void await_mark(struct ssh_running *r, struct sieve *s, char byte)
         open_input(r);
 }
 
-/* All of the command's own has come. Whoever else still holds its streams, when both are at their
- * end, does not keep it. */
+/* The command's own output is complete. When both streams are, other processes that hold them are
+ * given a moment only. */
 static void end_stream(struct ssh_running *r, struct sieve *s)
 {
     s->over = true;
@@ -166,12 +166,12 @@ static const char *pass(struct ssh_running *r, enum berth_stream stream, const c
 {
     struct sieve *s = &r->sieves[stream];
     const char *mark = r->mark.text, *at = bytes;
-    size_t before = s->matched; /* of the mark, and not among these bytes */
+    size_t before = s->matched; /* of the mark, from earlier bytes */
     while (at < end && mark[s->matched]) {
         if (*at == mark[s->matched]) {
             s->matched++;
             at++;
-        } else if (s->matched) { /* it was none, and this byte may begin one */
+        } else if (s->matched) { /* not a mark; this byte may begin one */
             ssh_exec_emit(r, stream, mark, before);
             before = s->matched = 0;
         } else {
@@ -209,7 +209,7 @@ static void on_stdin_room(void *ctx)
         r->handlers.on_stdin_room(r->handlers.ctx);
 }
 
-/* Ends the command, or what is left of it, by the shell that holds the connection. */
+/* Asks the shell that holds the connection to end the command and its processes. */
 static bool ask_to_end(struct ssh_running *r)
 {
     struct berth_error err;
@@ -221,17 +221,17 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
     struct ssh_running *r = ctx;
     struct berth_exec_end end = r->end;
     atomic_store(&r->ended, true);
-    for (int i = 0; i < 2; i++) /* no mark came of it */
+    for (int i = 0; i < 2; i++) /* held back bytes that were not a mark */
         if (r->sieves[i].flows)
             ssh_exec_emit(r, (enum berth_stream)i, r->mark.text, r->sieves[i].matched);
     if (!r->told)
         end = (struct berth_exec_end){.cause = BERTH_END_LOST, .exit_code = -1};
-    else if (atomic_load(&r->cancelled)) /* whatever its status: we asked, and it is over */
+    else if (atomic_load(&r->cancelled)) /* whatever its status is */
         end.cause = BERTH_END_CANCELLED;
     end.started_at_ms = session->started_at_ms;
     end.finished_at_ms = session->finished_at_ms;
     memcpy(end.bytes, r->bytes, sizeof end.bytes);
-    /* By what it left behind. */
+    /* A background process kept the streams open. */
     bool held =
         r->told && (session->cause == BERTH_END_TIMEOUT || session->cut[0] || session->cut[1]);
     for (int i = 0; i < 2; i++)
@@ -241,10 +241,10 @@ static void on_end(void *ctx, const struct berth_exec_end *session)
     r->handlers.on_end(r->handlers.ctx, &end);
 }
 
-/* --- what others want of it --- */
+/* --- from any thread --- */
 
-/* The trailer tells what came of it. If the far end cannot be asked, the session is ended here, and
- * core settles the rest. */
+/* Asks the far end to end the command; the trailer reports the result. If it cannot be asked, the
+ * session is ended here, and core settles the command later. */
 static void running_cancel(struct berth_running *base)
 {
     struct ssh_running *r = (struct ssh_running *)base;
@@ -324,7 +324,7 @@ static const struct berth_running_ops running_ops = {.cancel = running_cancel,
 
 /* --- starting --- */
 
-/* The whole of what the far end is told. */
+/* Writes the line for the far end. */
 static int write_lines(struct ssh_running *r, const char *directory,
                        const struct berth_command *command, struct berth_error *err)
 {
@@ -360,7 +360,7 @@ static int write_lines(struct ssh_running *r, const char *directory,
     return berth_ssh_line_end(&r->cancel, berth_ssh_cancel, err);
 }
 
-/* What was named, the label of the connection, and TERM where there is a terminal. */
+/* Returns the variables of the command, the label of the connection, and TERM for a terminal. */
 static const char *const *whole_env(struct berth_arena *arena, const struct berth_ssh_link *link,
                                     const struct berth_command *command)
 {

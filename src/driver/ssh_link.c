@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/driver/ssh_link.c - see ssh_link.h. A master's own session holds a small shell at the far end
- * (berth_ssh_keep): when this process is gone, however it went, that shell reads the end of its
- * input and ends what was started over the connection. */
+ * src/driver/ssh_link.c - see ssh_link.h. A master's own session runs a small shell at the far end
+ * (berth_ssh_keep). When this process ends, that shell reads the end of its input, and ends all
+ * processes that were started over the connection. */
 #include "driver/ssh_link.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@
 #include "os/runtime.h"
 
 #define SESSIONS_MAX 8          /* sshd allows ten; the shell that holds the connection is one */
-#define IDLE_MS (60 * 1000)     /* a connection that nobody uses is closed */
-#define RETIRE_MS (IDLE_MS / 2) /* and not used again when it soon will be */
-#define CROWDED_MS 1000         /* sshd frees a session some moments after its end */
+#define IDLE_MS (60 * 1000)     /* after which an unused connection is closed */
+#define RETIRE_MS (IDLE_MS / 2) /* after which it is not used again */
+#define CROWDED_MS 1000         /* pause after a refused session: sshd frees sessions late */
 #define SAID_BYTES_MAX (64 * 1024)
 #define ANSWER_BYTES_MAX (1024 * 1024)
 #define KEY_TEXT_BYTES_MAX (4 * 1024 * 1024) /* a config as text, with its keys */
@@ -46,31 +46,31 @@ enum state {
 struct berth_ssh_link {
     struct berth_ssh_links *links;
     struct berth_ssh_link *next;
-    char key[BERTH_SHA256_HEX_SIZE]; /* where to, and as whom */
-    char where[300];                 /* for people */
+    char key[BERTH_SHA256_HEX_SIZE]; /* hash of its config */
+    char where[300];                 /* for error texts */
     struct berth_id id;
     char label[sizeof "BERTH_LINK_ID=" + BERTH_ID_SIZE];
     struct berth_ssh_mark mark;
     char control[128], key_file[128], hosts_file[128];
     struct berth_process *process;
     int settled_fd;                /* readable when it is no longer connecting */
-    struct berth_buf said, errors; /* the loop's until it is settled */
+    struct berth_buf said, errors; /* used by the loop alone until it is settled */
     struct berth_exec_end end;
-    /* links->lock: */
+    /* Guarded by links->lock: */
     enum state state;
     int sessions;
-    bool ended;            /* its process is over: the last session frees it */
-    bool leaving;          /* nobody is to begin anything on it any more */
-    int64_t crowded_at_ms; /* it was refused a session then; 0: never */
+    bool ended;            /* its process has ended: the last session frees it */
+    bool leaving;          /* no session may begin on it any more */
+    int64_t crowded_at_ms; /* when a session was refused; 0: never */
     int64_t idle_since_ms;
 };
 
 struct berth_ssh_links {
     struct berth_engine *engine;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* one has gone */
+    pthread_cond_t changed; /* a link was freed */
     struct berth_ssh_link *first;
-    int count; /* also those that are only held by a session that ends */
+    int count; /* of all links, also those that wait for their last session */
     struct berth_runtime_room room;
     int made;
 };
@@ -107,7 +107,7 @@ static void forget_link(struct berth_ssh_link *link)
     pthread_cond_broadcast(&links->changed);
 }
 
-/* Lock held. It is no longer found; frees it if nobody has it. */
+/* Removes it from the list, and frees it when it has ended and has no session. Lock held. */
 static void unlist(struct berth_ssh_link *link)
 {
     struct berth_ssh_link **at = &link->links->first;
@@ -139,7 +139,7 @@ void berth_ssh_links_free(struct berth_ssh_links *links)
 
 static void link_settle(struct berth_ssh_link *link, enum state state)
 {
-    /* It has read them, or never will. */
+    /* ssh(1) has read the files, or has ended. */
     (void)unlink(link->key_file);
     (void)unlink(link->hosts_file);
     pthread_mutex_lock(&link->links->lock);
@@ -149,7 +149,7 @@ static void link_settle(struct berth_ssh_link *link, enum state state)
     (void)eventfd_write(link->settled_fd, 1);
 }
 
-/* What it says is noise up to the mark; between mark and ";" are login shell, ":" and PATH. */
+/* Reads login shell, ":" and PATH between mark and ";". Everything before the mark is ignored. */
 static void on_said(struct berth_ssh_link *link)
 {
     const char *end_of_all = link->said.data + link->said.len;
@@ -161,7 +161,7 @@ static void on_said(struct berth_ssh_link *link)
         return;
     size_t len = (size_t)(end - path);
     if (memchr(path, '\0', len))
-        len = 0; /* no PATH of anybody's */
+        len = 0; /* not a PATH */
     memmove(link->said.data, path, len);
     berth_buf_truncate(&link->said, len);
     link_settle(link, READY);
@@ -189,7 +189,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     link->end = *end;
     link_settle(link, DEAD);
     pthread_mutex_lock(&links->lock);
-    link->ended = true; /* nobody asks anything of the process from here on */
+    link->ended = true; /* the process is not used from here on */
     unlist(link);
     pthread_mutex_unlock(&links->lock);
     berth_process_free(process);
@@ -204,7 +204,7 @@ static int write_file(const char *path, const char *text, struct berth_error *er
         return berth_fail_errno(err, "Cannot write %s", path);
     size_t len = strlen(text);
     int rc = berth_fs_write_all(fd, text, len, err);
-    if (rc == BERTH_OK && (!len || text[len - 1] != '\n')) /* ssh wants it of a key */
+    if (rc == BERTH_OK && (!len || text[len - 1] != '\n')) /* ssh(1) refuses a key without it */
         rc = berth_fs_write_all(fd, "\n", 1, err);
     return rc;
 }
@@ -218,7 +218,8 @@ static int write_files(struct berth_ssh_link *link, const struct berth_ssh_confi
     return rc;
 }
 
-/* Nothing of ours is ssh's business but how to find the user's files and agent. */
+/* The environment of ssh(1): only what it needs to find programs, the user's files and the agent.
+ */
 struct variables {
     const char *env[8];
     char texts[4][VARIABLE_BYTES_MAX];
@@ -240,7 +241,7 @@ static void set_env(struct variables *out)
     out->env[count] = NULL;
 }
 
-/* What ssh(1) is called with. */
+/* The arguments of ssh(1). */
 struct arguments {
     const char *argv[80];
     int count;
@@ -274,11 +275,11 @@ static void write_arguments(const struct berth_ssh_link *link, const struct bert
     for (unsigned i = 0; i < sizeof always / sizeof always[0]; i++)
         add_option(out, always[i]);
     add_option(out, c->strict ? "StrictHostKeyChecking=yes" : "StrictHostKeyChecking=no");
-    if (!c->strict || c->known_hosts) { /* what the environment says is all that counts */
+    if (!c->strict || c->known_hosts) { /* the known hosts of the config alone are used */
         add_option(out, out->hosts);
         add_option(out, "GlobalKnownHostsFile=/dev/null");
     }
-    if (c->private_key) { /* and nothing that this user's files or agent would add to it */
+    if (c->private_key) { /* without the files and the agent of this user */
         out->argv[out->count++] = "-F";
         out->argv[out->count++] = "none";
         add_option(out, "IdentityAgent=none");
@@ -319,7 +320,7 @@ static int connect_link(struct berth_ssh_link *link, const struct berth_ssh_conf
     return rc;
 }
 
-/* The same key means the same connection: all that was said about it is in there. */
+/* Hashes the config. Equal hashes share a connection. */
 static int key_of(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SIZE],
                   struct berth_error *err)
 {
@@ -387,7 +388,7 @@ static struct berth_ssh_link *find_link(struct berth_ssh_links *links, const cha
     return NULL;
 }
 
-/* The last line that says something. */
+/* Copies the last line that is not blank. */
 static const char *last_line(const struct berth_buf *buf, char out[REASON_BYTES_MAX])
 {
     const char *text = berth_buf_str(buf);
@@ -421,7 +422,7 @@ static int say_why(struct berth_ssh_link *link, struct berth_error *err)
                       *line ? line : "the connection was closed.");
 }
 
-/* Until it is settled, or the caller gives up. */
+/* Waits until the link is connected or dead. */
 static int link_await(struct berth_ssh_link *link, struct berth_call *call, struct berth_error *err)
 {
     struct pollfd fds[] = {{.fd = link->settled_fd, .events = POLLIN},
@@ -461,7 +462,7 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
     pthread_mutex_lock(&links->lock);
     bool dead = link->state == DEAD;
     if (rc < 0 && link->state == CONNECTING && link->sessions == 1) {
-        link->leaving = true; /* nobody else waits for it */
+        link->leaving = true; /* no other thread waits for it */
         berth_process_cancel(link->process);
     }
     pthread_mutex_unlock(&links->lock);
@@ -499,14 +500,14 @@ void berth_ssh_link_drop(struct berth_ssh_link *link)
     pthread_mutex_unlock(&links->lock);
 }
 
-/* Behind the name of the login shell. */
+/* PATH follows the name of the login shell. */
 const char *berth_ssh_link_path(const struct berth_ssh_link *link)
 {
     const char *said = berth_buf_str(&link->said), *colon = said ? strchr(said, ':') : NULL;
     return colon ? colon + 1 : "";
 }
 
-/* Does the login shell understand what we say, without another? Bash would, but reads ~/.bashrc
+/* Returns whether the login shell itself can run our lines. Bash could, but it reads ~/.bashrc
  * before it does, and with that has functions, traps and options that are not ours. */
 static bool speaks_posix(const struct berth_ssh_link *link)
 {
@@ -525,7 +526,8 @@ const char *berth_ssh_link_label(const struct berth_ssh_link *link)
 
 /* --- sessions --- */
 
-/* By the client, over this connection or not at all: without it ssh would make one of its own. */
+/* Starts ssh(1) as a client of the master. ProxyCommand=false: without the master it fails, instead
+ * of connecting by itself. */
 static int start_on_terminal(struct berth_ssh_link *link,
                              const struct berth_process_options *options,
                              const struct berth_exec_handlers *handlers, struct berth_process **out,
@@ -559,7 +561,7 @@ static int start_on_terminal(struct berth_ssh_link *link,
     return berth_process_start(link->links->engine, &client, handlers, out, err);
 }
 
-/* No session came of it: others are not to try the same for a moment, or at all. */
+/* Notes that no session was given: the link is not used for a moment, or not any more. */
 static void avoid(struct berth_ssh_link *link)
 {
     pthread_mutex_lock(&link->links->lock);
@@ -600,7 +602,7 @@ static int start_session(void *ctx, struct berth_engine *engine,
     return berth_ssh_link_start(s->link, s->call, options, handlers, out, err);
 }
 
-/* What stands between mark and ";" is the answer. */
+/* Finds the answer between mark and ";". */
 static int read_answer(struct berth_ssh_link *link, struct berth_call *call,
                        struct berth_capture *c, const struct berth_ssh_mark *mark, const char **out,
                        struct berth_error *err)

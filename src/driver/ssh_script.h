@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/driver/ssh_script.h - what we say to the POSIX shell at the far end. All of it travels on the
- * channel as one line; on the command lines, here and there, stands only the same short text. */
+ * src/driver/ssh_script.h - scripts for the POSIX shell at the far end. A script travels on the
+ * channel as one line; the command lines, on both machines, have only a short constant text. */
 #ifndef BERTH_DRIVER_SSH_SCRIPT_H
 #define BERTH_DRIVER_SSH_SCRIPT_H
 
@@ -8,7 +8,7 @@
 
 #define BERTH_SSH_LINE_BYTES_MAX (4 * 1024 * 1024)
 
-/* The command that every session runs: it reads one line, and does what that says. The second is
+/* The command that every session runs: it reads one line and evaluates it. The second is
  * for login shells that are POSIX shells themselves, which saves a program. */
 #define BERTH_SSH_READ_LINE "exec /bin/sh -c 'IFS= read -r l && eval \"$l\"'"
 #define BERTH_SSH_READ_LINE_POSIX "IFS= read -r l && eval \"$l\""
@@ -18,14 +18,14 @@
     " IFS= read -r l && eval \"$l\"'"
 #define BERTH_SSH_READY "\036ready;"
 
-/* Stands before what a session says to us: login shells print what they like before it. */
+/* Comes before our own output, since login shells print texts of their own first. */
 #define BERTH_SSH_MARK_SIZE 34
 struct berth_ssh_mark {
-    char text[BERTH_SSH_MARK_SIZE]; /* begins with \036, and nowhere else has one */
+    char text[BERTH_SSH_MARK_SIZE]; /* begins with \036, which it contains only once */
 };
 struct berth_ssh_mark berth_ssh_mark_new(void);
 
-/* A line in the making. */
+/* A line that is being written. */
 struct berth_ssh_line {
     struct berth_buf buf;
     bool has_newline;
@@ -34,21 +34,21 @@ struct berth_ssh_line {
     {                                                                                              \
         .buf = BERTH_BUF_INIT(BERTH_SSH_LINE_BYTES_MAX)                                            \
     }
-/* It may hold values that are nobody else's business: zeroed. */
+/* Wipes and frees the line, which may hold secrets. */
 void berth_ssh_line_clear(struct berth_ssh_line *line);
 #define auto_ssh_line __attribute__((cleanup(berth_ssh_line_clear))) struct berth_ssh_line
 
-/* NAME='value'; for any bytes. */
+/* Adds NAME='value'; the value may have any bytes but NUL. */
 void berth_ssh_line_set(struct berth_ssh_line *line, const char *name, const char *value);
-/* z, which exports the variables, "NAME=value", closed by NULL. */
+/* Adds the shell function z, which exports the variables ("NAME=value", closed by NULL). */
 void berth_ssh_line_env(struct berth_ssh_line *line, const char *const *env);
 void berth_ssh_line_args(struct berth_ssh_line *line, const char *const *argv);
-/* One of the texts below, which see the variables that were set; the line is whole then. */
+/* Adds one of the scripts below, which use the variables that were set, and ends the line. */
 int berth_ssh_line_end(struct berth_ssh_line *line, const char *script, struct berth_error *err);
 
-/* Holds the connection: says mark, the login shell, ":", its PATH, ";", then does what further
- * lines say (berth_ssh_cancel) until nobody holds it any more, and ends what was started over it.
- * m: mark, k: label of what is to end. */
+/* Holds the connection: prints mark, the login shell, ":", its PATH, ";", then runs further lines
+ * (berth_ssh_cancel) until its input ends, and ends all processes that were started over it.
+ * m: mark, k: label of those processes. */
 extern const char berth_ssh_keep[];
 /* A command, which is its arguments; z exports its variables. m: mark, d: directory of the lease,
  * x: exec id, h: cwd, p: PATH or "". Says the mark on both streams first, and again
@@ -59,7 +59,8 @@ extern const char berth_ssh_run[], berth_ssh_run_timed[];
 extern const char berth_ssh_run_tty[], berth_ssh_run_tty_timed[];
 /* Ends a command that still runs: d, x, g as above, c: the cause to be told. */
 extern const char berth_ssh_cancel[];
-/* Ends what is left of a command and says mark, status, blank, cause, ";": m, d, x as above. */
+/* Ends the processes that are left of a command and prints mark, status, blank, cause, ";": m, d, x
+ * as above. */
 extern const char berth_ssh_settle[];
 /* Makes the directory of a lease. m, h: workspace, l: lease id; i and j: how the place's id
  * begins and ends, with the real path between them. Says mark, the place's id, newline, the
