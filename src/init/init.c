@@ -41,6 +41,14 @@ static void init_report(enum berth_init_report_kind kind, int number)
     (void)send(OWNER, &report, sizeof report, MSG_NOSIGNAL); /* a dead owner is seen by the poll */
 }
 
+/* Enters the cgroup of the owner, if there is one: what the children do there, they do as its
+ * members. */
+static void enter_group(void)
+{
+    (void)!write(1, "0", 1);
+    (void)dup2(2, 1); /* /dev/null; the group is not for the command to write to */
+}
+
 /* --- the child that becomes the command --- */
 
 /* Reads exactly `len` bytes. Exits when the owner has closed the socket instead of sending. */
@@ -295,6 +303,7 @@ static bool prepare(sigset_t *waiting)
 int main(void)
 {
     sigset_t waiting;
+    enter_group();
     bool works = prepare(&waiting) && make_child();
     while (works && serve_once(&waiting))
         if (command.gone)

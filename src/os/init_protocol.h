@@ -6,7 +6,9 @@
  * keeps one child ready, which waits for a program to run. The owner gets a socket to that child
  * with the READY report (SOCK_STREAM), sends one berth_init_start on it, and reads the answer: the
  * end of the stream when the program runs, or an errno when it could not be run. When the program
- * has ended and no process of it is left, the init makes the next child and reports READY. */
+ * has ended and no process of it is left, the init makes the next child and reports READY.
+ *
+ * Descriptor 1 is the list of a cgroup's processes, which the init enters, or /dev/null. */
 #ifndef BERTH_OS_INIT_PROTOCOL_H
 #define BERTH_OS_INIT_PROTOCOL_H
 

@@ -21,9 +21,11 @@
 #include "os/children.h"
 #include "os/fs.h"
 #include "os/init_image.h"
+#include "os/owner_group.h"
 #include "os/spawn.h"
 
 #define SPARES_MAX 32
+#define EXIT_MS 1000      /* for a spare init to exit */
 #define ANSWER_SECONDS 60 /* for an init or a program that is on a slow disk, or was stopped */
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -61,11 +63,17 @@ void berth_inits_free(struct berth_inits *inits)
 {
     if (!inits)
         return;
-    while (inits->count)
-        berth_init_drop(inits->spares[--inits->count]);
+    for (int i = 0; i < inits->count; i++)
+        (void)shutdown(inits->spares[i]->control, SHUT_RDWR); /* it exits, as after a close */
+    for (int i = 0; i < inits->count; i++) {
+        struct pollfd ended = {.fd = inits->spares[i]->child.pidfd, .events = POLLIN};
+        (void)poll(&ended, 1, EXIT_MS);
+        berth_init_drop(inits->spares[i]);
+    }
     if (inits->program_fd >= 0)
         (void)close(inits->program_fd);
     pthread_mutex_destroy(&inits->lock);
+    berth_owner_group_leave();
     free(inits);
 }
 
@@ -133,6 +141,7 @@ static int start_init(struct berth_inits *inits, struct berth_init **out, struct
         return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a socket: %s.", strerror(errno));
     }
     what.fds[0] = ends[1];
+    what.fds[1] = berth_owner_group_fd();
     rc = berth_spawn(&what, &init->child, err);
     (void)close(ends[1]);
     if (rc < 0) {

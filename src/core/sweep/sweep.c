@@ -26,6 +26,7 @@
 #include "core/sweep/quarantine.h"
 #include "core/sweep/sweep_slots.h"
 #include "core/sweep/sweep_verdict.h"
+#include "os/owner_group.h"
 #include "os/shares.h"
 #include "store/store.h"
 
@@ -437,6 +438,7 @@ static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err
 static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct berth_error *err)
 {
     struct berth *b = pass->b;
+    (void)berth_owner_group_end_dead();
     int rc = pass->options.own_only ? BERTH_OK
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
     if (rc == BERTH_OK && !pass->options.own_only)

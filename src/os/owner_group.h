@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/os/owner_group.h - a cgroup for everything that this process runs below inits, where one can
+ * be made. It is named after the process, so that another process finds it when this one and its
+ * inits were killed at the same moment. */
+#ifndef BERTH_OS_OWNER_GROUP_H
+#define BERTH_OS_OWNER_GROUP_H
+
+/* Returns a descriptor that a process writes "0" to in order to enter the group of this process, or
+ * -1 when this machine or our rights do not allow a group (cgroup v2 is needed). The descriptor
+ * stays open; the caller borrows it. */
+int berth_owner_group_fd(void);
+/* Removes the group of this process when nothing is left in it. The next use makes it again. */
+void berth_owner_group_leave(void);
+/* Kills what is in groups whose process is dead, and removes them. Returns how many there were. */
+int berth_owner_group_end_dead(void);
+#endif
