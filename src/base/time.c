@@ -11,10 +11,8 @@
 
 #include "base/limits.h"
 
-#define NO_ANCHOR INT64_MIN
-
 static _Atomic int64_t wall_shift_ms, mono_shift_ms, jump_ms;
-static _Atomic int64_t anchor_ms = NO_ANCHOR;
+static _Atomic int64_t anchor_ms = BERTH_TIME_NO_ANCHOR;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct berth_time_watch *watches;
 
@@ -53,7 +51,7 @@ void berth_time_anchor(int64_t offset_ms)
 int64_t berth_time_jumped_ms(void)
 {
     int64_t anchor = atomic_load(&anchor_ms);
-    int64_t jumped = anchor == NO_ANCHOR ? 0 : berth_time_offset_ms() - anchor;
+    int64_t jumped = anchor == BERTH_TIME_NO_ANCHOR ? 0 : berth_time_offset_ms() - anchor;
     return jumped > BERTH_CLOCK_JUMP_MS || jumped < -BERTH_CLOCK_JUMP_MS ? jumped : 0;
 }
 

@@ -23,8 +23,9 @@ int64_t berth_time_steady_to_wall(int64_t steady_ms);
 int64_t berth_time_wall_to_steady(int64_t wall_ms);
 /* Returns how far the wall clock has jumped since the anchor; 0: it has not. */
 int64_t berth_time_jumped_ms(void);
-/* The anchor of the steady clock: its distance from the time since boot. From any thread. */
+/* Sets the anchor of the steady clock: its distance from the time since boot. From any thread. */
 void berth_time_anchor(int64_t offset_ms);
+#define BERTH_TIME_NO_ANCHOR INT64_MIN
 int64_t berth_time_offset_ms(void);     /* the anchor by the wall clock as it is now */
 int64_t berth_time_since_boot_ms(void); /* not moved by tests */
 

@@ -64,6 +64,7 @@ static int setup(void **state)
     options.settings.call_timeout_ms = 10 * LAPSE_MS; /* no call ends because the clock is set */
     options.settings.self_sweep_ms = 0;
     assert_ok(f, berth_open(&options, &f->b, &f->err));
+    berth_time_anchor(BERTH_TIME_NO_ANCHOR); /* deadlines of leases do not follow our clock */
     *state = f;
     return 0;
 }

@@ -284,7 +284,7 @@ static bool lease_has_expired(const struct berth_run_job *p)
     struct berth_error ignored;
     return berth_lease_get(p->b, p->arena, p->lease->id, &lease, &ignored) < 0 ||
            lease->status == BERTH_LEASE_EXPIRED ||
-           (lease->expires_at_ms && lease->expires_at_ms <= berth_time_wall_ms());
+           (lease->expires_at_ms && lease->expires_at_ms <= berth_time_steady_ms());
 }
 
 bool berth_run_job_end(struct berth_run_job *p)
