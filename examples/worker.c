@@ -1,28 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
- * examples/worker.c - a plugin worker whose places are directories. See docs/plugin-protocol.md. */
+ * examples/worker.c - a plugin worker whose places are directories, and whose commands run on this
+ * machine. See docs/plugin-protocol.md. berth starts it in a directory of its own, its state. */
 #define _GNU_SOURCE 1
 #include <berth_plugin.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+/* The parameters of every handler: what is asked, the answer to write, and the error to fill. */
 #define ASKED                                                                                      \
     const struct berth_plugin_call *call, struct berth_json_writer *answer, struct berth_error *err
-#define STREAM memfd_create("stream", MFD_CLOEXEC)
 
-static int acquire(ASKED) /* the name is the label: mkdir creates both in one step */
+static int validate(ASKED)
+{
+    int64_t timeout_ms = berth_plugin_int(call->config, "timeoutMs", 300000);
+    bool ok = timeout_ms > 0;
+    (void)err;
+    berth_json_put_bool(answer, "ok", ok);
+    berth_json_open_in(answer, ok ? "normalizedConfig" : "errors", ok ? '{' : '[');
+    if (ok)
+        berth_json_put_int(answer, "timeoutMs", timeout_ms);
+    else
+        berth_json_put_str(answer, NULL, "timeoutMs must be larger than 0."); /* NULL: in a list */
+    berth_json_close(answer, ok ? '}' : ']');
+    return BERTH_OK;
+}
+
+/* The name of a place is its label, too: mkdir makes both in one step, so that a worker which is
+ * killed leaves a place with a label or none. The same lease again gives the same place. */
+static int acquire(ASKED)
 {
     auto_buf id = BERTH_BUF_INIT(255);
     berth_buf_printf(&id, "%s.%s", call->environment_id, call->lease_id);
-    berth_json_put_str(answer, "providerLeaseId", berth_buf_str(&id));
-    bool there = mkdir(berth_buf_str(&id), 0700) == 0 || access(berth_buf_str(&id), F_OK) == 0;
-    return there ? BERTH_OK : berth_fail_errno(err, "Cannot create the place");
+    const char *name = berth_buf_str(&id); /* NULL: it became too long */
+    if (!name || (mkdir(name, 0700) < 0 && access(name, F_OK) < 0))
+        return berth_fail_errno(err, "Cannot create the place");
+    berth_json_put_str(answer, "providerLeaseId", name);
+    return BERTH_OK;
 }
 
+/* Lists the places of the environment, also those that another worker made. */
 static int find(ASKED)
 {
     DIR *state = opendir(".");
@@ -40,60 +59,38 @@ static int realize(ASKED)
     return cwd ? BERTH_OK : berth_fail_errno(err, "Cannot find the place");
 }
 
-static int destroy(ASKED) /* succeeds also if the place no longer exists */
-{
-    const char *id = strchr(call->provider_lease_id, '/') ? "" : call->provider_lease_id;
-    int status = -1, pid = fork();
-    (void)answer;
-    if (pid == 0)
-        _exit(execlp("rm", "rm", "-rf", "--", id, NULL));
-    bool gone = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
-    return gone ? BERTH_OK : berth_fail(err, BERTH_E_INTERNAL, "Cannot remove the place");
-}
-
 static int execute(ASKED)
 {
-    const struct berth_json *p = call->params, *in = berth_json_get(p, "stdin");
-    const struct berth_json *env = berth_json_get(p, "env"), *args = berth_json_get(p, "args");
-    auto_buf words = BERTH_BUF_INIT(1 << 27); /* the argv, separated by NULs */
-    const char *cwd = berth_json_str(berth_json_get(p, "cwd"));
-    berth_buf_printf(&words, "setsid%csetpriv%c--pdeathsig%cKILL%cenv%c-C%c%s", 0, 0, 0, 0, 0, 0,
-                     cwd ? cwd : call->provider_lease_id); /* dies if the worker is killed */
-    berth_json_each (env, iter)
-        berth_buf_printf(&words, "%c%s=%s", 0, berth_json_iter_key(iter),
-                         berth_json_str(berth_json_iter_value(iter)));
-    berth_buf_printf(&words, "%c%s", 0, berth_json_str(berth_json_get(p, "command")));
-    for (size_t i = 0; i < berth_json_count(args); i++)
-        berth_buf_printf(&words, "%c%s", 0, berth_json_str(berth_json_at(args, i)));
-    char **argv = calloc(berth_json_count(env) + berth_json_count(args) + 9, sizeof *argv);
-    int status = 0, n = 0, fds[] = {STREAM, STREAM, STREAM};
-    for (char *at = words.data; !words.failed && at <= words.data + words.len; at += strlen(at) + 1)
-        argv[n++] = at;
-    pid_t pid = pwrite(fds[0], berth_json_str(in), berth_json_str_len(in), 0) < 0 ? -1 : fork();
-    if (pid == 0)
-        _exit(dup2(fds[0], 0) + dup2(fds[1], 1) + dup2(fds[2], 2) == 3 ? execvp(*argv, argv) : 1);
-    int64_t left_ms = berth_plugin_int(p, "timeoutMs", 300000);
-    for (; pid > 0 && waitpid(pid, &status, WNOHANG) == 0; (void)usleep(5000))
-        if ((left_ms -= 5) < 0) /* timed out: kill it and its children */
-            (void)kill(-pid, SIGKILL);
-    berth_json_put_bool(answer, "timedOut", left_ms < 0);
-    status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    berth_json_put_int(answer, "exitCode", status);
-    for (int i = 0; i < 3; (void)close(fds[i++])) {
-        size_t len = (size_t)lseek(fds[i], 0, SEEK_END);
-        char *bytes = calloc(1, len + 1);
-        pid = bytes && pread(fds[i], bytes, len, 0) == (ssize_t)len ? pid : -1; /* -1: read error */
-        if (i > 0 && pid > 0)
-            berth_json_put_bytes(answer, i == 1 ? "stdout" : "stderr", bytes, len);
-        free(bytes);
-    }
-    free(argv);
-    return pid > 0 ? BERTH_OK : berth_fail(err, BERTH_E_INTERNAL, "Cannot run the command");
+    if (access(call->provider_lease_id, F_OK) < 0)
+        return berth_fail_errno(err, "Cannot find the place");
+    return berth_plugin_execute(call, call->provider_lease_id, answer, err);
+}
+
+/* Succeeds also when the place no longer exists: berth asks again when an answer was lost. */
+static int destroy(ASKED)
+{
+    const char *id = call->provider_lease_id;
+    const char *const argv[] = {"rm", "-rf", "--", strchr(id, '/') ? "" : id, NULL};
+    struct berth_plugin_command remove = {.argv = argv};
+    struct berth_plugin_result result;
+    (void)answer;
+    int rc = berth_plugin_run(call, &remove, &result, err);
+    if (rc == BERTH_OK && result.exit_code != 0)
+        rc = berth_fail(err, BERTH_E_INTERNAL, "Cannot remove the place: %s",
+                        berth_buf_str(&result.streams[1]));
+    berth_plugin_result_clear(&result);
+    return rc;
 }
 
 int main(void)
 {
-    struct berth_plugin p = {.name = "Example", .acquire = acquire, .find = find};
-    p.realize = realize, p.execute = execute, p.release = p.destroy = destroy;
-    return berth_plugin_main(&p);
+    static const struct berth_plugin plugin = {.name = "Example",
+                                               .validate_config = validate,
+                                               .acquire = acquire,
+                                               .find = find,
+                                               .realize = realize,
+                                               .execute = execute,
+                                               .release = destroy,
+                                               .destroy = destroy};
+    return berth_plugin_main(&plugin);
 }

@@ -31,8 +31,16 @@ struct berth_plugin_call {
 };
 
 /* Handles one request. Writes the members of the result object to `answer` and returns BERTH_OK, or
- * fills *err and returns its code; the user sees err->message. Each request has its own thread, so
- * handlers run concurrently. */
+ * fills *err and returns its code; the user sees err->message. base/json.h has the functions that
+ * read params and write the answer:
+ *     berth_json_put_str(answer, "cwd", "/work");              "cwd":"/work"; NULL writes null
+ *     berth_json_open_in(answer, "metadata", '{');             "metadata":{
+ *     berth_json_put_int(answer, "cpus", 2);                      "cpus":2
+ *     berth_json_close(answer, '}');                           }
+ *     berth_json_open_in(answer, "errors", '[');               "errors":[
+ *     berth_json_put_str(answer, NULL, "cpus is too large.");     "cpus is too large."
+ *     berth_json_close(answer, ']');                           ] Each request has its own thread,
+ * so handlers run concurrently. */
 typedef int berth_plugin_fn(const struct berth_plugin_call *call, struct berth_json_writer *answer,
                             struct berth_error *err);
 
@@ -70,6 +78,45 @@ void berth_plugin_log(const char *level, const char *fmt, ...) BERTH_PRINTF(2, 3
  * again in front of the next output. */
 size_t berth_plugin_output(const struct berth_plugin_call *call, const char *stream,
                            const char *bytes, size_t len);
+/* A command to run on this machine. */
+struct berth_plugin_command {
+    const char *const *argv; /* the program and its arguments, closed by NULL */
+    const char *const *env;  /* all of its variables as "NAME=value", closed by NULL; NULL: ours */
+    const char *cwd;         /* its directory; NULL: ours */
+    const char *input;       /* its whole standard input; NULL: none */
+    size_t input_len;
+    int64_t timeout_ms;      /* it is ended after this time; 0: never */
+    size_t output_bytes_max; /* kept of each stream; 0: BERTH_PLUGIN_OUTPUT_BYTES_DEFAULT */
+};
+#define BERTH_PLUGIN_OUTPUT_BYTES_DEFAULT ((size_t)48 * 1024 * 1024)
+
+/* How a command ended. Call berth_plugin_result_clear, also after a failure. */
+struct berth_plugin_result {
+    int exit_code; /* or -1 */
+    int signal;    /* that ended it; or 0 */
+    bool timed_out;
+    bool truncated;              /* there was more output than is kept */
+    struct berth_buf streams[2]; /* stdout and stderr */
+};
+void berth_plugin_result_clear(struct berth_plugin_result *result);
+
+/* Runs a command and waits for its end. It has a process group of its own, and ends with the worker
+ * and with the thread that calls this. At its time-out the group gets SIGTERM, and SIGKILL 250 ms
+ * later; what a command leaves behind in its group is killed when it has ended. Its output is
+ * streamed to the host that made the call. UNPROCESSABLE: it could not be started; the message is
+ * "spawn NAME ENOENT", or has another errno. */
+int berth_plugin_run(const struct berth_plugin_call *call,
+                     const struct berth_plugin_command *command, struct berth_plugin_result *out,
+                     struct berth_error *err);
+/* Writes the result as the members of an answer of `execute`. */
+void berth_plugin_put_result(struct berth_json_writer *answer,
+                             const struct berth_plugin_result *result);
+/* Runs the command of an `execute` request on this machine, and writes its answer: a whole handler
+ * for places that are directories. `cwd` is used when the request has none; NULL: ours. Without a
+ * timeoutMs, that of the config holds, or else 5 minutes. */
+int berth_plugin_execute(const struct berth_plugin_call *call, const char *cwd,
+                         struct berth_json_writer *answer, struct berth_error *err);
+
 /* Adds a place to the answer of `find`: its label and its id at the provider. */
 void berth_plugin_put_found(struct berth_json_writer *answer, const char *lease_id,
                             const char *provider_lease_id);

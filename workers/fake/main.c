@@ -12,21 +12,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/time.h"
 #include "berth_plugin.h"
-#include "os/capture.h"
 #include "os/fs.h"
-#include "os/spawn.h"
 
-#define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 #define TIMEOUT_MS_DEFAULT 300000
 #define OUTPUT_BYTES_MAX (48 * 1024 * 1024)
 #define LABEL_FILE "berth-label"
 
-static struct berth_engine *engine;
 static char root[1024]; /* where the sandboxes are */
 
 /* --- config --- */
@@ -313,72 +308,25 @@ static int fake_realize(const struct berth_plugin_call *call, struct berth_json_
 
 /* --- commands --- */
 
-static const char *const *read_argv(struct berth_arena *arena, const struct berth_json *params)
+static void put_command_line(struct berth_json_writer *w, const struct berth_json *params,
+                             int64_t started_ms)
 {
-    struct berth_list argv = {0};
     const struct berth_json *args = berth_json_get(params, "args");
-    (void)berth_list_add(&argv, arena,
-                         (char *)(uintptr_t)berth_json_str(berth_json_get(params, "command")));
+    auto_buf line = BERTH_BUF_INIT(OUTPUT_BYTES_MAX);
+    berth_buf_puts(&line, berth_json_str(berth_json_get(params, "command")));
     for (size_t i = 0; i < berth_json_count(args); i++) {
         const char *arg = berth_json_str(berth_json_at(args, i));
-        (void)berth_list_add(&argv, arena, (char *)(uintptr_t)(arg ? arg : ""));
+        berth_buf_printf(&line, " %s", arg ? arg : "");
     }
-    (void)berth_list_add(&argv, arena, NULL);
-    return (const char *const *)(void *)argv.items;
-}
-
-static const char *const *read_env(struct berth_arena *arena, const struct berth_json *params)
-{
-    struct berth_list env = {0};
-    const struct berth_json *given = berth_json_get(params, "env");
-    if (!berth_json_get(given, "PATH"))
-        (void)berth_list_add(&env, arena, (char *)(uintptr_t) "PATH=" PATH_DEFAULT);
-    berth_json_each (given, iter) {
-        const char *value = berth_json_str(berth_json_iter_value(iter));
-        if (value)
-            (void)berth_list_add(
-                &env, arena, berth_arena_printf(arena, "%s=%s", berth_json_iter_key(iter), value));
-    }
-    (void)berth_list_add(&env, arena, NULL);
-    return (const char *const *)(void *)env.items;
-}
-
-static void put_end(struct berth_json_writer *w, const struct berth_capture *c, bool timed_out)
-{
-    char signal_text[16];
-    const char *name = c->end.signal ? sigabbrev_np(c->end.signal) : NULL;
-    (void)snprintf(signal_text, sizeof signal_text, "SIG%s", name ? name : "");
-    if (c->end.exit_code >= 0 && !timed_out)
-        berth_json_put_int(w, "exitCode", c->end.exit_code);
-    else
-        berth_json_put_str(w, "exitCode", NULL);
-    berth_json_put_str(w, "signal", name ? signal_text : NULL);
-    berth_json_put_bool(w, "timedOut", timed_out);
-    berth_json_put_bytes(w, "stdout", berth_buf_str(&c->streams[0]), c->streams[0].len);
-    berth_json_put_bytes(w, "stderr", berth_buf_str(&c->streams[1]), c->streams[1].len);
-}
-
-static void put_command_line(struct berth_json_writer *w, struct berth_arena *arena,
-                             const char *const *argv, int64_t started_ms)
-{
-    const char *line = argv[0];
-    for (int i = 1; argv[i]; i++)
-        line = berth_arena_printf(arena, "%s %s", line ? line : "", argv[i]);
     berth_json_open_in(w, "metadata", '{');
     berth_json_put_time(w, "startedAt", started_ms);
-    berth_json_put_str(w, "commandLine", line);
+    berth_json_put_str(w, "commandLine", berth_buf_str(&line));
     berth_json_close(w, '}');
 }
-
-/* A command ends with its worker, also when that is killed. */
-static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
 
 static int fake_execute(const struct berth_plugin_call *call, struct berth_json_writer *answer,
                         struct berth_error *err)
 {
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct config config;
-    read_config(call->config, &config);
     if (!*call->provider_lease_id) {
         berth_json_put_int(answer, "exitCode", 1);
         berth_json_put_bool(answer, "timedOut", false);
@@ -386,33 +334,11 @@ static int fake_execute(const struct berth_plugin_call *call, struct berth_json_
         berth_json_put_str(answer, "stderr", "No provider lease ID available for execution.");
         return BERTH_OK;
     }
-    const char *const *argv = read_argv(&arena, call->params);
-    const struct berth_json *input = berth_json_get(call->params, "stdin");
-    int64_t timeout_ms = berth_plugin_int(call->params, "timeoutMs", config.timeout_ms);
     int64_t started_ms = berth_time_wall_ms();
-    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
-    c.options.argv = argv;
-    c.options.env = read_env(&arena, call->params);
-    c.options.cwd = berth_json_str(berth_json_get(call->params, "cwd"));
-    c.options.confinement = &tied;
-    c.grace_ms = 250;
-    c.name = argv && argv[0] ? argv[0] : "the command";
-    c.deadline_ms = berth_time_mono_ms() + timeout_ms;
-    c.input = berth_json_str(input);
-    c.input_len = berth_json_str_len(input);
-    int rc = berth_arena_check(&arena, err);
-    if (rc == BERTH_OK && !argv[0])
-        rc = berth_fail(err, BERTH_E_INVALID, "There is no command to run.");
+    int rc = berth_plugin_execute(call, NULL, answer, err);
     if (rc == BERTH_OK)
-        rc = berth_capture_run(engine, &c, err);
-    if (rc == BERTH_E_NOT_FOUND || rc == BERTH_E_DENIED)
-        return berth_fail(err, rc, "spawn %s %s", argv[0],
-                          rc == BERTH_E_DENIED ? "EACCES" : "ENOENT");
-    if (rc < 0 && rc != BERTH_E_TIMEOUT)
-        return rc;
-    put_end(answer, &c, rc == BERTH_E_TIMEOUT);
-    put_command_line(answer, &arena, argv, started_ms);
-    return BERTH_OK;
+        put_command_line(answer, call->params, started_ms);
+    return rc;
 }
 
 /* --- its life --- */
@@ -422,14 +348,9 @@ static int fake_setup(const struct berth_json *config, struct berth_error *err)
     (void)config;
     const char *state = getenv("BERTH_PLUGIN_STATE"), *temporary = getenv("TMPDIR");
     (void)snprintf(root, sizeof root, "%.1000s", state ? state : temporary ? temporary : "/tmp");
+    (void)err;
     tidy();
-    return berth_engine_new(&engine, err);
-}
-
-static void fake_shutdown(void)
-{
-    berth_engine_free(engine); /* with all commands that still run */
-    engine = NULL;
+    return BERTH_OK;
 }
 
 int main(void)
@@ -437,7 +358,6 @@ int main(void)
     static const struct berth_plugin fake = {
         .name = "Fake sandbox provider plugin",
         .setup = fake_setup,
-        .shutdown = fake_shutdown,
         .health = fake_health,
         .validate_config = fake_validate,
         .probe = fake_probe,
