@@ -134,6 +134,9 @@ const tricks = {
       stdout: "a\u2028b\u2029c\u0000d\u{1f6a2}e\ud83df\udea2g\u0085h\rz\n",
       stderr: "\u2028\u{1f6a2}\n",
     }),
+  "sdk:stdin": async ({ stdin }) => ended({ stdout: JSON.stringify(stdin ?? null) + "\n" }),
+  "sdk:signal": async () => ended({ exitCode: -15 }), // how some vendors report a signal
+  "sdk:proxy": async () => ended({ stdout: `${process.env.HTTPS_PROXY} ${process.env.SERVICE_URL}\n` }),
   "sdk:key": async ({ config }) => ended({ stdout: print(keyOf(config)) + "\n" }),
 };
 
@@ -142,6 +145,8 @@ const tricks = {
 const plugin = definePlugin({
   async setup(context) {
     ctx = context;
+    const { startMs } = await ctx.config.get();
+    if (startMs) await new Promise((resolve) => setTimeout(resolve, startMs));
     ctx.logger.info("directories are ready");
   },
   async onHealth() {
@@ -159,18 +164,27 @@ const plugin = definePlugin({
   async onEnvironmentProbe({ config }) {
     blab(config, "probe");
     fail(config, "probe");
+    if (config.trouble === "reason")
+      return { ok: false, summary: "The provider does not answer.", metadata: { error: "connect ECONNREFUSED" } };
     return { ok: true, summary: "There is room.", metadata: { keyPrint: print(keyOf(config)) } };
   },
-  async onEnvironmentAcquireLease({ config, environmentId }) {
+  async onEnvironmentAcquireLease({ config, environmentId, runId }) {
     blab(config, "acquire");
     fail(config, "acquire");
-    const id = `${SCHEME}${environmentId}-${randomUUID()}`;
+    // Some providers have room for short names only.
+    const name = config.trouble === "names" ? runId.slice(0, 8) : `${environmentId}-${randomUUID()}`;
+    const id = `${SCHEME}${name}`;
+    if (existsSync(placeOf(id))) throw new Error(`There is a machine ${name} already.`);
     const lease = leaseOf(id, config, false);
     await mkdir(lease.metadata.remoteCwd, { recursive: true });
     return lease;
   },
   async onEnvironmentResumeLease({ config, providerLeaseId }) {
     if (!existsSync(placeOf(providerLeaseId))) return { providerLeaseId: null, metadata: { expired: true } };
+    if (config.trouble === "decline") {
+      ctx.logger.info(`started ${providerLeaseId}, and does not give it`);
+      return { providerLeaseId: null, metadata: { expired: true } };
+    }
     ctx.logger.info(`resumed ${providerLeaseId}`);
     return leaseOf(providerLeaseId, config, true);
   },
