@@ -23,6 +23,8 @@
     X("{serial_key}", "INTEGER PRIMARY KEY", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")    \
     /* SQLite compares bytes; PostgreSQL sorts by the locale of the database. */                   \
     X("{byte_order}", "", "COLLATE \"C\"")                                                         \
+    /* Begins a statement, on one line, that PostgreSQL does not need. */                          \
+    X("{only_sqlite}", "", "SELECT 1 WHERE false -- ")                                             \
     X("{bigint}", "INTEGER", "BIGINT")                                                             \
     X("{table_end}", ") STRICT, WITHOUT ROWID", ")")                                               \
     X("{serial_table_end}", ") STRICT", ")")                                                       \

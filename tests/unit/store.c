@@ -667,6 +667,31 @@ static void opening_again_migrates_no_more(void **state)
     assert_bytes_are(path_of(g), before, len);
 }
 
+/* Version 11 copies the leases into a table of another form; here it does so once more. */
+static void leases_survive_their_copy(void **state)
+{
+    struct ground *g = *state;
+    do_sql(g, "INSERT INTO leases (id, company_id, environment_id, status, lease_policy,"
+              " acquired_at, last_used_at, created_at, updated_at, version, place, driver,"
+              " provider_lease_id, due_at)"
+              " SELECT 'l' || value, 'c', 'e', 'active', 'ephemeral', 1, 2, 100 - value, 4, 5,"
+              " 'live', 'd', 'p' || value, 7 FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL"
+              " SELECT value + 1 FROM n WHERE value < 50) SELECT value FROM n)");
+    do_sql(g, "DELETE FROM berth_schema WHERE version > 10");
+    close_store(g);
+    open_store(g);
+    assert_int_equal(ask(g, "SELECT max(version) FROM berth_schema"), berth_store_version());
+    assert_int_equal(ask(g, "SELECT count(*) FROM leases WHERE id = 'l' || (100 - created_at)"
+                            " AND provider_lease_id = 'p' || (100 - created_at)"
+                            " AND acquired_at = 1 AND last_used_at = 2 AND updated_at = 4"
+                            " AND version = 5 AND cleanup_attempts = 0 AND due_at = 7"),
+                     50);
+    assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE tbl_name = 'leases'"
+                            " AND type = 'index' AND sql IS NOT NULL"),
+                     5);
+    assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE name = 'leases_new'"), 0);
+}
+
 static mode_t mode_of(const char *path)
 {
     struct stat st;
@@ -1330,6 +1355,7 @@ int main(void)
         ON_STORE(many_readers_see_whole_transactions),
         ON_STORE(a_newer_store_is_refused_and_left_alone),
         ON_STORE(opening_again_migrates_no_more),
+        ON_STORE(leases_survive_their_copy),
         ON_STORE(a_store_says_where_it_is),
         ON_STORE(damaged_pages_are_told),
         ON_GROUND(files_are_for_their_owner_only),
