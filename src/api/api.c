@@ -126,8 +126,11 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
         if (c->once.at_work)
             berth_api_keep_answer(c);
         const char *type = c->type ? c->type : "application/json";
-        struct berth_http_answer answer = {
-            .status = c->status, .type = c->out.len ? type : NULL, .body = c->out};
+        struct berth_http_answer answer = {.status = c->status,
+                                           .type = c->out.len || c->fixed ? type : NULL,
+                                           .body = c->out,
+                                           .fixed = c->fixed,
+                                           .fixed_len = c->fixed_len};
         if (c->replayed)
             answer.more[0] = (struct berth_http_header){"Idempotency-Replayed", "true"};
         c->out = (struct berth_buf){0};

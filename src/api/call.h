@@ -97,7 +97,9 @@ struct berth_api_call {
     const char *brief;             /* stored as the answer when that is long, or a stream */
     bool replayed;                 /* the answer is the stored one of the first request */
     const char *type;              /* content type of the answer; NULL: JSON */
-    int status;                    /* 200 unless the handler says otherwise */
+    const char *fixed; /* the answer, instead of `out`: bytes that never change; or NULL */
+    size_t fixed_len;
+    int status; /* 200 unless the handler says otherwise */
     struct berth_buf out;
     struct berth_json_writer w; /* into it */
     berth_api_handler *then;    /* goes on with the call in place_call.c */

@@ -40,6 +40,8 @@ static int handle(struct berth_api_call *c, const struct berth_api_found *f,
         rc = berth_api_check_query(c, err);
     if (rc == BERTH_OK)
         rc = c->route->handle(c, err);
+    if (rc == BERTH_OK && c->fixed)
+        berth_buf_append(&c->out, c->fixed, c->fixed_len);
     return rc < 0 ? rc : berth_buf_check(&c->out, "The answer", err);
 }
 

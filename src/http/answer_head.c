@@ -50,7 +50,8 @@ void berth_http_write_head(struct berth_buf *out, const struct berth_http_answer
     if (answer->type)
         berth_buf_printf(out, "Content-Type: %s\r\n", answer->type);
     if (!endless && answer->status != 204 && answer->status != 304)
-        berth_buf_printf(out, "Content-Length: %zu\r\n", answer->body.len);
+        berth_buf_printf(out, "Content-Length: %zu\r\n",
+                         answer->fixed ? answer->fixed_len : answer->body.len);
     berth_buf_printf(out,
                      "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                      "X-Request-Id: %s\r\n",

@@ -14,6 +14,10 @@
 #define LINGER_MS 2000               /* for the client to read the last bytes before a close */
 #define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
 #define REFUSAL_BYTES_MAX 4096
+/* Written at a time of a long body: what the client does not take of it is copied. A fixed body can
+ * be had without a token. */
+#define STEP_BYTES ((size_t)256 * 1024)
+#define FIXED_STEP_BYTES ((size_t)16 * 1024)
 /* The bytes of one read, which may be large, are added to what waits before the socket is paused.
  */
 #define WAITING_BYTES_HARD_MAX ((size_t)256 * 1024)
@@ -102,8 +106,30 @@ static void conn_finish(struct berth_http_conn *c)
         berth_socket_close(c->socket);
 }
 
-void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
-                          const struct berth_buf *body, bool keep_alive)
+/* Writes more of a long body, as far as the client takes it. */
+static void conn_send_rest(struct berth_http_conn *c)
+{
+    while (c->rest_len && c->phase != BERTH_HTTP_REFUSING && !berth_socket_queued(c->socket)) {
+        const char *bytes = c->rest;
+        size_t step = c->rest_body.data ? STEP_BYTES : FIXED_STEP_BYTES;
+        step = step < c->rest_len ? step : c->rest_len;
+        c->rest += step;
+        c->rest_len -= step;
+        berth_http_conn_write(c, bytes, step);
+    }
+    if (!c->rest_len)
+        berth_buf_clear(&c->rest_body);
+}
+
+void berth_http_conn_send_fixed(struct berth_http_conn *c, const char *bytes, size_t len)
+{
+    c->rest = bytes;
+    c->rest_len = len;
+    conn_send_rest(c);
+}
+
+void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head, struct berth_buf *body,
+                          bool keep_alive)
 {
     bool joined = body->len <= JOINED_BYTES_MAX;
     berth_buf_puts(head, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
@@ -114,8 +140,11 @@ void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
         return;
     }
     berth_http_conn_write(c, head->data, head->len);
-    if (!joined)
-        berth_http_conn_write(c, body->data, body->len);
+    if (joined)
+        return;
+    c->rest_body = *body;
+    *body = (struct berth_buf){0};
+    berth_http_conn_send_fixed(c, c->rest_body.data, c->rest_body.len);
 }
 
 void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *why)
@@ -287,11 +316,12 @@ void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive)
 {
     if (c->phase == BERTH_HTTP_REFUSING)
         return;
-    if (!keep_alive) {
-        conn_finish(c);
-    } else if (berth_socket_queued(c->socket) > 0) {
+    if (c->rest_len || (keep_alive && berth_socket_queued(c->socket) > 0)) {
         berth_http_conn_enter(c, BERTH_HTTP_SENDING);
         berth_http_conn_set_deadline(c);
+        c->last = !keep_alive;
+    } else if (!keep_alive) {
+        conn_finish(c);
     } else {
         conn_begin_next(c);
     }
@@ -391,7 +421,8 @@ static void on_conn_room(void *ctx)
 {
     struct berth_http_conn *c = ctx;
     if (c->phase == BERTH_HTTP_SENDING) {
-        berth_http_conn_end_answer(c, !c->server->draining);
+        conn_send_rest(c);
+        berth_http_conn_end_answer(c, !c->server->draining && !c->last);
         return;
     }
     if (c->phase == BERTH_HTTP_REFUSING && c->ended) {
@@ -416,6 +447,7 @@ static void on_conn_closed(void *ctx)
         c->next->link = c->link;
     berth_http_reader_clear(&c->reader);
     berth_buf_clear(&c->waiting);
+    berth_buf_clear(&c->rest_body);
     if (c->tls)
         c->secure->close(c->tls);
     free(c);

@@ -57,7 +57,7 @@ enum berth_http_phase {
     BERTH_HTTP_RECEIVING, /* the handler has asked for the body, which is incomplete */
     BERTH_HTTP_WAITING,   /* the request is complete and not answered yet */
     BERTH_HTTP_STREAMING, /* an answer that goes on has begun */
-    BERTH_HTTP_SENDING,   /* the answer is written but still queued; the next request waits */
+    BERTH_HTTP_SENDING,   /* the answer is made but not sent yet; the next request waits */
     BERTH_HTTP_REFUSING,  /* the last bytes are on their way, and nothing more is read */
 };
 
@@ -75,6 +75,10 @@ struct berth_http_conn {
     struct berth_http_reader reader;
     enum berth_http_phase phase;
     struct berth_buf waiting;
+    const char *rest; /* of an answer's body, not written yet */
+    size_t rest_len;
+    struct berth_buf rest_body; /* where `rest` lies, unless it is fixed */
+    bool last;                  /* while SENDING: the connection ends behind the answer */
     struct berth_timer timer;
     struct berth_http_exchange *exchange; /* from ASKING to STREAMING; NULL: the client left */
     uint64_t sent;                        /* bytes sent when the timer was set */
@@ -88,10 +92,13 @@ void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phas
 void berth_http_conn_set_deadline(struct berth_http_conn *c);
 /* Writes bytes, through TLS when the connection has it. May find that the client has left. */
 void berth_http_conn_write(struct berth_http_conn *c, const char *bytes, size_t len);
-/* Writes an answer whose head lacks its end. Closes the connection when memory ran out. */
-void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head,
-                          const struct berth_buf *body, bool keep_alive);
-/* Goes on with the next request, or ends the connection: the answer is written. */
+/* Writes an answer whose head lacks its end; `body` is taken over. Closes the connection when
+ * memory ran out. */
+void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head, struct berth_buf *body,
+                          bool keep_alive);
+/* Writes a body that is not copied, as the client takes it. */
+void berth_http_conn_send_fixed(struct berth_http_conn *c, const char *bytes, size_t len);
+/* Goes on with the next request, or ends the connection, when all of the answer is written. */
 void berth_http_conn_end_answer(struct berth_http_conn *c, bool keep_alive);
 /* Gives the bytes that wait to the stream of the connection. */
 void berth_http_conn_hand_on_waiting(struct berth_http_conn *c);
@@ -112,6 +119,8 @@ struct berth_http_exchange {
     struct berth_peer peer;
     struct berth_id id;
     struct berth_buf answer_head, answer_body;
+    const char *answer_fixed; /* NULL: the body is answer_body */
+    size_t answer_fixed_len;
     struct berth_http_stream_handlers stream; /* on_gone is also used before a stream begins */
     struct berth_http_body_handlers body_on;
     size_t body_at;       /* how much of a body that was at hand its reader has taken */

@@ -158,6 +158,8 @@ static void run_answer(struct berth_post *post)
         bool keep_alive = x->head.keep_alive && x->body_whole && !last;
         c->exchange = NULL; /* before the write, which may find that the client has left */
         berth_http_conn_send(c, &x->answer_head, &x->answer_body, keep_alive);
+        if (x->answer_fixed)
+            berth_http_conn_send_fixed(c, x->answer_fixed, x->answer_fixed_len);
         berth_http_conn_end_answer(c, keep_alive);
     }
     berth_http_exchange_free(x);
@@ -170,6 +172,9 @@ void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *
     berth_http_exchange_write_head(x, answer, false, &x->answer_head);
     if (x->head.method == BERTH_HTTP_HEAD) /* such an answer has no body */
         berth_buf_clear(&answer->body);
+    else
+        x->answer_fixed = answer->fixed;
+    x->answer_fixed_len = answer->fixed_len;
     x->answer_body = answer->body;
     answer->body = (struct berth_buf){.max = answer->body.max};
     atomic_store(&x->answered, true);

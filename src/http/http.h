@@ -139,6 +139,8 @@ struct berth_http_answer {
     /* More headers, up to the first without a name. Names are sent as written here. */
     struct berth_http_header more[BERTH_HTTP_MORE_MAX];
     struct berth_buf body; /* taken over */
+    const char *fixed; /* instead of `body`: bytes that never change and are not copied; or NULL */
+    size_t fixed_len;
 };
 /* Answers and frees the exchange. From any thread, once. Texts are borrowed for the call. */
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer);

@@ -37,7 +37,8 @@ static int get_health(struct berth_api_call *c, struct berth_error *err)
 static int get_openapi(struct berth_api_call *c, struct berth_error *err)
 {
     (void)err;
-    berth_buf_append(&c->out, berth_api_openapi, berth_api_openapi_len);
+    c->fixed = berth_api_openapi;
+    c->fixed_len = berth_api_openapi_len;
     return BERTH_OK;
 }
 
