@@ -263,7 +263,7 @@ static void release_of_a_reusable_place_parks_it(void **state)
     assert_ok(bench, berth_driver_resume(bench->route, &call, &next, &place, &woken, &bench->err));
     assert_string_equal(woken.id, place.id);
     assert_int_equal(places(bench), made(bench, 1));
-    /* Whoever holds it now may end it, under a lease id that is not on its label. */
+    /* A later lease that holds the place may end it, though its id is not on the label. */
     assert_ok(bench, berth_driver_release(bench->route, &call, &next, &woken, BERTH_RELEASE_DESTROY,
                                           &bench->err));
     assert_int_equal(places(bench), 0);

@@ -33,7 +33,7 @@ struct row {
     bool far; /* the config is that of the sshd beside us */
     struct outcome no_cwd, no_program, no_permission;
     bool settles;     /* the place keeps how a command ended */
-    bool ends_strays; /* what left its session, too; else whoever runs the commands must */
+    bool ends_strays; /* also those that left its session; otherwise core ends them */
 };
 
 static const struct row rows[] = {
@@ -770,7 +770,7 @@ static void timeout_that_is_not_reached(void **state)
     c->timeout_ms = 300000;
     struct live *live = run(b, c);
     assert_exited(live, 2);
-    assert_nothing_runs(b, live); /* nor whoever kept the time */
+    assert_nothing_runs(b, live); /* and no timer process either */
 }
 
 static void cancel(struct live *live)
@@ -951,7 +951,7 @@ static void terminal_takes_input(void **state)
 {
     struct bench *b = *state;
     struct live *live = start(b, terminal_of(b, "read a; read b; echo \"<$a><$b>\"; exit 5"));
-    write_text(b, live, "one\r"); /* at once, as somebody who types ahead */
+    write_text(b, live, "one\r"); /* at once, as a user who types ahead */
     write_text(b, live, "it's \"two\"\r");
     (void)finish(live);
     assert_exited(live, 5);
@@ -1068,7 +1068,7 @@ static void settle_of_what_never_was(void **state)
     assert_int_equal(end.exit_code, -1);
 }
 
-/* It was lost only to us: whoever asks for its end also makes it. */
+/* The command was lost to us alone: settling it also ends it. */
 static void settle_ends_what_runs(void **state)
 {
     struct bench *b = *state;

@@ -78,7 +78,7 @@ static int inventory_acquire(struct berth_driver *d, struct berth_call *call,
     return answer(call, who->lease_id, out, err);
 }
 
-/* The name behind a place's id, "" when there is none. */
+/* Returns the file name of a place's id, or "". */
 static const char *name_of(const struct berth_place *place)
 {
     if (!place->id || strncmp(place->id, SCHEME, strlen(SCHEME)) != 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/fake/inventory.h - a provider whose places are files, so that what lives there can be
- * counted from outside, whoever was killed when. */
+ * counted by other processes after a kill. */
 #ifndef BERTH_TESTS_INVENTORY_H
 #define BERTH_TESTS_INVENTORY_H
 

@@ -62,7 +62,7 @@ int scripted_driver(struct scripted *s, bool finds, struct berth_driver **out,
 void scripted_set(struct scripted *s, enum scripted_op op, struct scripted_act act);
 /* Everything succeeds from now on, what stalls too. */
 void scripted_go_on(struct scripted *s);
-/* Waits until so many calls of that kind hang or stall; false after a minute. */
+/* Waits until `count` calls of that kind hang or stall. Returns false after a minute. */
 bool scripted_await(struct scripted *s, enum scripted_op op, int hanging);
 
 int scripted_calls(struct scripted *s, enum scripted_op op);

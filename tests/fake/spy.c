@@ -146,7 +146,7 @@ static const char program[] =
     "        elif 'result' in act:\n"
     "            say(id=request['id'], result=act['result'])\n";
 
-/* In one step, for whoever reads it at this moment. */
+/* Replaces the file in one step, since the worker may be reading it. */
 static void write_file(const char *directory, const char *name, const char *text, mode_t mode)
 {
     struct berth_error err;

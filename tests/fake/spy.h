@@ -24,7 +24,7 @@ void spy_set_state(struct spy *s, const char *directory);
  *                  beside it comes late)
  *   {"exit":N}     the process dies without an answer (the spy says that it did)
  * and a process first does what stands beside that: "pauseMs":N, "stderr":TEXT, "dump":true (its
- * params to stderr), "log":TEXT as a notification, "noise":TEXT as a line that is no message,
+ * params to stderr), "log":TEXT as a notification, "noise":TEXT as a line that is not a message,
  * "stream":TEXT as output of an execute.
  * In all texts, $KEY is the apiKey that the worker knows, and $LEASE the last leaseId it was told.
  * NULL: it has no such method. */
@@ -45,6 +45,7 @@ struct spy_call {
     int64_t timeout_ms;                           /* 0: none was given; -1: it cannot know */
 };
 int spy_count(struct spy *s, const char *method); /* calls of it; NULL: of all */
-/* The n-th call of the method, from 0; NULL: of all. False: there is none. */
+/* Fills *out with the n-th call of the method, from 0. NULL: of all methods. Returns false when
+ * there were fewer calls. */
 bool spy_call_at(struct spy *s, const char *method, int n, struct spy_call *out);
 #endif

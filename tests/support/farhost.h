@@ -11,12 +11,12 @@ struct farhost {
     char user[64];
     int port;
     char *key, *known_hosts;
-    /* As root only, else "": the home of whoever runs the test, for ssh(1) to look into, and a disk
-     * of 64 KiB. The server's own home and login shell may be changed then, too. */
+    /* As root only, else "": the home of the user that runs the test, which ssh(1) reads, and a
+     * disk of 64 KiB. The server's own home and login shell may be changed then, too. */
     char here[160], small[160];
 };
 
-/* Fails the test when there is none. The same one every time. */
+/* Returns the far host, the same one every time. Fails the test when there is no sshd. */
 const struct farhost *farhost(void);
 /* The config of an environment there, whose lease directories are below `workspace` (NULL: the
  * server's own); as JSON, in memory that lives for the next eight calls. */

@@ -38,7 +38,7 @@ void ws_say(struct ws *ws, const char *json); /* text; ' stands for " */
 
 /* The next frame; false: the other side has closed the connection. */
 bool ws_next(struct ws *ws);
-/* The next that is no ping: it is of this kind, and its text is this one (' stands for "). */
+/* Reads the next message that is not a ping, and checks its kind and text (' stands for "). */
 void ws_expect(struct ws *ws, int opcode, const char *text);
 int ws_code(const struct ws *ws); /* of the WS_CLOSE that came; 0: there was none in it */
 /* Passes over all until WS_CLOSE, and the end behind it; its code. */

@@ -16,8 +16,8 @@ static bool all_zero(const unsigned char *p, size_t size)
     return true;
 }
 
-/* Every block is aligned, zeroed, and nobody else's: each is filled with its own byte and looked at
- * again once all are there. */
+/* Every block is aligned, zeroed, and does not overlap others: each is filled with its own byte and
+ * looked at again once all are there. */
 static void blocks_are_aligned_zeroed_and_apart(void **state)
 {
     (void)state;

@@ -143,7 +143,7 @@ static void refuses_at(const char *file, int line, enum berth_environment_driver
     }
 }
 
-/* A refusal that is no fault of a field: no issue, one text. */
+/* A refusal that does not concern a field: one message without an issue. */
 static void assert_denied(enum berth_environment_driver driver, const char *config, int code,
                           const char *message)
 {
@@ -262,7 +262,7 @@ static void ssh_requires_host_username_and_path(void **state)
                        "{\"host\":\"h\",\"username\":\"u\",\"remoteWorkspacePath\":\"w/x\"}",
                        AT("remoteWorkspacePath", "SSH remote workspace path must be absolute."));
     }
-    /* Another type is no text either. */
+    /* A value of another type is not a text either. */
     assert_refuses(BERTH_DRIVER_SSH, BERTH_CONFIG_SCHEMA,
                    "{\"host\":5,\"username\":null,\"remoteWorkspacePath\":[\"/w\"]}",
                    AT("host", "SSH environments require a host."),
@@ -344,7 +344,7 @@ static void ssh_private_key_may_stand_only_in_a_probe(void **state)
                       "\"strictHostKeyChecking\":true}");
 }
 
-/* A form sends an empty field as "": that is no key. The stored form knows only null. */
+/* A form sends an empty field as "", which is not a key. The stored form is null. */
 static void ssh_blank_private_key(void **state)
 {
     (void)state;

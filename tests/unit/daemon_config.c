@@ -875,7 +875,7 @@ static void it_is_no_file(void **state)
     (void)snprintf(wanted, sizeof wanted, "%s is not a regular file.", g->directory);
     assert_int_equal(berth_config_read(g->directory, &g->config, &g->err), BERTH_E_INVALID);
     assert_string_equal(g->err.message, wanted);
-    assert_int_equal(mkfifo(g->path, 0600), 0); /* nobody writes: it must not wait */
+    assert_int_equal(mkfifo(g->path, 0600), 0); /* without a writer: the open must not block */
     (void)snprintf(wanted, sizeof wanted, "%s is not a regular file.", g->path);
     assert_int_equal(berth_config_read(g->path, &g->config, &g->err), BERTH_E_INVALID);
     assert_string_equal(g->err.message, wanted);
@@ -922,7 +922,7 @@ static void it_belongs_to_us_or_root(void **state)
     assert_int_equal(chown(g->path, 0, 0), 0);
     assert_int_equal(chmod(g->path, 0644), 0);
     assert_int_equal(chmod(g->directory, 0755), 0);
-    assert_int_equal(seteuid(12345), 0); /* root's file is fine for anybody */
+    assert_int_equal(seteuid(12345), 0); /* a file of root is trusted by every user */
     int rc = berth_config_read(g->path, &g->config, &g->err);
     assert_int_equal(seteuid(0), 0);
     assert_ok(g, rc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/daemon_lock.c - who serves a store is found by a note, and whoever looks is in
- * nobody's way. */
+ * tests/unit/daemon_lock.c - the note finds the process that serves a store, and readers of
+ * the note do not block it. */
 #include "core/daemon_lock.h"
 
 #include "fixture.h"

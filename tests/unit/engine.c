@@ -77,7 +77,7 @@ static void *post_hundreds(void *ctx)
     return NULL;
 }
 
-/* Those of one thread in their order, whatever others do meanwhile. */
+/* Posts of one thread run in their order, while other threads post, too. */
 static void posts_run_in_order(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void run_again(struct berth_post *again)
 {
     struct note *note = (struct note *)(void *)again;
     write_down(note->number);
-    again->next = again; /* nobody looks at it any more */
+    again->next = again; /* the engine does not use it any more */
     if (note->number++ < 3)
         post(again);
     else

@@ -195,7 +195,7 @@ static void append_raw(struct ground *g, const unsigned char *header, const char
     assert_int_equal(write(fd, bytes, len), (ssize_t)len);
 }
 
-/* Frames that no log of ours has, and that whoever reads them might stumble over. */
+/* Frames that we never write, and that a reader must refuse. */
 static void odd_frames_are_damage(void **state)
 {
     struct ground *g = *state;

@@ -41,7 +41,7 @@ static void tell_head(struct berth_buf *out, const struct berth_http_head *h)
     berth_buf_puts(out, "; ");
 }
 
-/* "GET / ; DONE; " and so on; the body stands between < and >, whatever its pieces are. */
+/* "GET / ; DONE; " and so on; the body is between < and >, however it was split. */
 static void read_stream(const char *bytes, size_t len, size_t piece, int64_t body_max,
                         struct berth_buf *out)
 {

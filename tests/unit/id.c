@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/id.c - the form of a UUIDv7, its order whatever the clock does, and foreign ids. */
+ * tests/unit/id.c - the form of a UUIDv7, its order when the clock moves, and foreign ids. */
 #include "base/id.h"
 
 #include "fixture.h"

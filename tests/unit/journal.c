@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/journal.c - what was put before a kill is found afterwards, once, and by nobody while
- * its process lives. */
+ * tests/unit/journal.c - lines that were put before a kill are recovered once, and by no process
+ * while its process lives. */
 #include "os/journal.h"
 
 #include "fixture.h"
@@ -20,7 +20,7 @@ struct ground {
     char directory[64], inner[96];
     struct berth_journal *journal;
     struct berth_buf found; /* each file in brackets */
-    int answer;             /* of whoever gets one */
+    int answer;             /* what the recovering function returns */
     struct berth_error err;
 };
 
@@ -92,7 +92,7 @@ static void put_two(struct ground *g)
 static void a_kill_takes_nothing(void **state)
 {
     struct ground *g = *state;
-    assert_string_equal(recover(g, "store."), ""); /* there is no directory */
+    assert_string_equal(recover(g, "store."), ""); /* the directory does not exist */
     in_a_killed_process(g, put_two);
     assert_string_equal(recover(g, "other."), "");
     assert_string_equal(recover(g, "store."), "[one\ntwo\n]");

@@ -161,7 +161,7 @@ static void long_lines_in_pieces(void **state)
     assert_true(strcmp(berth_buf_str(&heard), berth_buf_str(&want)) == 0);
 }
 
-/* Nobody keeps the bytes of a line that will not be read. */
+/* The bytes of a line that is too long are not kept. */
 static void too_long_takes_no_memory(void **state)
 {
     (void)state;

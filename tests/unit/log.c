@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/log.c - lines are whole JSON objects, whatever the texts hold. */
+ * tests/unit/log.c - lines are complete JSON objects for all texts. */
 #include "base/log.h"
 
 #include "fixture.h"
@@ -115,7 +115,7 @@ static void without_write_nothing_happens(void **state)
     berth_log_line(&log, BERTH_LOG_ERROR, "e", "a", "b", NULL);
 }
 
-/* A provider's text may be huge; that something failed must be known all the same. */
+/* A provider's text may be huge; the line must still say what failed. */
 static void a_huge_text_does_not_lose_the_event(void **state)
 {
     (void)state;

@@ -197,7 +197,7 @@ static void each_that_is_missing(void **state)
     assert_refused(with("apiVersion", NULL), "apiVersion: Invalid literal value, expected 1");
 }
 
-/* null is no way to leave something out. */
+/* null does not count as a missing value. */
 static void each_of_another_type(void **state)
 {
     (void)state;
@@ -876,7 +876,7 @@ static void duplicate_keys(void **state)
         {"skills", "skillKey", "managed skill keys"},
         {"launchers", "id", "launcher ids"},
     };
-    /* The order is that of the second ones; what cannot be read is no key. */
+    /* The order is that of the second ones; a value that cannot be read is not a key. */
     static const char keys[] = "[{\"%s\":\"a\"},{\"%s\":\"b\"},{\"%s\":\"c\"},{\"%s\":\"b\"},"
                                "{\"%s\":\"a\"},{\"%s\":\"b\"},{\"%s\":1},{\"%s\":1},{},{}]";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

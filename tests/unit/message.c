@@ -157,7 +157,7 @@ static void members_are_found(void **state)
     berth_message_clear(&m);
 
     m = read_fine("{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":null,\"error\":{\"code\":3}}");
-    assert_null(m.id); /* null is none */
+    assert_null(m.id); /* null counts as missing */
     assert_null(m.method);
     assert_null(m.params);
     assert_null(m.invocation);
@@ -352,7 +352,7 @@ static void separators_in_answers(void **state)
     berth_message_clear(&m);
 }
 
-/* Lines are appended: what stood in the buffer before is nobody's business. */
+/* Lines are appended: earlier content of the buffer stays. */
 static void earlier_lines_stay(void **state)
 {
     (void)state;

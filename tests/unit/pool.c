@@ -328,7 +328,7 @@ struct numbered {
 static void note_number(void *ctx)
 {
     struct numbered *n = ctx;
-    n->order->seen[value_of(&n->order->done)] = n->number; /* one thread: nobody between */
+    n->order->seen[value_of(&n->order->done)] = n->number; /* one thread: nothing runs in between */
     count_up(&n->order->done);
 }
 

@@ -644,7 +644,7 @@ static void closing_the_engine_ends_what_runs(void **state)
     engine = shared;
 }
 
-/* Programs close their streams before they end: that is no reason to hang up on them. */
+/* A program may close its streams before it ends, and is not ended for that. */
 static void terminal_that_is_closed_early(void **state)
 {
     (void)state;
@@ -665,7 +665,7 @@ static void nap_a_while(struct berth_post *post)
 {
     (void)post;
     (void)sem_post(&napping);
-    pause_ms(100); /* until the engine is told to stop, of which nobody tells */
+    pause_ms(100); /* until the engine was told to stop; no event reports that */
 }
 
 static void do_nothing(void *ctx)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/unit/rpc.c - calls to and from real children, well-behaved and not: each call is answered
- * exactly once, and what is no answer disturbs nobody. */
+ * exactly once, and lines that are not answers do no harm. */
 #include "net/rpc.h"
 
 #include "fixture.h"
@@ -54,7 +54,7 @@ struct asked {
     int answers;
     struct berth_reply reply; /* without pointers */
     int64_t number;           /* the result, when it is one */
-    int again;                /* so many times more, each when the one before is answered */
+    int again;                /* further calls, each after the answer of the one before */
     bool late;                /* it wants to hear of what comes after the time-out */
 };
 
@@ -758,7 +758,7 @@ static void cancelled_behind_a_long_line(void **state)
     await_name(p, "written");
     expect_silence(p); /* what the pipe still held has been read, too */
     on_loop(p, do_cancel, NULL);
-    pause_ms(500); /* it has ended, and nobody waits for its pipes any more */
+    pause_ms(500); /* it has ended, and its pipes are not waited for any more */
     expect_silence(p);
     release(p);
     expect(p, "a: result 200000 characters\n");
@@ -1024,7 +1024,7 @@ static void do_send(struct peer *p, void *ctx)
     berth_buf_clear(&lines);
 }
 
-/* A text of JSON, so many bytes long. The caller's. */
+/* Returns a JSON text of that length, which the caller frees. */
 static char *long_text(size_t size)
 {
     char *text = malloc(size + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/runtime.c - the directory for sockets and keys: nobody else's, and empty when its
+ * tests/unit/runtime.c - the directory for sockets and keys: closed to others, and empty when its
  * process is gone. */
 #include "os/runtime.h"
 

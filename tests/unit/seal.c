@@ -205,7 +205,7 @@ static void children_see_zeros(void **state)
     assert_string_equal(locked.bytes, "value");
 }
 
-/* A pipe with so many bytes in it; the reader's end. */
+/* Returns the reading end of a pipe that holds that many bytes. */
 static int pipe_with(size_t len)
 {
     int fds[2];

@@ -83,7 +83,7 @@ static void paths_of_a_schema(void **state)
     } known[] = {
         {SCRIPTED_SCHEMA, "apiKey auth.token"},
         {"{}", ""},
-        {"{\"format\":\"secret-ref\"}", ""}, /* the config itself is none */
+        {"{\"format\":\"secret-ref\"}", ""}, /* the config itself is not a secret */
         {"{\"properties\":{\"a\":{\"format\":\"uri\"},\"b\":{}}}", ""},
         {"{\"properties\":{\"a\":{\"properties\":{\"b\":{\"properties\":{\"c\":" REF "}}}}}}",
          "a.b.c"},
@@ -145,7 +145,7 @@ static void references_are_ids_at_the_paths(void **state)
 
     static const char *const none[] = {
         "{\"provider\":\"schemed\"}",
-        CONFIG("\"image\":\"" ID "\""), /* an id elsewhere is no reference */
+        CONFIG("\"image\":\"" ID "\""), /* an id in another field is not a reference */
         CONFIG("\"apiKey\":\"no id\",\"auth\":\"" ID "\""),
         CONFIG("\"apiKey\":{\"secretId\":\"" ID "\"},\"auth\":[\"" ID "\"]"),
         CONFIG("\"apiKey\":null,\"auth\":{\"token\":7}"),

@@ -452,7 +452,7 @@ static int tx_outgrow(struct berth_db *db, void *ctx, struct berth_error *err)
     return rc;
 }
 
-/* What a full disk does in the middle of a batch: nobody's writes are lost or made twice. */
+/* The disk is full in the middle of a batch: no write is lost or made twice. */
 static void a_batch_that_the_database_ends_itself(void **state)
 {
     struct ground *g = *state;
@@ -492,7 +492,7 @@ static void reads_never_wait_for_a_writer(void **state)
     struct row first = {.number = 1};
     assert_ok(&g->f, berth_store_tx(g->store, tx_insert, &first, &g->f.err));
     struct plug plug;
-    put_plug(&plug, g, true); /* holds the write lock, with a row nobody may see */
+    put_plug(&plug, g, true); /* holds the write lock, with a row that is not committed */
     assert_int_equal(numbers(g), BIT(1));
     assert_int_equal(count_companies(g), 1);
     pull_plug(&plug);

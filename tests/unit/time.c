@@ -220,7 +220,7 @@ static void parse_refuses_garbage(void **state)
     refuses_all(texts);
 }
 
-/* "The same, or an offset": not whatever strptime and sscanf forgive. */
+/* The exact form is required: not all that strptime and sscanf accept. */
 static void parse_refuses_what_libc_forgives(void **state)
 {
     (void)state;

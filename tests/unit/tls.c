@@ -31,7 +31,7 @@ struct ground {
     SSL_CTX *client_context;
     SSL *client;
     BIO *to_client, *from_client;
-    size_t piece;           /* so many bytes go to the link at once; 0: all */
+    size_t piece;           /* bytes that go to the link at once; 0: all */
     struct berth_buf plain; /* what the link heard */
     struct berth_buf heard; /* what the client heard */
     struct berth_buf wire;  /* all that the link sent */
@@ -88,7 +88,7 @@ static void add_extension(X509 *x, int nid, const char *value)
     X509_EXTENSION_free(extension);
 }
 
-/* `issuer` NULL: it signs itself. Valid from and until so many seconds from now. */
+/* `issuer` NULL: it signs itself. Valid from and until these seconds from now. */
 static X509 *new_certificate(const char *name, EVP_PKEY *key, const char *issuer,
                              EVP_PKEY *issuer_key, long from, long until)
 {
@@ -190,7 +190,9 @@ static int tear_down(void **state)
 
 static int open_tls(struct ground *g)
 {
-    ERR_raise(ERR_LIB_USER, ERR_R_INTERNAL_ERROR); /* somebody else's; it must not matter */
+    ERR_raise(
+        ERR_LIB_USER,
+        ERR_R_INTERNAL_ERROR); /* an error of another user of OpenSSL, which must not matter */
     int rc = berth_tls_open(g->certificate, g->key, &g->tls, &g->err);
     assert_int_equal(ERR_peek_error(), 0);
     return rc;
@@ -530,7 +532,7 @@ static void client_may_end_the_handshake(void **state)
     assert_true(sent > 0);
     assert_fails(g, BERTH_E_INVALID, "The TLS handshake failed: the other side has ended it.",
                  feed(g, end, sizeof end));
-    assert_int_equal(g->wire.len, sent); /* there is nobody to tell */
+    assert_int_equal(g->wire.len, sent); /* the other side is gone */
     assert_useless(g);
     hang_up(g);
     open_link(g); /* nothing can be ended before it has begun */
@@ -921,7 +923,7 @@ static void other_things_are_no_files(void **state)
     assert_refused(g, "The TLS certificate file %s is not a file: name the file itself.",
                    g->certificate);
     assert_int_equal(unlink(g->certificate), 0);
-    assert_int_equal(symlink(certificate, g->certificate), 0); /* it is no secret */
+    assert_int_equal(symlink(certificate, g->certificate), 0); /* a certificate is not secret */
     assert_ok(g, open_tls(g));
 }
 

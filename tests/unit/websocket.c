@@ -318,7 +318,7 @@ static bool is_held(struct stage *s)
     return held;
 }
 
-/* Also what came before anybody had answered the handshake. */
+/* Also messages that came before the handshake was answered. */
 static void bytes_behind_the_handshake(void **state)
 {
     struct stage *s = *state;
@@ -431,7 +431,7 @@ static void release(void *ctx)
     berth_http_websocket_hold(s->peer->ws, false);
 }
 
-/* Who is held keeps what he has to say; later all of it comes. */
+/* Messages of a paused client are kept, and arrive later. */
 static void nothing_is_read_while_it_is_held(void **state)
 {
     struct stage *s = *state;
@@ -470,7 +470,8 @@ static void answers_that_nobody_reads(void **state)
     open_at(s, &ws, "/");
     size_t sent = ws_push(&ws, pings.data, pings.len, 64 << 20);
     assert_in_range(sent, 1, 4 << 20);
-    for (size_t i = 0; i < sent / (pings.len / 500); i++) { /* he reads, and it goes on */
+    for (size_t i = 0; i < sent / (pings.len / 500);
+         i++) { /* the client reads, and the server goes on */
         assert_true(ws_next(&ws));
         assert_int_equal(ws.opcode, WS_PONG);
         assert_int_equal(ws.data.len, sizeof data);
