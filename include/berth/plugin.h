@@ -105,8 +105,9 @@ BERTH_API int berth_plugin_configure(struct berth *b, struct berth_arena *arena,
                                      struct berth_plugin **out, struct berth_error *err);
 /* Changes what the worker is allowed. `change_json` is an object; each of its members replaces that
  * of the settings. `env` is an object of variables for the worker: a text is the value, null takes
- * the variable from the process that starts the worker. A worker that runs is started anew.
- * INVALID: a member is not known, a name is not allowed, or a value looks like a secret. */
+ * the variable from the process that starts the worker. `unixSockets` is null, or a list of the
+ * paths of Unix sockets that the worker may use besides its own. A worker that runs is started
+ * anew. INVALID: a member is not known, a name is not allowed, or a value looks like a secret. */
 BERTH_API int berth_plugin_set(struct berth *b, struct berth_arena *arena, const char *name,
                                const char *change_json, const struct berth_actor *actor,
                                struct berth_plugin **out, struct berth_error *err);

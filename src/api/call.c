@@ -73,6 +73,7 @@ int berth_api_find_word(const char *const *words, const char *text)
 static void set_texts(struct berth_arena *arena, const struct berth_json *array,
                       struct berth_list *out)
 {
+    *out = (struct berth_list){0};
     for (size_t i = 0; i < berth_json_count(array); i++)
         (void)berth_list_add(out, arena,
                              berth_arena_strdup(arena, berth_json_str(berth_json_at(array, i))));

@@ -50,6 +50,18 @@ static const char *variables_of(struct cli *cli, const struct berth_json *plugin
     return all;
 }
 
+/* Returns the Unix sockets that the worker may use: "own, /path"; NULL: none. */
+static const char *sockets_of(struct cli *cli, const struct berth_json *plugin)
+{
+    const struct berth_json *paths =
+        berth_json_get(berth_json_get(plugin, "settings"), "unixSockets");
+    const char *all = berth_json_is(paths, BERTH_JSON_ARRAY) ? "own" : NULL;
+    for (size_t i = 0; i < berth_json_count(paths); i++)
+        all = berth_arena_printf(&cli->arena, "%s, %s", all ? all : "",
+                                 berth_json_str(berth_json_at(paths, i)));
+    return all;
+}
+
 static const struct cli_cell lines[] = {{"id", "id"},
                                         {"plugin", "pluginKey"},
                                         {"version", "version"},
@@ -59,6 +71,7 @@ static const struct cli_cell lines[] = {{"id", "id"},
                                         {"drivers", .text = drivers_of},
                                         {"config", .text = config_of},
                                         {"variables", .text = variables_of},
+                                        {"unix sockets", .text = sockets_of},
                                         {"error", "lastError"},
                                         {"installed", "installedAt", CLI_WHEN, "-"},
                                         {0}};
@@ -256,15 +269,35 @@ static bool set_variable(struct cli *cli, struct berth_json *env, const char *pa
     return name && berth_json_set(env, name, berth_json_new_str(equals ? equals + 1 : NULL));
 }
 
+/* Writes the setting: null for "none", an empty list for "own", else the paths between commas. */
+static void put_sockets(struct cli *cli, struct berth_json_writer *w, const char *sockets)
+{
+    if (strcmp(sockets, "none") == 0) {
+        berth_json_put_str(w, "unixSockets", NULL);
+        return;
+    }
+    berth_json_open_in(w, "unixSockets", '[');
+    for (const char *at = strcmp(sockets, "own") == 0 ? "" : sockets; *at;) {
+        size_t len = strcspn(at, ",");
+        cli_put(cli, w, NULL, berth_arena_copy(&cli->arena, at, len));
+        at += len + (at[len] == ',');
+    }
+    berth_json_close(w, ']');
+}
+
 static int plugin_set(struct cli *cli, int argc, char **argv)
 {
     struct berth_list set = {0}, unset = {0};
-    const struct cli_option options[] = {{"env", .texts = &set}, {"unset", .texts = &unset}, {0}};
+    const char *sockets = NULL;
+    const struct cli_option options[] = {{"env", .texts = &set},
+                                         {"unset", .texts = &unset},
+                                         {"unix-sockets", .text = &sockets},
+                                         {0}};
     struct cli_answer plugin;
     int status = cli_start(cli, argc, argv, options, 1, 1);
     if (status != CLI_OK)
         return status;
-    if (!set.count && !unset.count)
+    if (!set.count && !unset.count && !sockets)
         return cli_usage(cli, "say what to set");
     const char *key = cli_encode(cli, argv[0]);
     if (cli_get(cli, &plugin, "/api/plugins/%s", key) < 0)
@@ -281,7 +314,10 @@ static int plugin_set(struct cli *cli, int argc, char **argv)
     auto_free char *text = ok ? berth_json_canonical(env) : NULL;
     body.failed |= !text;
     berth_json_open(&w, '{');
-    berth_json_put_raw(&w, "env", text);
+    if (set.count || unset.count)
+        berth_json_put_raw(&w, "env", text);
+    if (sockets)
+        put_sockets(cli, &w, sockets);
     berth_json_close(&w, '}');
     return show_answer(cli, cli_call(cli, &plugin, "POST", &body, "/api/plugins/%s/settings", key),
                        &plugin);
@@ -350,8 +386,9 @@ const struct cli_command cli_plugin_commands[] = {
     {"plugin", "disable", "NAME|ID [--reason TEXT]", "stop using a plugin", plugin_disable},
     {"plugin", "configure", "NAME|ID FILE", "the plugin's own config, a JSON object",
      plugin_configure},
-    {"plugin", "set", "NAME|ID [--env NAME[=VALUE]]... [--unset NAME]...",
-     "the variables that its worker may have", plugin_set},
+    {"plugin", "set",
+     "NAME|ID [--env NAME[=VALUE]]... [--unset NAME]... [--unix-sockets none|own|PATH,...]",
+     "the variables and the Unix sockets that its worker may have", plugin_set},
     {"plugin", "upgrade", "NAME|ID [--version VERSION]", "read or fetch its package again",
      plugin_upgrade},
     {"plugin", "uninstall", "NAME|ID", "remove a plugin that answers for no lease",

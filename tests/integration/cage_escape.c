@@ -94,6 +94,9 @@ static void copy_program(const struct prison *p, const char *name, mode_t mode)
 
 static pid_t start_victim(const struct prison *p)
 {
+    int ends[2];
+    char none;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
         if (chdir(p->data) < 0)
@@ -101,6 +104,9 @@ static pid_t start_victim(const struct prison *p)
         (void)execlp("sleep", "sleep", "600", (char *)NULL);
         _exit(1);
     }
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], &none, 1), 0); /* it is closed when sleep runs */
+    (void)close(ends[0]);
     return pid;
 }
 

@@ -8,6 +8,7 @@
 
 #include "api/call.h"
 #include "base/auto.h"
+#include "base/limits.h"
 #include "os/fs.h"
 
 static void plugin_item(struct berth_json_writer *w, const void *plugin)
@@ -102,18 +103,51 @@ static int configure(struct berth_api_call *c, struct berth_error *err)
     return plugin_say(c, rc, plugin);
 }
 
+struct settings_body {
+    const char *env;
+    struct berth_list sockets; /* count -1: null */
+};
+
+enum { SETTINGS_ENV = 1, SETTINGS_SOCKETS = 2 }; /* bits of the fields below */
+
+/* Writes the members that the body has, as JSON text in the arena. */
+static const char *settings_change(struct berth_api_call *c, const struct settings_body *body,
+                                   unsigned given)
+{
+    auto_buf text = BERTH_BUF_INIT(BERTH_CONFIG_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &text};
+    berth_json_open(&w, '{');
+    if (given & SETTINGS_ENV)
+        berth_json_put_raw(&w, "env", body->env);
+    if (given & SETTINGS_SOCKETS && body->sockets.count < 0)
+        berth_json_put_str(&w, "unixSockets", NULL);
+    else if (given & SETTINGS_SOCKETS) {
+        berth_json_open_in(&w, "unixSockets", '[');
+        for (int i = 0; i < body->sockets.count; i++)
+            berth_json_put_str(&w, NULL, body->sockets.items[i]);
+        berth_json_close(&w, ']');
+    }
+    berth_json_close(&w, '}');
+    return text.failed ? NULL : berth_arena_strdup(&c->arena, berth_buf_str(&text));
+}
+
 static int set_settings(struct berth_api_call *c, struct berth_error *err)
 {
-    static const struct berth_api_field fields[] = {{"env", BERTH_API_OBJECT, 0, .required = true},
-                                                    {0}};
-    const char *env = NULL;
+    static const struct berth_api_field fields[] = {
+        {"env", BERTH_API_OBJECT, offsetof(struct settings_body, env)},
+        {"unixSockets", BERTH_API_TEXTS, offsetof(struct settings_body, sockets), .nullable = true},
+        {0}};
+    struct settings_body body = {.sockets = {.count = -1}};
+    unsigned given;
     struct berth_plugin *plugin = NULL;
-    int rc = berth_api_body(c, fields, &env, NULL, err);
+    int rc = berth_api_body(c, fields, &body, &given, err);
     if (rc < 0)
         return rc;
-    const char *change = berth_arena_printf(&c->arena, "{\"env\":%s}", env);
-    rc = change ? berth_plugin_set(c->b, &c->arena, c->params[0], change, &c->actor, &plugin, err)
-                : berth_arena_check(&c->arena, err);
+    const char *change = settings_change(c, &body, given);
+    if (!change)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The settings are longer than %d bytes.",
+                          BERTH_CONFIG_BYTES_MAX);
+    rc = berth_plugin_set(c->b, &c->arena, c->params[0], change, &c->actor, &plugin, err);
     return plugin_say(c, rc, plugin);
 }
 

@@ -203,13 +203,16 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                               err);
     if (rc == BERTH_OK)
         rc = berth_manifest_read(arena, json, &issues, &warnings, &manifest, err);
-    const char *const *env;
+    const char *const *env, *const *sockets;
     if (rc == BERTH_OK)
         rc = berth_plugin_settings_env(arena, p->settings_json, &env, err);
+    if (rc == BERTH_OK)
+        rc = berth_plugin_settings_sockets(arena, p->settings_json, &sockets, err);
     if (rc < 0)
         return rc;
     *out = (struct berth_worker_spec){
         .env = env,
+        .sockets = sockets,
         .plugin_key = p->plugin_key,
         .package = p->package_path,
         .entry = manifest->worker[0] == '/'

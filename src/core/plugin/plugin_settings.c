@@ -67,6 +67,33 @@ static int check_env(const struct berth_json *env, struct berth_error *err)
     return rc;
 }
 
+static int check_sockets(const struct berth_json *paths, struct berth_error *err)
+{
+    if (berth_json_type(paths) == BERTH_JSON_NULL)
+        return BERTH_OK;
+    if (!berth_json_is(paths, BERTH_JSON_ARRAY) || berth_json_count(paths) > BERTH_SOCKETS_MAX)
+        return berth_fail(err, BERTH_E_INVALID,
+                          "unixSockets is null or a list of at most %d paths.", BERTH_SOCKETS_MAX);
+    for (size_t i = 0; i < berth_json_count(paths); i++) {
+        const char *path = berth_json_str(berth_json_at(paths, i));
+        if (!path || path[0] != '/' || strstr(path, "/..") || !path[1] ||
+            strlen(path) > BERTH_OPTION_BYTES_MAX)
+            return berth_fail(err, BERTH_E_INVALID,
+                              "unixSockets has absolute paths without \"..\", not \"%.100s\".",
+                              path ? path : "");
+    }
+    return BERTH_OK;
+}
+
+static int check_setting(const char *key, const struct berth_json *value, struct berth_error *err)
+{
+    if (strcmp(key, "env") == 0)
+        return check_env(value, err);
+    if (strcmp(key, "unixSockets") == 0)
+        return check_sockets(value, err);
+    return berth_fail(err, BERTH_E_INVALID, "A plugin has no setting \"%.60s\".", key);
+}
+
 int berth_plugin_settings_change(struct berth_arena *arena, const char *settings_json,
                                  const char *change_json, const char **out, struct berth_error *err)
 {
@@ -79,10 +106,8 @@ int berth_plugin_settings_change(struct berth_arena *arena, const char *settings
         rc = berth_fail(err, BERTH_E_INVALID, "The settings of a plugin are a JSON object.");
     berth_json_each (change, iter) {
         const char *key = berth_json_iter_key(iter);
-        if (rc == BERTH_OK && strcmp(key, "env") != 0)
-            rc = berth_fail(err, BERTH_E_INVALID, "A plugin has no setting \"%.60s\".", key);
         if (rc == BERTH_OK)
-            rc = check_env(berth_json_iter_value(iter), err);
+            rc = check_setting(key, berth_json_iter_value(iter), err);
         if (rc == BERTH_OK &&
             !berth_json_set(settings, key, berth_json_copy(berth_json_iter_value(iter))))
             rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: settings.");
@@ -112,5 +137,24 @@ int berth_plugin_settings_env(struct berth_arena *arena, const char *settings_js
     }
     (void)berth_list_add(&env, arena, NULL);
     *out = (const char *const *)(void *)env.items;
+    return berth_arena_check(arena, err);
+}
+
+int berth_plugin_settings_sockets(struct berth_arena *arena, const char *settings_json,
+                                  const char *const **out, struct berth_error *err)
+{
+    auto_json *settings = NULL;
+    struct berth_list list = {0};
+    int rc =
+        berth_json_parse(settings_json, strlen(settings_json), BERTH_JSON_OURS, &settings, err);
+    if (rc < 0)
+        return rc;
+    const struct berth_json *paths = berth_json_get(settings, "unixSockets");
+    for (size_t i = 0; i < berth_json_count(paths); i++)
+        (void)berth_list_add(&list, arena,
+                             berth_arena_strdup(arena, berth_json_str(berth_json_at(paths, i))));
+    (void)berth_list_add(&list, arena, NULL);
+    bool allowed = berth_json_is(paths, BERTH_JSON_ARRAY);
+    *out = allowed ? (const char *const *)(void *)list.items : NULL;
     return berth_arena_check(arena, err);
 }

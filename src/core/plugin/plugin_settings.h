@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/plugin/plugin_settings.h - what an operator allows the worker of a plugin, as a JSON
  * object in the plugin's row. Its members:
- *   env   variables for the worker by name: a text is the value, null takes it from this process */
+ *   env           variables for the worker by name: a text is the value, null takes it from this
+ *                 process
+ *   unixSockets   null: the worker may not use Unix sockets; else a list of the paths of sockets of
+ *                 this machine that it may use, besides its own */
 #ifndef BERTH_CORE_PLUGIN_PLUGIN_SETTINGS_H
 #define BERTH_CORE_PLUGIN_PLUGIN_SETTINGS_H
 
@@ -17,4 +20,8 @@ int berth_plugin_settings_change(struct berth_arena *arena, const char *settings
  * that this process does not have are left out. */
 int berth_plugin_settings_env(struct berth_arena *arena, const char *settings_json,
                               const char *const **out, struct berth_error *err);
+/* Returns the paths of the sockets that the settings allow, closed by NULL, in the arena. *out is
+ * NULL when the worker may not use Unix sockets. */
+int berth_plugin_settings_sockets(struct berth_arena *arena, const char *settings_json,
+                                  const char *const **out, struct berth_error *err);
 #endif
