@@ -354,6 +354,7 @@ static void run_nodes_and_plugins(struct ground *g)
     bool yes;
     RUN(ANY_KEY, berth_node_beat, "n", "host", 1);
     RUN(ANY_KEY, berth_node_alive, "n", 1, &yes);
+    RUN(ANY_KEY, berth_node_now, &order);
     RUN(ANY_KEY, berth_node_remove, "n");
     RUN(ANY_KEY, berth_node_machine, &g->arena, "n", &machine);
     RUN("execs_open", berth_node_remove_dead, 1);
