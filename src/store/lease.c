@@ -368,6 +368,8 @@ static int on_standing(void *ctx, const struct berth_value *row, struct berth_er
     s->outdated = row[9].number != 0;
     s->version = row[10].number;
     s->provider = berth_row_text(arena, &row[11]);
+    s->run_id = berth_row_text(arena, &row[7]);
+    s->run_owner = berth_row_text(arena, &row[12]);
     s->run_status = row[7].type == BERTH_VALUE_NULL ? BERTH_RUN_STATUS_NONE : BERTH_RUN_STATUS_GONE;
     int status = 0, place = 0;
     struct berth_error trouble;
@@ -393,7 +395,8 @@ int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,
         "SELECT l.id, l.environment_id, l.owner, l.driver, l.status, l.place,"
         " l.due_at, l.heartbeat_run_id, r.status,"
         " CASE WHEN e.id IS NULL OR e.status <> 'active'"
-        "  OR l.fingerprint <> e.fingerprint THEN 1 ELSE 0 END, l.version, l.provider"
+        "  OR l.fingerprint <> e.fingerprint THEN 1 ELSE 0 END, l.version, l.provider,"
+        " r.owner"
         " FROM leases l LEFT JOIN runs r ON r.id = l.heartbeat_run_id"
         " LEFT JOIN environments e ON e.id = l.environment_id"
         " WHERE l.due_at IS NOT NULL ORDER BY l.due_at",

@@ -124,9 +124,11 @@ struct berth_standing {
     enum berth_lease_status status;
     enum berth_lease_place place;
     int64_t due_at_ms, version;
-    int run_status;      /* enum berth_run_status, or one of the two above */
-    bool outdated;       /* its environment is deleted, archived or has another config */
-    const char *trouble; /* why the row cannot be read, or NULL */
+    const char *run_id;
+    const char *run_owner; /* the node that performs the run, or performed it; or NULL */
+    int run_status;        /* enum berth_run_status, or one of the two above */
+    bool outdated;         /* its environment is deleted, archived or has another config */
+    const char *trouble;   /* why the row cannot be read, or NULL */
 };
 /* Lists struct berth_standing, the earliest due_at first. */
 int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,

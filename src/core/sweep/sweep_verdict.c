@@ -7,6 +7,16 @@
 #include "core/lease/node.h"
 #include "core/run/run.h"
 
+/* Sets *out when the process that performed the ended run is still giving back the run's leases. */
+static int is_giving_back(struct berth *b, const struct berth_standing *s, bool *out,
+                          struct berth_error *err)
+{
+    *out = false;
+    if (s->status != BERTH_LEASE_ACTIVE || s->run_status < 0 || !berth_run_ended(s->run_status))
+        return BERTH_OK;
+    return berth_node_at_work(b->node, s->run_owner, s->run_id, 0, out, err);
+}
+
 static struct berth_sweep_verdict judge_active(const struct berth_standing *s, int64_t now_ms,
                                                struct berth_sweep_report *r)
 {
@@ -29,6 +39,8 @@ int berth_sweep_judge(struct berth *b, int64_t now_ms, const struct berth_standi
     *out = (struct berth_sweep_verdict){BERTH_VERDICT_LEAVE};
     bool at_work = false;
     int rc = berth_node_at_work(b->node, s->owner, s->id, 0, &at_work, err);
+    if (rc == BERTH_OK && !at_work && s->due_at_ms > now_ms)
+        rc = is_giving_back(b, s, &at_work, err);
     if (rc < 0 || at_work)
         return rc;
     assert(s->due_at_ms);                          /* a standing row has one: the table checks it */
