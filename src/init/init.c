@@ -234,14 +234,17 @@ static void kill_children(void)
         (void)close(fd);
 }
 
-/* Kills until no child is left. A child that cannot be killed is waited for. */
+/* Kills until no child is left. A child that cannot be killed is waited for. Nothing is reaped
+ * between a kill and the wait: a process that becomes ours after the list was read has a killed
+ * ancestor, whose end wakes the wait, so that the list is read again. */
 static void clear_tree(void)
 {
     siginfo_t info;
-    do {
-        kill_children();
+    kill_children();
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT | __WALL) == 0) {
         reap_children();
-    } while (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT | __WALL) == 0);
+        kill_children();
+    }
     reap_children();
 }
 
@@ -297,6 +300,8 @@ static bool prepare(sigset_t *waiting)
     (void)sigdelset(waiting, SIGCHLD);
     return sigprocmask(SIG_SETMASK, &all, NULL) == 0 && sigaction(SIGCHLD, &action, NULL) == 0 &&
            prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && prctl(PR_SET_NAME, "berth-init") == 0 &&
+           /* When the command has stopped this process, the end of the owner continues it. */
+           prctl(PR_SET_PDEATHSIG, SIGCONT) == 0 &&
            prctl(PR_SET_DUMPABLE, 0) == 0; /* its child holds variables of the command */
 }
 

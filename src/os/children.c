@@ -13,9 +13,9 @@
 #include "base/auto.h"
 #include "os/fs.h"
 
-/* Held over a birth: a child that exists is in the table once the lock is free. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool inherits;
+static int births; /* under way: their children may exist and not be in the table */
 
 struct known {
     pid_t pid;
@@ -24,14 +24,16 @@ struct known {
 static struct known *known;
 static int known_count, known_cap;
 
-/* Lock held. Without memory the child is not noted; it is then not told from an inherited one. */
+/* Lock held. Without memory for the child, nothing is called inherited any more. */
 static void note_child(pid_t pid)
 {
     if (known_count == known_cap) {
         int cap = known_cap ? known_cap * 2 : 32;
         struct known *grown = realloc(known, (size_t)cap * sizeof *grown);
-        if (!grown)
+        if (!grown) {
+            inherits = false;
             return;
+        }
         known = grown;
         known_cap = cap;
     }
@@ -58,10 +60,14 @@ static void reap_abandoned(void)
 void berth_children_begin_birth(void)
 {
     pthread_mutex_lock(&lock);
+    births++;
+    pthread_mutex_unlock(&lock);
 }
 
 void berth_children_end_birth(pid_t pid)
 {
+    pthread_mutex_lock(&lock);
+    births--;
     reap_abandoned();
     if (pid > 0)
         note_child(pid);
@@ -87,39 +93,52 @@ void berth_children_abandon(pid_t pid)
     pthread_mutex_unlock(&lock);
 }
 
-void berth_children_inherit(void)
+/* Lock held. Calls `each` for the children that are not in the table. Returns how many it saw. */
+static int each_stranger(void (*each)(pid_t pid))
 {
-    inherits = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
-}
-
-/* Lock held. Reaps the children of one thread that this process did not start. Returns how many it
- * saw: when one of them ends, its own children become ours after the list was read. */
-static int reap_strangers(const char *thread, bool kills)
-{
-    char path[64];
-    int pid, strangers = 0;
-    (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/children", thread);
-    FILE *children = fopen(path, "re");
-    while (children && fscanf(children, "%d", &pid) == 1)
-        if (!find_child(pid)) {
-            if (kills)
-                (void)kill(pid, SIGKILL);
-            (void)waitpid(pid, NULL, WNOHANG | __WALL);
-            strangers++;
-        }
-    if (children)
-        (void)fclose(children);
+    int strangers = 0;
+    auto_dir *threads = opendir("/proc/self/task");
+    for (struct dirent *entry; threads && (entry = readdir(threads));) {
+        char path[64];
+        int pid;
+        (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/children", entry->d_name);
+        FILE *children = *entry->d_name == '.' ? NULL : fopen(path, "re");
+        while (children && fscanf(children, "%d", &pid) == 1)
+            if (!find_child(pid)) {
+                each(pid);
+                strangers++;
+            }
+        if (children)
+            (void)fclose(children);
+    }
     return strangers;
 }
 
-static int reap_inherited(bool kills)
+static void reap_stranger(pid_t pid)
 {
-    int strangers = 0;
-    auto_dir *threads = inherits ? opendir("/proc/self/task") : NULL;
+    (void)waitpid(pid, NULL, WNOHANG | __WALL);
+}
+
+static void kill_stranger(pid_t pid)
+{
+    (void)kill(pid, SIGKILL);
+    reap_stranger(pid);
+}
+
+void berth_children_inherit(void)
+{
     pthread_mutex_lock(&lock);
-    for (struct dirent *entry; threads && (entry = readdir(threads));)
-        if (*entry->d_name != '.')
-            strangers += reap_strangers(entry->d_name, kills);
+    (void)each_stranger(note_child); /* of the program that this process ran before ours */
+    inherits = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* When a stranger ends, its own children become ours after the list was read: so all that were seen
+ * count. During a birth nothing can be said: that counts as one. */
+static int end_strangers(void (*each)(pid_t pid))
+{
+    pthread_mutex_lock(&lock);
+    int strangers = !inherits ? 0 : births ? 1 : each_stranger(each);
     reap_abandoned();
     pthread_mutex_unlock(&lock);
     return strangers;
@@ -127,10 +146,10 @@ static int reap_inherited(bool kills)
 
 int berth_children_end_inherited(void)
 {
-    return reap_inherited(true);
+    return end_strangers(kill_stranger);
 }
 
 void berth_children_reap_inherited(void)
 {
-    (void)reap_inherited(false);
+    (void)end_strangers(reap_stranger);
 }

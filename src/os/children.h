@@ -11,10 +11,11 @@
 void berth_children_begin_birth(void);
 void berth_children_end_birth(pid_t pid);
 void berth_children_forget(pid_t pid);  /* its status has been read */
-void berth_children_abandon(pid_t pid); /* nobody waits for it: it is reaped here some time */
+void berth_children_abandon(pid_t pid); /* the caller does not wait for it: it is reaped here */
 
 /* For programs, before their first thread: orphans of our children become children of this process.
- * A library must not do that to its host program. */
+ * Children that the process has already are not taken for inherited ones. A library must not do
+ * this to its host program. */
 void berth_children_inherit(void);
 /* Kills and reaps the inherited children. Returns how many it found: to be called until it finds
  * none. Always 0 in a process that does not inherit. Reads /proc. */

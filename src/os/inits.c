@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/time.h"
 #include "os/children.h"
 #include "os/fs.h"
 #include "os/init_image.h"
@@ -25,8 +26,9 @@
 #include "os/spawn.h"
 
 #define SPARES_MAX 32
-#define EXIT_MS 1000      /* for a spare init to exit */
-#define ANSWER_SECONDS 60 /* for an init or a program that is on a slow disk, or was stopped */
+#define EXIT_MS 1000         /* for a spare init to exit */
+#define SPARE_ANSWER_MS 1000 /* for a spare one that was stopped: a new one takes its place */
+#define ANSWER_SECONDS 60    /* for an init or a program that is on a slow disk, or was stopped */
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
 #endif
@@ -54,6 +56,7 @@ int berth_inits_new(struct berth_inits **out, struct berth_error *err)
     if (!inits)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: commands.");
     inits->program_fd = -1;
+    berth_owner_group_hold();
     pthread_mutex_init(&inits->lock, NULL);
     *out = inits;
     return BERTH_OK;
@@ -65,10 +68,14 @@ void berth_inits_free(struct berth_inits *inits)
         return;
     for (int i = 0; i < inits->count; i++)
         (void)shutdown(inits->spares[i]->control, SHUT_RDWR); /* it exits, as after a close */
+    int64_t until_ms = berth_time_mono_ms() + EXIT_MS;
     for (int i = 0; i < inits->count; i++) {
-        struct pollfd ended = {.fd = inits->spares[i]->child.pidfd, .events = POLLIN};
-        (void)poll(&ended, 1, EXIT_MS);
-        berth_init_drop(inits->spares[i]);
+        struct berth_init *init = inits->spares[i];
+        struct pollfd ended = {.fd = init->child.pidfd, .events = POLLIN};
+        int64_t wait_ms = until_ms - berth_time_mono_ms();
+        if (poll(&ended, 1, wait_ms > 0 ? (int)wait_ms : 0) == 0)
+            berth_init_kill(init); /* it was stopped */
+        berth_init_drop(init);
     }
     if (inits->program_fd >= 0)
         (void)close(inits->program_fd);
@@ -100,9 +107,10 @@ static void push_spare(struct berth_inits *inits, struct berth_init *init)
 
 static int memory_file(void)
 {
-    int fd = (int)syscall(SYS_memfd_create, "berth-init", MFD_CLOEXEC | MFD_EXEC);
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = (int)syscall(SYS_memfd_create, "berth-init", flags | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
-        fd = (int)syscall(SYS_memfd_create, "berth-init", MFD_CLOEXEC);
+        fd = (int)syscall(SYS_memfd_create, "berth-init", flags);
     return fd;
 }
 
@@ -113,8 +121,11 @@ static int open_program(struct berth_inits *inits, int *out, struct berth_error 
     pthread_mutex_lock(&inits->lock);
     if (inits->program_fd < 0) {
         int fd = memory_file();
-        rc = fd < 0 ? berth_fail_errno(err, "Cannot make the program that looks after commands")
+        rc = fd < 0 ? berth_fail_errno(err, "Cannot make the program that looks after commands in "
+                                            "memory (check the sysctl vm.memfd_noexec)")
                     : berth_fs_write_all(fd, berth_init_image, berth_init_image_len, err);
+        if (rc == BERTH_OK)
+            (void)fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
         if (rc == BERTH_OK)
             inits->program_fd = fd;
         else if (fd >= 0)
@@ -149,8 +160,6 @@ static int start_init(struct berth_inits *inits, struct berth_init **out, struct
         free(init);
         return rc;
     }
-    struct timeval patience = {.tv_sec = ANSWER_SECONDS};
-    (void)setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     init->control = ends[0];
     init->start = -1;
     *out = init;
@@ -213,12 +222,19 @@ int berth_init_read(struct berth_init *init, struct berth_init_report *out)
     return got < 0 && errno == EAGAIN ? 0 : -1;
 }
 
-/* Waits until the init has a child for the next program. Returns 0, or an errno. */
-static int await_ready(struct berth_init *init)
+/* Waits until the init has a child for the next program. Returns 0, or an errno. All reports that
+ * have come are read: a child that was killed while it waited has been replaced. */
+static int await_ready(struct berth_init *init, int wait_ms)
 {
     struct berth_init_report report;
-    while (init->start < 0) {
-        ssize_t got = receive_report(init, &report, 0);
+    for (;;) {
+        struct pollfd said = {.fd = init->control, .events = POLLIN};
+        int ready = poll(&said, 1, init->start < 0 ? wait_ms : 0);
+        if (ready == 0 && init->start >= 0)
+            break;
+        if (ready <= 0)
+            return ready < 0 ? errno : ETIMEDOUT;
+        ssize_t got = receive_report(init, &report, MSG_DONTWAIT);
         if (got != sizeof report)
             return got < 0 ? errno : ECHILD;
         if (report.kind == BERTH_INIT_FAILED)
@@ -232,7 +248,7 @@ int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct 
 {
     struct berth_init *init;
     while ((init = pop_spare(inits))) {
-        if (await_ready(init) == 0) {
+        if (await_ready(init, SPARE_ANSWER_MS) == 0) {
             *out = init;
             return BERTH_OK;
         }
@@ -242,7 +258,7 @@ int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct 
     int rc = start_init(inits, &init, err);
     if (rc < 0)
         return rc;
-    int number = await_ready(init);
+    int number = await_ready(init, ANSWER_SECONDS * 1000);
     if (number) {
         berth_init_kill(init);
         berth_init_drop(init);
@@ -406,11 +422,19 @@ int berth_init_run(struct berth_init *init, const struct berth_spawn *what, cons
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     struct timeval patience = {.tv_sec = ANSWER_SECONDS};
     (void)setsockopt(init->start, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    (void)setsockopt(init->start, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     int number = send_request(init->start, request, what->fds);
     if (number == 0)
         number = await_running(init->start);
     free_request(request);
     (void)close(init->start);
     init->start = -1;
+    if (number)
+        berth_init_kill(init); /* its child may have been stopped */
+    if (number == EAGAIN || number == EPIPE)
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "\"%s\" could not be started: the process that was to run it was killed "
+                          "or stopped. Try again.",
+                          what->argv[0]);
     return number ? berth_spawn_fail(err, number, what->argv[0]) : BERTH_OK;
 }

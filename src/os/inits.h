@@ -35,7 +35,9 @@ int berth_init_run(struct berth_init *init, const struct berth_spawn *what, cons
                    struct berth_error *err);
 pid_t berth_init_command(const struct berth_init *init); /* the program's process id */
 int berth_init_fd(const struct berth_init *init);        /* readable when there is a report */
-/* Reads a report without waiting. Returns 1, 0 when there is none, or -1 when the init is dead. */
+/* Reads a report without waiting. Returns 1, 0 when no report has come, or -1 when the init is
+ * dead.
+ */
 int berth_init_read(struct berth_init *init, struct berth_init_report *out);
 /* Sends a signal to the program's process group. Does nothing after its end. */
 void berth_init_signal(struct berth_init *init, int number);

@@ -22,11 +22,13 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int procs_fd = -1; /* of the group of this process */
+static int holders;
 
 /* Writes the directory in which this process may make groups: its own one. Returns false without
  * cgroup v2. */
 static bool find_parent(char out[PATH_MAX])
 {
+    int end = 0;
     char line[PATH_MAX], mount[PATH_MAX] = "", own[PATH_MAX] = "";
     FILE *mounts = fopen("/proc/self/mounts", "re"), *groups = fopen("/proc/self/cgroup", "re");
     while (mounts && !*mount && fgets(line, sizeof line, mounts))
@@ -40,9 +42,12 @@ static bool find_parent(char out[PATH_MAX])
     if (groups)
         (void)fclose(groups);
     /* Started below the group of another process, as a command is: groups are made beside it. */
-    char *inherited = strstr(own, "/" PREFIX);
-    if (inherited)
-        *inherited = '\0';
+    for (char *at = strchr(own, '/'); at; end = 0, at = strchr(at + 1, '/'))
+        if (sscanf(at, "/" PREFIX "%*u.%*d.%*u%n", &end) == 0 && end &&
+            (!at[end] || at[end] == '/')) {
+            *at = '\0';
+            break;
+        }
     return *mount && snprintf(out, PATH_MAX, "%s%s", mount, own) < PATH_MAX;
 }
 
@@ -95,17 +100,24 @@ int berth_owner_group_fd(void)
     return fd;
 }
 
+void berth_owner_group_hold(void)
+{
+    pthread_mutex_lock(&lock);
+    holders++;
+    pthread_mutex_unlock(&lock);
+}
+
 void berth_owner_group_leave(void)
 {
     char parent[PATH_MAX], name[NAME_SIZE], path[PATH_MAX + NAME_SIZE];
     pthread_mutex_lock(&lock);
-    if (procs_fd >= 0 && find_parent(parent)) {
+    if (--holders == 0 && procs_fd >= 0) {
+        (void)close(procs_fd);
+        procs_fd = -1;
         own_name(name);
-        (void)snprintf(path, sizeof path, "%s/%s", parent, name);
-        if (rmdir(path) == 0) {
-            (void)close(procs_fd);
-            procs_fd = -1;
-        }
+        if (find_parent(parent) &&
+            snprintf(path, sizeof path, "%s/%s", parent, name) < (int)sizeof path)
+            (void)rmdir(path);
     }
     pthread_mutex_unlock(&lock);
 }

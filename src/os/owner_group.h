@@ -5,12 +5,14 @@
 #ifndef BERTH_OS_OWNER_GROUP_H
 #define BERTH_OS_OWNER_GROUP_H
 
+/* Between these two the group may be used; it is removed when the last user has left it and nothing
+ * is left in it. */
+void berth_owner_group_hold(void);
+void berth_owner_group_leave(void);
 /* Returns a descriptor that a process writes "0" to in order to enter the group of this process, or
  * -1 when this machine or our rights do not allow a group (cgroup v2 is needed). The descriptor
  * stays open; the caller borrows it. */
 int berth_owner_group_fd(void);
-/* Removes the group of this process when nothing is left in it. The next use makes it again. */
-void berth_owner_group_leave(void);
 /* Kills what is in groups whose process is dead, and removes them. Returns how many there were. */
 int berth_owner_group_end_dead(void);
 #endif

@@ -231,8 +231,8 @@ static void process_close_input(struct berth_process *p)
     close_handle((uv_handle_t *)&p->input);
 }
 
-/* Returns whether nothing of the program is left, and sees to that it will be. The program has
- * ended, and its pipes are closed. */
+/* Returns whether nothing of the program is left. If something is, the init is told to kill it. The
+ * program has ended, and its pipes are closed. */
 static bool clear_tree(struct berth_process *p)
 {
     if (!p->init || p->tree_gone)
@@ -626,7 +626,8 @@ static void set_paused(struct berth_process *p, bool paused)
     bool resumed = p->paused && !paused;
     p->paused = paused;
     read_outputs(p);
-    if (resumed && p->phase == LINGERING && p->timer.deadline.index && !p->ended)
+    if (resumed && p->phase == LINGERING && p->timer.deadline.index && !p->ended && !p->clearing &&
+        !p->init_dead)
         berth_timer_set(p->engine, &p->timer, p->linger_ms);
 }
 

@@ -268,13 +268,21 @@ int berth_node_at_work(struct berth_node *node, const char *owner, const char *l
     return rc;
 }
 
+/* The host's name may change, the machine's id does not: the names count only where an id is
+ * missing. */
+static bool same_machine(const char *a, const char *b)
+{
+    const char *id_a = strrchr(a, '/'), *id_b = strrchr(b, '/');
+    return id_a && id_b ? strcmp(id_a, id_b) == 0 : strcmp(a, b) == 0;
+}
+
 int berth_node_foreign_machine(struct berth_node *node, struct berth_arena *arena, const char *id,
                                const char **out, struct berth_error *err)
 {
     struct beat beat = {.node = node, .id = id, .arena = arena};
     int rc = berth_store_shared(node->store) ? berth_store_read(node->store, tx_machine, &beat, err)
                                              : BERTH_OK;
-    bool foreign = beat.machine && strcmp(beat.machine, node->machine) != 0;
+    bool foreign = beat.machine && !same_machine(beat.machine, node->machine);
     *out = foreign ? beat.machine : NULL;
     return rc;
 }
