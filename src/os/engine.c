@@ -15,6 +15,7 @@
 #include "os/loop.h"
 
 #define POST_TURNS_MAX 4
+#define TRIM_MS 2000
 #define CHUNK_BYTES (64 * 1024)
 
 struct berth_engine {
@@ -30,6 +31,7 @@ struct berth_engine {
     struct berth_deadlines deadlines;
     struct berth_time_watch watch;
     struct berth_inits *inits;
+    struct berth_timer trim;   /* of the spare inits */
     struct berth_guest *first; /* guests that have entered and not left */
     char chunk[CHUNK_BYTES];   /* for reads; one stream uses it at a time */
 };
@@ -243,6 +245,13 @@ int berth_engine_do(struct berth_engine *engine, void (*run)(void *ctx), void *c
     return rc;
 }
 
+static void on_trim(struct berth_timer *timer)
+{
+    struct berth_engine *engine = berth_container_of(timer, struct berth_engine, trim);
+    if (berth_inits_trim(engine->inits))
+        berth_timer_set(engine, timer, TRIM_MS);
+}
+
 int berth_engine_new(struct berth_engine **out, struct berth_error *err)
 {
     struct berth_engine *engine = calloc(1, sizeof *engine);
@@ -254,6 +263,7 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
         return rc;
     }
     engine->tail = &engine->head;
+    engine->trim.run = on_trim;
     engine->watch = (struct berth_time_watch){.on_shift = on_engine_shift, .ctx = engine};
     pthread_mutex_init(&engine->lock, NULL);
     *out = engine;
@@ -263,6 +273,13 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
 struct berth_inits *berth_engine_inits(struct berth_engine *engine)
 {
     return engine->inits;
+}
+
+void berth_engine_give_init(struct berth_engine *engine, struct berth_init *init)
+{
+    berth_inits_give(engine->inits, init);
+    if (!engine->trim.deadline.index)
+        berth_timer_set(engine, &engine->trim, TRIM_MS);
 }
 
 int berth_engine_prepare(struct berth_engine *engine, struct berth_error *err)

@@ -46,6 +46,7 @@ struct berth_inits {
     int program_fd; /* -1: not made yet */
     struct berth_init *spares[SPARES_MAX];
     int count;
+    int unused; /* the smallest count since the last trim */
 };
 
 /* --- the pool --- */
@@ -88,6 +89,8 @@ static struct berth_init *pop_spare(struct berth_inits *inits)
 {
     pthread_mutex_lock(&inits->lock);
     struct berth_init *init = inits->count ? inits->spares[--inits->count] : NULL;
+    if (inits->count < inits->unused)
+        inits->unused = inits->count;
     pthread_mutex_unlock(&inits->lock);
     return init;
 }
@@ -101,6 +104,22 @@ static void push_spare(struct berth_inits *inits, struct berth_init *init)
     pthread_mutex_unlock(&inits->lock);
     if (!kept)
         berth_init_drop(init);
+}
+
+bool berth_inits_trim(struct berth_inits *inits)
+{
+    struct berth_init *surplus[SPARES_MAX];
+    pthread_mutex_lock(&inits->lock);
+    int count = inits->unused > 1 ? inits->unused - 1 : 0;
+    memcpy(surplus, inits->spares, (size_t)count * sizeof surplus[0]); /* the oldest come first */
+    inits->count -= count;
+    memmove(inits->spares, inits->spares + count, (size_t)inits->count * sizeof surplus[0]);
+    inits->unused = inits->count;
+    bool more = inits->count > 1;
+    pthread_mutex_unlock(&inits->lock);
+    for (int i = 0; i < count; i++)
+        berth_init_drop(surplus[i]);
+    return more;
 }
 
 /* --- one init --- */

@@ -25,6 +25,9 @@ int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err);
 int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct berth_error *err);
 /* Keeps the init for another command. Its tree is empty. */
 void berth_inits_give(struct berth_inits *inits, struct berth_init *init);
+/* Ends the spare inits that were not needed since the last call, except for one. Returns whether
+ * more than one is left. */
+bool berth_inits_trim(struct berth_inits *inits);
 /* Lets the init end its tree and exit, without waiting for that. */
 void berth_init_drop(struct berth_init *init);
 

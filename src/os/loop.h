@@ -10,6 +10,7 @@
 #include <berth/error.h>
 
 struct berth_engine;
+struct berth_init;
 struct berth_inits;
 struct berth_post;
 
@@ -31,6 +32,9 @@ void berth_engine_leave(struct berth_engine *engine, struct berth_guest *guest);
 
 /* The parents of commands; borrowed from the engine. */
 struct berth_inits *berth_engine_inits(struct berth_engine *engine);
+/* Keeps an init for another command, and ends surplus ones a little later. On the engine's thread.
+ */
+void berth_engine_give_init(struct berth_engine *engine, struct berth_init *init);
 
 /* Returns the buffer for the next read. It is valid until then. */
 uv_buf_t berth_engine_chunk(struct berth_engine *engine);

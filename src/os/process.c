@@ -263,7 +263,7 @@ static void end_inherited(struct berth_process *p)
 static void return_init(struct berth_process *p)
 {
     if (p->init && p->tree_gone && !p->init_dead)
-        berth_inits_give(berth_engine_inits(p->engine), p->init);
+        berth_engine_give_init(p->engine, p->init);
     else
         berth_init_drop(p->init);
     p->init = NULL;
