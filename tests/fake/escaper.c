@@ -20,14 +20,16 @@
 #define NOBODY 65534
 #define BOMB_PROCESSES 200
 #define BOMB_GENERATIONS 40
+#define DEPTH 200
 #define VFORKS 20
 
-static char *self, *mark;
+static const char *self;
+static char *mark;
 
 /* Becomes a process without our variables, which sleeps under the mark. */
 static void be_marked(void)
 {
-    char *argv[] = {"sleep", mark, NULL}, *env[] = {NULL};
+    char name[] = "sleep", *argv[] = {name, mark, NULL}, *env[] = {NULL};
     (void)execve("/bin/sleep", argv, env);
     _exit(99);
 }
@@ -126,6 +128,17 @@ static void bomb(void)
             fork_away();
         be_marked();
     }
+    be_marked();
+}
+
+/* A long line of processes, each the child of the one before, of which all but the last wait. */
+static void be_deep(void)
+{
+    (void)setsid();
+    for (int i = 0; i < DEPTH; i++)
+        if (fork() != 0)
+            for (;;)
+                (void)pause();
     be_marked();
 }
 
@@ -251,6 +264,7 @@ static const struct {
     {"traced", trace_and_stay},
     {"vfork", NULL},
     {"bomb", bomb},
+    {"deep", be_deep},
     {"stopped", stop_oneself},
     {"closed", close_everything},
     {"trapped", trap_signals},
