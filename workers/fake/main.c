@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 
 #define TIMEOUT_MS_DEFAULT 300000
 #define OUTPUT_BYTES_MAX (48 * 1024 * 1024)
+#define PLACE_PREFIX "paperclip-fake-sandbox-"
 #define LABEL_FILE "berth-label"
 
 static char root[1024]; /* where the sandboxes are */
@@ -105,7 +107,7 @@ static int path_of(const char *place_id, const char *inner, char *out, size_t si
     const char *name = place_id + strlen(scheme);
     if (strncmp(place_id, scheme, strlen(scheme)) != 0 || !*name || strstr(name, ".."))
         return berth_fail(err, BERTH_E_INVALID, "Not a place of this provider: %s", place_id);
-    int len = snprintf(out, size, "%s/paperclip-fake-sandbox-%s%s", root, name, inner);
+    int len = snprintf(out, size, "%s/" PLACE_PREFIX "%s%s", root, name, inner);
     for (char *c = out + strlen(root) + 1; *c && c < out + len - strlen(inner); c++)
         if (*c == '/')
             *c = '-';
@@ -142,15 +144,20 @@ static int write_label(const char *path, const char *lease_id, const char *envir
 }
 
 /* A place is there with its label or not at all, whenever we are killed: it is made under another
- * name, and ends under one. */
+ * name, and ends under one. While it is made, its directory is locked: process ids would not tell
+ * others whether its maker lives, because each worker has a pid namespace of its own. */
 static int make_place(const char *path, const char *lease_id, const char *environment_id,
                       const char *place_id, struct berth_error *err)
 {
     char making[1600], workspace[1700];
     struct berth_error ignored;
-    (void)snprintf(making, sizeof making, "%s/making-%d-%.200s", root, (int)getpid(), lease_id);
+    struct berth_id unique = berth_id_new();
+    (void)snprintf(making, sizeof making, "%s/making-%s", root, unique.text);
     (void)snprintf(workspace, sizeof workspace, "%s/workspace", making);
     int rc = berth_fs_mkdirs(workspace, 0700, err);
+    auto_close int lock = rc < 0 ? -1 : open(making, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (rc == BERTH_OK && (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0))
+        rc = berth_fail_errno(err, "Cannot lock %s", making);
     if (rc == BERTH_OK)
         rc = write_label(making, lease_id, environment_id, place_id, err);
     if (rc == BERTH_OK && rename(making, path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
@@ -175,13 +182,12 @@ static void tidy(void)
     DIR *dir = opendir(root);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         char path[1600];
-        int pid = 0;
         struct berth_error ignored;
-        bool dead =
-            strncmp(entry->d_name, "ending-", 7) == 0 ||
-            (sscanf(entry->d_name, "making-%d-", &pid) == 1 && kill(pid, 0) < 0 && errno == ESRCH);
         (void)snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
-        if (dead)
+        bool making = strncmp(entry->d_name, "making-", 7) == 0;
+        auto_close int fd = making ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        if (strncmp(entry->d_name, "ending-", 7) == 0 ||
+            (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0))
             (void)berth_fs_remove_tree(path, &ignored);
     }
     if (dir)
@@ -275,7 +281,8 @@ static int fake_find(const struct berth_plugin_call *call, struct berth_json_wri
         return errno == ENOENT ? BERTH_OK : berth_fail_errno(err, "Cannot read %s", root);
     for (const struct dirent *entry; (entry = readdir(dir));) {
         char lines[3][300];
-        if (read_label(entry->d_name, lines) && strcmp(lines[1], call->environment_id) == 0)
+        bool made = strncmp(entry->d_name, PLACE_PREFIX, strlen(PLACE_PREFIX)) == 0;
+        if (made && read_label(entry->d_name, lines) && strcmp(lines[1], call->environment_id) == 0)
             berth_plugin_put_found(answer, lines[0], lines[2]);
     }
     (void)closedir(dir);
