@@ -92,17 +92,19 @@ static int result_finish(struct postgres_db *db, PGresult *result, struct berth_
     return rc;
 }
 
-/* Waits until the socket is ready. Returns false when the deadline has passed. */
+/* Waits until the socket is ready. Returns false when the deadline has passed. After the deadline
+ * it waits for a moment more: this process may have been suspended while the server was ready. */
 static bool socket_wait(PGconn *conn, short events, int64_t deadline_ms)
 {
     struct pollfd fd = {.fd = PQsocket(conn), .events = events};
-    for (;;) {
+    for (bool late = false;;) {
         int64_t left_ms = deadline_ms - berth_time_mono_ms();
-        if (left_ms <= 0)
-            return false;
-        int got = poll(&fd, 1, (int)(left_ms < POLL_STEP_MS ? left_ms : POLL_STEP_MS));
+        int got = poll(&fd, 1, left_ms > 0 && left_ms < POLL_STEP_MS ? (int)left_ms : POLL_STEP_MS);
         if (got > 0 || (got < 0 && errno != EINTR))
             return true; /* libpq finds out what it is */
+        if (late)
+            return false;
+        late = deadline_ms <= berth_time_mono_ms();
     }
 }
 
