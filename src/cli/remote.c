@@ -223,9 +223,24 @@ static void say_whether_owed(struct remote *r)
         cli_say_owed(r->cli);
 }
 
+/* Asks for the end of the run's command when the stream did not have it: with a full disk, the
+ * stream has no log to follow, and the row of the command is written later. */
+static void find_result(struct remote *r)
+{
+    struct cli_answer execs;
+    if (r->result || cli_get(r->cli, &execs, "/api/runs/%s/execs?limit=1", r->run_id) < 0)
+        return;
+    const struct berth_json *last = berth_json_at(execs.json, 0);
+    if (!cli_text(last, "cause"))
+        return;
+    r->result = berth_json_copy(last);
+    r->log_cut = berth_json_true(berth_json_get(last, "truncated"));
+}
+
 /* Returns the exit status of the run; without a result, prints why its command did not run. */
 static int remote_run_status(struct remote *r)
 {
+    find_result(r);
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
     if (r->result) {
         say_whether_owed(r);
