@@ -43,6 +43,10 @@ static struct cage_owner cage_owner(void)
     return (struct cage_owner){.uid = geteuid(), .gid = getegid(), .root = geteuid() == 0};
 }
 
+#ifdef __SANITIZE_THREAD__ /* it takes what the child does for a thread of ours */
+void __tsan_ignore_thread_begin(void);
+#endif
+
 /* Returns as fork(2) does. The child is the first process of its namespaces. */
 static pid_t cage_fork(const struct cage_owner *owner, int *pidfd)
 {
@@ -50,7 +54,12 @@ static pid_t cage_fork(const struct cage_owner *owner, int *pidfd)
                                        (owner->root ? 0 : CLONE_NEWUSER),
                               .pidfd = (uintptr_t)pidfd,
                               .exit_signal = SIGCHLD};
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+#ifdef __SANITIZE_THREAD__
+    if (pid == 0)
+        __tsan_ignore_thread_begin();
+#endif
+    return pid;
 }
 
 /* --- in the child --- */
@@ -252,7 +261,8 @@ static void try_cage(struct ability *out)
     pid_t pid = cage_fork(&owner, &pidfd);
     if (pid == 0) {
         enum berth_root_ability is = map_ids(&owner) ? berth_root_try() : BERTH_ROOT_NONE;
-        _exit(is == BERTH_ROOT_NONE ? 100 + (errno < 150 ? errno : EIO) : (int)is);
+        int code = is == BERTH_ROOT_NONE ? 100 + (errno < 150 ? errno : EIO) : (int)is;
+        (void)syscall(SYS_exit_group, code); /* a sanitizer would put in its own code */
     }
     *out = (struct ability){.known = true, .uid = owner.uid, .number = errno};
     berth_children_end_birth(pid > 0 ? pid : 0);
