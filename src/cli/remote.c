@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -20,6 +21,9 @@
 #include "cli/print.h"
 #include "cli/session.h"
 #include "cli/table.h"
+
+#define RESULT_STEP_MS 100 /* between two looks for the end of a command */
+#define RESULT_STEPS_MAX 50
 
 struct remote {
     struct cli *cli;
@@ -224,24 +228,32 @@ static void say_whether_owed(struct remote *r)
 }
 
 /* Asks for the end of the run's command when the stream did not have it: with a full disk, the
- * stream has no log to follow, and the row of the command is written later. */
-static void find_result(struct remote *r)
+ * stream has no log to follow, and the row of the command is written later. `error` is that of the
+ * run. It speaks of the command only when the command has run; a provision script is no command. */
+static void find_result(struct remote *r, const char *error)
 {
-    struct cli_answer execs;
-    if (r->result || cli_get(r->cli, &execs, "/api/runs/%s/execs?limit=1", r->run_id) < 0)
-        return;
-    const struct berth_json *last = berth_json_at(execs.json, 0);
-    if (!cli_text(last, "cause"))
-        return;
-    r->result = berth_json_copy(last);
-    r->log_cut = berth_json_true(berth_json_get(last, "truncated"));
+    static const char ended[] = "The command ";
+    const struct timespec pause = {.tv_nsec = RESULT_STEP_MS * 1000000};
+    bool ran = error && strncmp(error, ended, sizeof ended - 1) == 0;
+    for (int i = 0; ran && !r->result && i < RESULT_STEPS_MAX; i++) {
+        struct cli_answer execs;
+        if (cli_get(r->cli, &execs, "/api/runs/%s/execs?limit=1", r->run_id) < 0)
+            return;
+        const struct berth_json *last = berth_json_at(execs.json, 0);
+        if (cli_text(last, "cause")) {
+            r->result = berth_json_copy(last);
+            r->log_cut = berth_json_true(berth_json_get(last, "truncated"));
+        } else {
+            (void)nanosleep(&pause, NULL);
+        }
+    }
 }
 
 /* Returns the exit status of the run; without a result, prints why its command did not run. */
 static int remote_run_status(struct remote *r)
 {
-    find_result(r);
     const char *error = cli_text(r->run, "error"), *code = cli_text(r->run, "errorCode");
+    find_result(r, error);
     if (r->result) {
         say_whether_owed(r);
         cli_say_lease_ended(r->cli, code, error);
