@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/base/id.c - UUIDv7 (RFC 9562): 48 bits of time, a counter in rand_a, 62 random bits. UUIDv4:
- * 122 random bits. */
+ * src/base/id.c - UUIDv7 (RFC 9562): 48 bits of time, a counter in rand_a, 62 random bits. The
+ * others look like UUIDv4: 32 random bits, 42 bits of time, 48 random bits. */
 #include "base/id.h"
 
 #include <ctype.h>
@@ -66,6 +66,13 @@ struct berth_id berth_id_new_random(void)
 {
     unsigned char b[16];
     fill_random(b, sizeof b);
+    uint64_t ms = (uint64_t)berth_time_wall_ms();
+    b[4] = (unsigned char)(ms >> 34);
+    b[5] = (unsigned char)(ms >> 26);
+    b[6] = (unsigned char)(ms >> 22 & 0x0f);
+    b[7] = (unsigned char)(ms >> 14);
+    b[8] = (unsigned char)(ms >> 8 & 0x3f);
+    b[9] = (unsigned char)ms;
     return write_id(b, 4);
 }
 

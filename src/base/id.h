@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/base/id.h - UUIDs. Most are version 7, so that later rows sort after earlier ones. Runs and
- * leases have version 4: providers name places after the first digits of their ids. */
+ * leases look like version 4, because providers name places after the first or last digits of their
+ * ids: these digits are random, and those in the middle (the 10th to 23rd character) hold the time,
+ * so that rows made together are neighbours in an index that begins with them (store/db.h). */
 #ifndef BERTH_BASE_ID_H
 #define BERTH_BASE_ID_H
 
@@ -17,7 +19,7 @@ struct berth_id {
 /* Returns an id that sorts after all earlier ids of this process, even when the clock goes back. */
 struct berth_id berth_id_new(void);
 
-/* Returns an id of random digits. */
+/* Returns an id whose first 8 and last 12 digits are random. */
 struct berth_id berth_id_new_random(void);
 
 /* Says whether the text is a UUID of any version with dashes, in upper or lower case. Ids from

@@ -82,8 +82,9 @@ int berth_activity_select(struct berth_db *db, struct berth_arena *arena,
     struct reader reader = {.arena = arena, .out = out};
     const char *sql =
         filter->entity_id
-            ? "SELECT " COLUMNS " FROM activity WHERE id < $1 AND entity_id = $2"
-              " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) ORDER BY id DESC LIMIT $4"
+            ? "SELECT " COLUMNS " FROM activity WHERE id < $1 AND " BERTH_SAME_ID(
+                  "entity_id", BERTH_ID_ARG(2)) " AND (CAST($3 AS TEXT) IS NULL OR company_id = "
+                                                "$3) ORDER BY id DESC LIMIT $4"
             : "SELECT " COLUMNS " FROM activity WHERE id < $1 AND CAST($2 AS TEXT) IS NULL"
               " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) ORDER BY id DESC LIMIT $4";
     return berth_db_exec(

@@ -86,6 +86,13 @@ struct berth_database {
                 struct berth_error *err);
 };
 
+/* SQL that compares ids of runs or leases, for WHERE or ON. SQLite finds the rows by an index on
+ * the digits that hold the time (base/id.h), so that new rows are neighbours in the index. `arg` is
+ * a column, or a parameter as BERTH_ID_ARG(1). */
+#define BERTH_SAME_ID(column, arg)                                                                 \
+    "substr(" column ", 10, 14) = substr(" arg ", 10, 14) AND " column " = " arg
+#define BERTH_ID_ARG(n) "CAST($" #n " AS TEXT)"
+
 #define BERTH_DB_ARGS_MAX 40
 
 /* Runs one statement; `on_row` may be NULL. */

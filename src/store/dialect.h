@@ -25,6 +25,8 @@
     X("{byte_order}", "", "COLLATE \"C\"")                                                         \
     /* Begins a statement, on one line, that PostgreSQL does not need. */                          \
     X("{only_sqlite}", "", "SELECT 1 WHERE false -- ")                                             \
+    /* The key that a table is stored by. */                                                       \
+    X("{row_key}", "rowid", "id")                                                                  \
     X("{bigint}", "INTEGER", "BIGINT")                                                             \
     X("{table_end}", ") STRICT, WITHOUT ROWID", ")")                                               \
     X("{serial_table_end}", ") STRICT", ")")                                                       \

@@ -146,11 +146,12 @@ int berth_exec_select(struct berth_db *db, struct berth_arena *arena, const char
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(db,
-                         "SELECT " COLUMNS " FROM execs WHERE run_id = $1"
-                         " AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
-                         on_exec, &reader, err, berth_text(run_id), berth_text(before),
-                         berth_int(limit));
+    return berth_db_exec(
+        db,
+        "SELECT " COLUMNS " FROM execs WHERE run_id IS NOT NULL AND " BERTH_SAME_ID(
+            "run_id",
+            BERTH_ID_ARG(1)) " AND (CAST($2 AS TEXT) IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+        on_exec, &reader, err, berth_text(run_id), berth_text(before), berth_int(limit));
 }
 
 int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const char *run_id,
@@ -158,10 +159,12 @@ int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const c
 {
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
-    int rc = berth_db_exec(db,
-                           "SELECT " COLUMNS " FROM execs WHERE run_id = $1 AND id > $2"
-                           " ORDER BY id LIMIT 1",
-                           on_exec, &reader, err, berth_text(run_id), berth_text(after));
+    int rc =
+        berth_db_exec(db,
+                      "SELECT " COLUMNS " FROM execs WHERE run_id IS NOT NULL AND " BERTH_SAME_ID(
+                          "run_id", BERTH_ID_ARG(1)) " AND id > $2"
+                                                     " ORDER BY id LIMIT 1",
+                      on_exec, &reader, err, berth_text(run_id), berth_text(after));
     *out = list.count ? list.items[0] : NULL;
     return rc;
 }

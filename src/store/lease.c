@@ -139,14 +139,18 @@ static int lease_load(struct berth_db *db, struct berth_arena *arena, const char
 int berth_lease_load(struct berth_db *db, struct berth_arena *arena, const char *id,
                      struct berth_lease **out, struct berth_error *err)
 {
-    return lease_load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1", id, out, err);
+    return lease_load(db, arena,
+                      "SELECT " COLUMNS " FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)),
+                      id, out, err);
 }
 
 int berth_lease_load_locked(struct berth_db *db, struct berth_arena *arena, const char *id,
                             struct berth_lease **out, struct berth_error *err)
 {
-    return lease_load(db, arena, "SELECT " COLUMNS " FROM leases WHERE id = $1 {for_update}", id,
-                      out, err);
+    return lease_load(db, arena,
+                      "SELECT " COLUMNS
+                      " FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)) " {for_update}",
+                      id, out, err);
 }
 
 int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, struct berth_error *err)
@@ -159,7 +163,7 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
         " cleanup_status = $10, metadata = $11, updated_at = $12, place = $13,"
         " provider_metadata = $14, owner = $15, duty = $16, final_status = $17,"
         " cleanup_attempts = $18, cleanup_error = $19, acknowledged_at = $20, due_at = $21,"
-        " version = version + 1 WHERE id = $1 AND version = $2",
+        " version = version + 1 WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)) " AND version = $2",
         NULL, NULL, err, berth_text(l->id), berth_int(l->version),
         berth_text(status_names[l->status]), berth_text(l->provider_lease_id),
         berth_int(l->acquired_at_ms), berth_int(l->last_used_at_ms),
@@ -180,8 +184,9 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
 int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struct berth_error *err)
 {
     return berth_db_exec(db,
-                         "UPDATE leases SET last_used_at = $2 WHERE id = $1 AND status = 'active'"
-                         " AND last_used_at < $2",
+                         "UPDATE leases SET last_used_at = $2 WHERE " BERTH_SAME_ID(
+                             "id", BERTH_ID_ARG(1)) " AND status = 'active'"
+                                                    " AND last_used_at < $2",
                          NULL, NULL, err, berth_text(id), berth_int(now_ms));
 }
 
@@ -203,10 +208,11 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     /* Rows after the cursor, in the order of the list. */
 #define BEFORE                                                                                     \
     "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
-    " (SELECT last_used_at, created_at, id FROM leases WHERE id = $6))"
+    " (SELECT last_used_at, created_at, id FROM leases WHERE " BERTH_SAME_ID("id",                 \
+                                                                             BERTH_ID_ARG(6)) "))"
 #define CREATED_BEFORE                                                                             \
     "(CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                              \
-    " (SELECT created_at, id FROM leases WHERE id = $6))"
+    " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) "))"
     /* Each statement compares the first columns of an index; the other conditions filter. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
@@ -219,11 +225,14 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
         " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const by_run =
-        "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id = $1"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR due_at IS NOT NULL)"
-        " AND (CAST($7 AS TEXT) IS NULL OR environment_id = $7)"
-        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id IS NOT NULL AND " BERTH_SAME_ID(
+            "heartbeat_run_id",
+            BERTH_ID_ARG(1)) " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
+                             " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR "
+                             "due_at IS NOT NULL)"
+                             " AND (CAST($7 AS TEXT) IS NULL OR environment_id = $7)"
+                             " AND " BEFORE
+                             " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
     static const char *const standing =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
@@ -397,8 +406,8 @@ int berth_lease_select_standing(struct berth_db *db, struct berth_arena *arena,
         " CASE WHEN e.id IS NULL OR e.status <> 'active'"
         "  OR l.fingerprint <> e.fingerprint THEN 1 ELSE 0 END, l.version, l.provider,"
         " r.owner"
-        " FROM leases l LEFT JOIN runs r ON r.id = l.heartbeat_run_id"
-        " LEFT JOIN environments e ON e.id = l.environment_id"
-        " WHERE l.due_at IS NOT NULL ORDER BY l.due_at",
+        " FROM leases l LEFT JOIN runs r ON " BERTH_SAME_ID(
+            "r.id", "l.heartbeat_run_id") " LEFT JOIN environments e ON e.id = l.environment_id"
+                                          " WHERE l.due_at IS NOT NULL ORDER BY l.due_at",
         NULL, 0, on_standing, &reader, err);
 }

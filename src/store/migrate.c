@@ -207,9 +207,65 @@ static const char *const migration_11[] = {
     NULL,
 };
 
-static const char *const *const migrations[] = {migration_1, migration_2,  migration_3, migration_4,
-                                                migration_5, migration_6,  migration_7, migration_8,
-                                                migration_9, migration_10, migration_11};
+/* An index by the digits of an id that hold the time, then by the id. */
+#define BY_ID_TIME(column) "(substr(" column ", 10, 14), " column ")"
+
+static const char *const migration_12[] = {
+    /* An index on random ids changes a page of its own for each row. The digits in the middle of
+     * the ids of runs and leases hold the time (base/id.h), so the indexes of SQLite begin with
+     * these. PostgreSQL does not lose by random keys, and keeps its primary keys. */
+    "{only_sqlite}CREATE TABLE leases_new ("
+    " id TEXT NOT NULL, company_id TEXT NOT NULL, environment_id TEXT NOT NULL,"
+    " execution_workspace_id TEXT, issue_id TEXT, heartbeat_run_id TEXT,"
+    " status TEXT NOT NULL, lease_policy TEXT NOT NULL, provider TEXT, provider_lease_id TEXT,"
+    " acquired_at INTEGER NOT NULL, last_used_at INTEGER NOT NULL, expires_at INTEGER,"
+    " released_at INTEGER, failure_reason TEXT, cleanup_status TEXT, metadata TEXT,"
+    " created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL,"
+    " version INTEGER NOT NULL, place TEXT NOT NULL, driver TEXT NOT NULL, config TEXT,"
+    " fingerprint TEXT, provider_metadata TEXT, owner TEXT, duty TEXT, final_status TEXT,"
+    " cleanup_attempts INTEGER NOT NULL DEFAULT 0, cleanup_error TEXT,"
+    " acknowledged_at INTEGER, due_at INTEGER,"
+    " CHECK (due_at IS NOT NULL OR (status IN ('released', 'expired', 'failed')"
+    "  AND (place IN ('none', 'gone') OR acknowledged_at IS NOT NULL)))) STRICT",
+    "{only_sqlite}INSERT INTO leases_new SELECT * FROM leases ORDER BY created_at, id",
+    "{only_sqlite}DROP TABLE leases",
+    "{only_sqlite}ALTER TABLE leases_new RENAME TO leases",
+    "{only_sqlite}CREATE UNIQUE INDEX leases_id ON leases " BY_ID_TIME("id"),
+    "{only_sqlite}CREATE INDEX leases_standing ON leases (environment_id, due_at)"
+    " WHERE due_at IS NOT NULL",
+    "{only_sqlite}CREATE UNIQUE INDEX leases_place ON leases (environment_id, provider_lease_id)"
+    " WHERE due_at IS NOT NULL AND provider_lease_id IS NOT NULL",
+    "{only_sqlite}CREATE INDEX leases_by_run ON leases " BY_ID_TIME(
+        "heartbeat_run_id") " WHERE heartbeat_run_id IS NOT NULL",
+    "{only_sqlite}CREATE INDEX leases_by_use ON leases"
+    " (environment_id, last_used_at, created_at, id)",
+    "{only_sqlite}CREATE INDEX leases_by_age ON leases (created_at, id)",
+
+    "{only_sqlite}CREATE TABLE runs_new ("
+    " id TEXT NOT NULL, company_id TEXT NOT NULL REFERENCES companies (id),"
+    " environment_id TEXT, status TEXT NOT NULL, error TEXT, error_code TEXT,"
+    " started_at INTEGER, finished_at INTEGER,"
+    " created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, owner TEXT) STRICT",
+    "{only_sqlite}INSERT INTO runs_new SELECT * FROM runs ORDER BY created_at, id",
+    "{only_sqlite}DROP TABLE runs",
+    "{only_sqlite}ALTER TABLE runs_new RENAME TO runs",
+    "{only_sqlite}CREATE UNIQUE INDEX runs_id ON runs " BY_ID_TIME("id"),
+    "{only_sqlite}CREATE INDEX runs_performed ON runs (owner)"
+    " WHERE owner IS NOT NULL AND status = 'running'",
+    "{only_sqlite}CREATE INDEX runs_by_age ON runs (company_id, created_at, id)",
+
+    "{only_sqlite}DROP INDEX execs_by_run",
+    "{only_sqlite}CREATE INDEX execs_by_run ON execs (substr(run_id, 10, 14), run_id, id)"
+    " WHERE run_id IS NOT NULL",
+    "{only_sqlite}DROP INDEX activity_by_entity",
+    "{only_sqlite}CREATE INDEX activity_by_entity ON activity"
+    " (substr(entity_id, 10, 14), entity_id, id)",
+    NULL,
+};
+
+static const char *const *const migrations[] = {
+    migration_1, migration_2, migration_3, migration_4,  migration_5,  migration_6,
+    migration_7, migration_8, migration_9, migration_10, migration_11, migration_12};
 
 int berth_store_version(void)
 {

@@ -67,8 +67,9 @@ int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *i
 {
     struct berth_list list = {0};
     struct reader reader = {.arena = arena, .out = &list};
-    int rc = berth_db_exec(db, "SELECT " COLUMNS " FROM runs WHERE id = $1", on_run, &reader, err,
-                           berth_text(id));
+    int rc = berth_db_exec(
+        db, "SELECT " COLUMNS " FROM runs WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)), on_run,
+        &reader, err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
     return rc;
 }
@@ -83,8 +84,9 @@ int berth_run_select(struct berth_db *db, struct berth_arena *arena,
                          "SELECT " COLUMNS " FROM runs WHERE company_id = $1"
                          " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
                          " AND (CAST($4 AS TEXT) IS NULL OR (created_at, id) <"
-                         "  (SELECT created_at, id FROM runs WHERE id = $4))"
-                         " ORDER BY created_at DESC, id DESC LIMIT $3",
+                         "  (SELECT created_at, id FROM runs WHERE " BERTH_SAME_ID(
+                             "id", BERTH_ID_ARG(4)) "))"
+                                                    " ORDER BY created_at DESC, id DESC LIMIT $3",
                          on_run, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->status < 0 ? NULL : status_names[filter->status]),
                          berth_int(filter->limit), berth_text(filter->before));
@@ -97,8 +99,9 @@ int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,
     int rc = berth_db_exec(
         db,
         "UPDATE runs SET status = $2, error = $3, error_code = $4, started_at = $5,"
-        " finished_at = $6, updated_at = $7 WHERE id = $1"
-        " AND status NOT IN ('succeeded', 'failed', 'cancelled', 'timed_out') RETURNING 1",
+        " finished_at = $6, updated_at = $7 WHERE " BERTH_SAME_ID(
+            "id", BERTH_ID_ARG(1)) " AND status NOT IN ('succeeded', 'failed', 'cancelled', "
+                                   "'timed_out') RETURNING 1",
         berth_row_count, &rows, err, berth_text(run->id), berth_text(status_names[run->status]),
         berth_text(run->error), berth_text(run->error_code), berth_int_or_null(run->started_at_ms),
         berth_int_or_null(run->finished_at_ms), berth_int(run->updated_at_ms));

@@ -10,8 +10,9 @@ const struct berth_enum berth_token_kinds = {"token kind", kind_names};
     " expires_at, revoked_at, last_used_at"
 /* True unless the run of the token has ended or its row is deleted. */
 #define LASTS                                                                                      \
-    "(run_id IS NULL OR EXISTS (SELECT 1 FROM runs WHERE runs.id = tokens.run_id"                  \
-    " AND runs.status IN ('queued', 'running', 'scheduled_retry')))"
+    "(run_id IS NULL OR EXISTS (SELECT 1 FROM runs WHERE " BERTH_SAME_ID(                          \
+        "runs.id",                                                                                 \
+        "tokens.run_id") " AND runs.status IN ('queued', 'running', 'scheduled_retry')))"
 #define SELECT "SELECT " COLUMNS ", CASE WHEN " LASTS " THEN 0 ELSE 1 END FROM tokens"
 #define OF_USE "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1) AND " LASTS
 

@@ -36,11 +36,12 @@ static void has_the_form_of_version_7(void **state)
     }
 }
 
-/* No two of many share even their first eight digits as often as those of version 7 do. */
+/* Neither the first eight nor the last twelve digits repeat; those between them do not decrease, so
+ * that an index on them grows at its end. */
 static void random_ids_have_the_form_of_version_4(void **state)
 {
     (void)state;
-    int alike = 0;
+    int alike = 0, same_time = 0;
     struct berth_id last = berth_id_new_random();
     for (int i = 0; i < 1000; i++) {
         struct berth_id id = berth_id_new_random();
@@ -49,10 +50,18 @@ static void random_ids_have_the_form_of_version_4(void **state)
         assert_true(berth_id_valid(id.text));
         assert_int_equal(id.text[14], '4');
         assert_non_null(strchr("89ab", id.text[19]));
-        alike += strncmp(id.text, last.text, 8) == 0;
+        alike += strncmp(id.text, last.text, 8) == 0 || strcmp(id.text + 24, last.text + 24) == 0;
+        int order = memcmp(id.text + 9, last.text + 9, 14);
+        assert_true(order >= 0);
+        same_time += order == 0;
         last = id;
     }
     assert_int_equal(alike, 0);
+    assert_in_range(same_time, 1, 1000);
+    berth_time_shift(1, 0);
+    struct berth_id later = berth_id_new_random();
+    berth_time_shift(-1, 0);
+    assert_true(memcmp(later.text + 9, last.text + 9, 14) > 0);
 }
 
 static void carries_the_time(void **state)

@@ -667,8 +667,9 @@ static void opening_again_migrates_no_more(void **state)
     assert_bytes_are(path_of(g), before, len);
 }
 
-/* Version 11 copies the leases into a table of another form; here it does so once more. */
-static void leases_survive_their_copy(void **state)
+/* Versions 11 and 12 copy leases and runs into tables of another form; here they do so once more.
+ */
+static void leases_and_runs_survive_their_copy(void **state)
 {
     struct ground *g = *state;
     do_sql(g, "INSERT INTO leases (id, company_id, environment_id, status, lease_policy,"
@@ -677,6 +678,11 @@ static void leases_survive_their_copy(void **state)
               " SELECT 'l' || value, 'c', 'e', 'active', 'ephemeral', 1, 2, 100 - value, 4, 5,"
               " 'live', 'd', 'p' || value, 7 FROM (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL"
               " SELECT value + 1 FROM n WHERE value < 50) SELECT value FROM n)");
+    do_sql(g, "INSERT INTO companies (id, name, created_at, updated_at) VALUES ('c', 'c', 1, 1)");
+    do_sql(g, "INSERT INTO runs (id, company_id, environment_id, status, error, error_code,"
+              " started_at, finished_at, created_at, updated_at, owner)"
+              " SELECT 'r' || version || id, 'c', 'e', 'failed', 'x', 'y', 1, 2, created_at, 4, 'o'"
+              " FROM leases");
     do_sql(g, "DELETE FROM berth_schema WHERE version > 10");
     close_store(g);
     open_store(g);
@@ -688,8 +694,13 @@ static void leases_survive_their_copy(void **state)
                      50);
     assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE tbl_name = 'leases'"
                             " AND type = 'index' AND sql IS NOT NULL"),
-                     5);
-    assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE name = 'leases_new'"), 0);
+                     6);
+    assert_int_equal(ask(g, "SELECT count(*) FROM runs WHERE id = 'r5l' || (100 - created_at)"
+                            " AND environment_id = 'e' AND error = 'x' AND error_code = 'y'"
+                            " AND started_at = 1 AND finished_at = 2 AND updated_at = 4"
+                            " AND owner = 'o'"),
+                     50);
+    assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'"), 0);
 }
 
 static mode_t mode_of(const char *path)
@@ -1355,7 +1366,7 @@ int main(void)
         ON_STORE(many_readers_see_whole_transactions),
         ON_STORE(a_newer_store_is_refused_and_left_alone),
         ON_STORE(opening_again_migrates_no_more),
-        ON_STORE(leases_survive_their_copy),
+        ON_STORE(leases_and_runs_survive_their_copy),
         ON_STORE(a_store_says_where_it_is),
         ON_STORE(damaged_pages_are_told),
         ON_GROUND(files_are_for_their_owner_only),
