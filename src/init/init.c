@@ -22,7 +22,9 @@
 #include "os/init_protocol.h"
 
 #define OWNER 0 /* the socket to the owner */
-#define CHILDREN "/proc/thread-self/children"
+
+static int children_fd; /* the list of children; open from the start, for the command may set the
+                           limits of this process */
 
 /* The one command that this init looks after at a time. */
 static struct {
@@ -219,8 +221,8 @@ static void kill_children(void)
 {
     char text[4096];
     pid_t pid = 0;
-    int fd = open(CHILDREN, O_RDONLY | O_CLOEXEC);
-    for (ssize_t got; fd >= 0 && (got = read(fd, text, sizeof text)) > 0;)
+    (void)lseek(children_fd, 0, SEEK_SET);
+    for (ssize_t got; (got = read(children_fd, text, sizeof text)) > 0;)
         for (ssize_t i = 0; i < got; i++) {
             if (text[i] >= '0' && text[i] <= '9') {
                 pid = pid * 10 + (text[i] - '0');
@@ -230,8 +232,6 @@ static void kill_children(void)
                 pid = 0;
             }
         }
-    if (fd >= 0)
-        (void)close(fd);
 }
 
 /* Kills until no child is left. A child that cannot be killed is waited for. Nothing is reaped
@@ -291,15 +291,14 @@ static bool prepare(sigset_t *waiting)
 {
     struct sigaction action = {.sa_handler = on_child_signal};
     sigset_t all;
-    int fd = open(CHILDREN, O_RDONLY | O_CLOEXEC); /* a kernel may be built without it */
-    if (fd < 0)
+    children_fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (children_fd < 0) /* a kernel may be built without it */
         return false;
-    (void)close(fd);
     (void)sigfillset(&all);
     (void)sigfillset(waiting);
     (void)sigdelset(waiting, SIGCHLD);
     return sigprocmask(SIG_SETMASK, &all, NULL) == 0 && sigaction(SIGCHLD, &action, NULL) == 0 &&
-           prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && prctl(PR_SET_NAME, "berth-init") == 0 &&
+           prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 && prctl(PR_SET_NAME, BERTH_INIT_NAME) == 0 &&
            /* When the command has stopped this process, the end of the owner continues it. */
            prctl(PR_SET_PDEATHSIG, SIGCONT) == 0 &&
            prctl(PR_SET_DUMPABLE, 0) == 0; /* its child holds variables of the command */

@@ -14,6 +14,10 @@
 
 #include <stdint.h>
 
+/* The first word of an init's command line. The second is the name of its owner (owner_group.h), so
+ * that a sweep recognises an init whose owner is dead. */
+#define BERTH_INIT_NAME "berth-init"
+
 enum berth_init_report_kind {
     BERTH_INIT_READY = 1, /* `pid` waits for a program; the descriptor that comes along is for it */
     BERTH_INIT_EXITED,    /* the program has ended: `code` and `status` as in siginfo_t */

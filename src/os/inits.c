@@ -127,9 +127,9 @@ bool berth_inits_trim(struct berth_inits *inits)
 static int memory_file(void)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    int fd = (int)syscall(SYS_memfd_create, "berth-init", flags | MFD_EXEC);
+    int fd = (int)syscall(SYS_memfd_create, BERTH_INIT_NAME, flags | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
-        fd = (int)syscall(SYS_memfd_create, "berth-init", flags);
+        fd = (int)syscall(SYS_memfd_create, BERTH_INIT_NAME, flags);
     return fd;
 }
 
@@ -157,7 +157,9 @@ static int open_program(struct berth_inits *inits, int *out, struct berth_error 
 
 static int start_init(struct berth_inits *inits, struct berth_init **out, struct berth_error *err)
 {
-    static const char *const argv[] = {"berth-init", NULL}, *const env[] = {NULL};
+    static const char *const env[] = {NULL};
+    char owner[BERTH_OWNER_NAME_SIZE];
+    const char *const argv[] = {BERTH_INIT_NAME, owner, NULL};
     int ends[2];
     struct berth_spawn what = {.argv = argv, .env = env, .fds = {-1, -1, -1}};
     int rc = open_program(inits, &what.program_fd, err);
@@ -170,6 +172,7 @@ static int start_init(struct berth_inits *inits, struct berth_init **out, struct
         free(init);
         return berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot make a socket: %s.", strerror(errno));
     }
+    berth_owner_group_name(owner);
     what.fds[0] = ends[1];
     what.fds[1] = berth_owner_group_fd();
     rc = berth_spawn(&what, &init->child, err);

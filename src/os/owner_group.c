@@ -16,8 +16,8 @@
 
 #include "base/auto.h"
 #include "os/fs.h"
+#include "os/proc_stat.h"
 
-#define NAME_SIZE 96
 #define PREFIX "berth."
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,36 +60,22 @@ static unsigned long long pid_namespace(void)
 /* Returns when the process was started, in ticks since the machine was, or 0 for a dead one. */
 static unsigned long long start_of(int pid)
 {
-    char path[64], text[1024];
-    unsigned long long start = 0;
-    char state = 'X';
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (len <= 0)
-        return 0;
-    text[len] = '\0';
-    const char *name_end = strrchr(text, ')'); /* a name may contain anything */
-    if (!name_end || sscanf(name_end + 1,
-                            " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-                            " %*s %*s %llu",
-                            &state, &start) != 2)
-        return 0;
-    return state == 'Z' || state == 'X' ? 0 : start;
+    struct berth_proc_stat stat;
+    return berth_proc_stat_read(pid, &stat) && !stat.ended ? stat.start : 0;
 }
 
-static void own_name(char out[NAME_SIZE])
+void berth_owner_group_name(char out[BERTH_OWNER_NAME_SIZE])
 {
-    (void)snprintf(out, NAME_SIZE, PREFIX "%llu.%d.%llu", pid_namespace(), (int)getpid(),
-                   start_of((int)getpid()));
+    (void)snprintf(out, BERTH_OWNER_NAME_SIZE, PREFIX "%llu.%d.%llu", pid_namespace(),
+                   (int)getpid(), start_of((int)getpid()));
 }
 
 int berth_owner_group_fd(void)
 {
-    char parent[PATH_MAX], name[NAME_SIZE], path[PATH_MAX + NAME_SIZE + 16];
+    char parent[PATH_MAX], name[BERTH_OWNER_NAME_SIZE], path[PATH_MAX + BERTH_OWNER_NAME_SIZE + 16];
     pthread_mutex_lock(&lock);
     if (procs_fd < 0 && find_parent(parent)) {
-        own_name(name);
+        berth_owner_group_name(name);
         (void)snprintf(path, sizeof path, "%s/%s", parent, name);
         (void)mkdir(path, 0755); /* it may be there from an earlier use */
         (void)snprintf(path, sizeof path, "%s/%s/cgroup.procs", parent, name);
@@ -109,12 +95,12 @@ void berth_owner_group_hold(void)
 
 void berth_owner_group_leave(void)
 {
-    char parent[PATH_MAX], name[NAME_SIZE], path[PATH_MAX + NAME_SIZE];
+    char parent[PATH_MAX], name[BERTH_OWNER_NAME_SIZE], path[PATH_MAX + BERTH_OWNER_NAME_SIZE];
     pthread_mutex_lock(&lock);
     if (--holders == 0 && procs_fd >= 0) {
         (void)close(procs_fd);
         procs_fd = -1;
-        own_name(name);
+        berth_owner_group_name(name);
         if (find_parent(parent) &&
             snprintf(path, sizeof path, "%s/%s", parent, name) < (int)sizeof path)
             (void)rmdir(path);
@@ -122,25 +108,24 @@ void berth_owner_group_leave(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Is it the name of a group of this pid namespace whose process is dead? */
-static bool is_dead(const char *name, unsigned long long here)
+bool berth_owner_group_is_dead(const char *name)
 {
     unsigned long long namespace, start;
     int pid, len = 0;
     if (sscanf(name, PREFIX "%llu.%d.%llu%n", &namespace, &pid, &start, &len) != 3 || name[len])
         return false;
-    return namespace == here && start_of(pid) != start;
+    return namespace && namespace == pid_namespace() && start_of(pid) != start;
 }
 
 int berth_owner_group_end_dead(void)
 {
     char parent[PATH_MAX];
     int ended = 0;
-    unsigned long long here = pid_namespace();
-    auto_dir *dir = here && find_parent(parent) ? opendir(parent) : NULL;
+    auto_dir *dir = find_parent(parent) ? opendir(parent) : NULL;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char path[PATH_MAX + NAME_SIZE + 16];
-        if (strlen(entry->d_name) >= NAME_SIZE || !is_dead(entry->d_name, here))
+        char path[PATH_MAX + BERTH_OWNER_NAME_SIZE + 16];
+        if (strlen(entry->d_name) >= BERTH_OWNER_NAME_SIZE ||
+            !berth_owner_group_is_dead(entry->d_name))
             continue;
         (void)snprintf(path, sizeof path, "%s/%s/cgroup.kill", parent, entry->d_name);
         auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);

@@ -5,6 +5,15 @@
 #ifndef BERTH_OS_OWNER_GROUP_H
 #define BERTH_OS_OWNER_GROUP_H
 
+#include <stdbool.h>
+
+#define BERTH_OWNER_NAME_SIZE 96
+
+/* Writes the name of the group of this process, which names the process itself. */
+void berth_owner_group_name(char out[BERTH_OWNER_NAME_SIZE]);
+/* Returns whether the text is the name of a process of this pid namespace that is dead. */
+bool berth_owner_group_is_dead(const char *name);
+
 /* Between these two the group may be used; it is removed when the last user has left it and nothing
  * is left in it. */
 void berth_owner_group_hold(void);

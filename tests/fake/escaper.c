@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -250,6 +251,24 @@ static void signal_init(int number)
     (void)kill(init, number);
 }
 
+/* Takes all descriptors from the init that it has not opened yet. */
+static void starve_init(void)
+{
+    (void)prlimit(getppid(), RLIMIT_NOFILE, &(struct rlimit){0}, NULL);
+    if (fork() == 0) {
+        let_go_of_pipes();
+        fork_twice();
+    }
+}
+
+/* Stops the init again whenever it is continued. */
+static void freeze_init(pid_t init)
+{
+    while (kill(init, SIGSTOP) == 0)
+        (void)usleep(500);
+    be_marked();
+}
+
 static const struct {
     const char *name;
     void (*run)(void); /* in a child of the command; NULL: see main */
@@ -274,6 +293,8 @@ static const struct {
     {"thread", be_from_thread},
     {"kill-init", NULL},
     {"stop-init", NULL},
+    {"starve", NULL},
+    {"freeze-init", NULL},
 };
 
 static void run_variant(const char *name)
@@ -293,6 +314,16 @@ static void run_variant(const char *name)
         signal_init(SIGKILL);
     if (strcmp(name, "stop-init") == 0)
         signal_init(SIGSTOP);
+    if (strcmp(name, "starve") == 0)
+        starve_init();
+    if (strcmp(name, "freeze-init") == 0) {
+        pid_t init = getppid();
+        if (fork() == 0) {
+            let_go_of_pipes();
+            freeze_init(init);
+        }
+        signal_init(SIGSTOP);
+    }
 }
 
 int main(int argc, char **argv)

@@ -14,6 +14,7 @@
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
 #include "core/run/foreign_machine.h"
+#include "os/orphan_inits.h"
 #include "os/strays.h"
 #include "store/store.h"
 
@@ -146,7 +147,8 @@ static int end_one(struct berth *b, struct berth_arena *arena, const struct bert
     if (!label)
         return berth_arena_check(arena, err);
     char count[16];
-    (void)snprintf(count, sizeof count, "%d", berth_strays_end((const char *const[]){label, NULL}));
+    (void)snprintf(count, sizeof count, "%d",
+                   berth_orphan_inits_end() + berth_strays_end((const char *const[]){label, NULL}));
     berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
                    "processes", count, NULL);
     return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);

@@ -26,6 +26,7 @@
 #include "core/sweep/quarantine.h"
 #include "core/sweep/sweep_slots.h"
 #include "core/sweep/sweep_verdict.h"
+#include "os/orphan_inits.h"
 #include "os/owner_group.h"
 #include "os/shares.h"
 #include "store/store.h"
@@ -439,6 +440,8 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
 {
     struct berth *b = pass->b;
     (void)berth_owner_group_end_dead();
+    if (pass->options.call_providers)
+        (void)berth_orphan_inits_end();
     int rc = pass->options.own_only ? BERTH_OK
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
     if (rc == BERTH_OK && !pass->options.own_only)
