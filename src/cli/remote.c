@@ -181,19 +181,32 @@ static int signal_of(const char *name)
     return 0;
 }
 
+/* Output that the daemon's log does not hold was not sent either. Returns an exit status other than
+ * 0, so that a caller does not take what it has got for the whole. */
+static int say_output_missing(const struct remote *r, int status)
+{
+    if (!r->log_cut)
+        return status;
+    cli_say_log_cut(r->cli);
+    if (status != CLI_OK || r->cli->json)
+        return status;
+    (void)fputs(
+        "berth: part of the output is missing here. The exit status of the command was 0.\n",
+        stderr);
+    return CLI_BERTH_FAILED;
+}
+
 static int remote_exit_status(const struct remote *r)
 {
     const char *by = cli_text(r->result, "signal"), *cause = cli_text(r->result, "cause");
     const struct berth_json *code = berth_json_get(r->result, "exitCode");
-    if (r->log_cut)
-        cli_say_log_cut(r->cli);
-    else if (berth_json_true(berth_json_get(r->result, "truncated")))
+    if (!r->log_cut && berth_json_true(berth_json_get(r->result, "truncated")))
         cli_say_held(r->cli);
     if (berth_json_true(berth_json_get(r->result, "timedOut")))
-        return cli_say_timed_out(r->cli);
+        return say_output_missing(r, cli_say_timed_out(r->cli));
     if ((cause && strcmp(cause, "lost") == 0) || (!by && !berth_json_is(code, BERTH_JSON_INT)))
         return cli_say_lost();
-    return by ? CLI_BY_SIGNAL + signal_of(by) : (int)berth_json_int(code);
+    return say_output_missing(r, by ? CLI_BY_SIGNAL + signal_of(by) : (int)berth_json_int(code));
 }
 
 static int remote_print_json(struct remote *r)
