@@ -137,6 +137,21 @@ static int run_print_json(struct cli *cli, const struct berth_run_result *r)
     return cli_print(cli, &buf);
 }
 
+/* Compares the end of the command with that of its run in the ledger. While this process was
+ * suspended, another one may have ended the run and given its place to others. */
+static int run_exit_status(struct cli *cli, const struct berth_run_result *r)
+{
+    int status = cli_exit_status(cli, &r->end, r->truncated);
+    const char *code = r->run->error_code;
+    if (!code || strcmp(code, "process_lost") != 0 || r->end.cause == BERTH_END_LOST)
+        return status;
+    (void)fprintf(stderr,
+                  "berth: another process has ended this run and released its place, because this "
+                  "one did not answer: %s The exit status of the command was %d.\n",
+                  cli_clean(cli, r->run->error), status);
+    return status == CLI_OK ? CLI_BERTH_FAILED : status;
+}
+
 static int run_here(struct cli *cli, struct berth_run_request *request)
 {
     struct cli_session s;
@@ -167,7 +182,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
         cli_say_owed(cli);
     if (result.run)
         cli_say_lease_ended(cli, result.run->error_code, result.run->error);
-    return rc < 0 ? cli_run_failed(cli) : cli_exit_status(cli, &result.end, result.truncated);
+    return rc < 0 ? cli_run_failed(cli) : run_exit_status(cli, &result);
 }
 
 /* The options as they were given. */
