@@ -19,26 +19,35 @@
 #include "os/proc_stat.h"
 
 #define PREFIX "berth."
+#define DEPTH_MAX 16 /* of groups in groups */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int procs_fd = -1; /* of the group of this process */
 static int holders;
+
+/* Writes where the hierarchy of cgroup v2 is mounted. Returns false without one. */
+static bool find_mount(char out[PATH_MAX])
+{
+    char line[PATH_MAX];
+    bool found = false;
+    FILE *mounts = fopen("/proc/self/mounts", "re");
+    while (mounts && !found && fgets(line, sizeof line, mounts))
+        found = strstr(line, " cgroup2 ") && sscanf(line, "%*s %4095s", out) == 1;
+    if (mounts)
+        (void)fclose(mounts);
+    return found;
+}
 
 /* Writes the directory in which this process may make groups: its own one. Returns false without
  * cgroup v2. */
 static bool find_parent(char out[PATH_MAX])
 {
     int end = 0;
-    char line[PATH_MAX], mount[PATH_MAX] = "", own[PATH_MAX] = "";
-    FILE *mounts = fopen("/proc/self/mounts", "re"), *groups = fopen("/proc/self/cgroup", "re");
-    while (mounts && !*mount && fgets(line, sizeof line, mounts))
-        if (!strstr(line, " cgroup2 ") || sscanf(line, "%*s %4095s", mount) != 1)
-            *mount = '\0';
+    char line[PATH_MAX], mount[PATH_MAX], own[PATH_MAX] = "";
+    FILE *groups = fopen("/proc/self/cgroup", "re");
     while (groups && fgets(line, sizeof line, groups))
         if (strncmp(line, "0::", 3) == 0)
             (void)sscanf(line + 3, "%4095[^\n]", own);
-    if (mounts)
-        (void)fclose(mounts);
     if (groups)
         (void)fclose(groups);
     /* Started below the group of another process, as a command is: groups are made beside it. */
@@ -48,7 +57,7 @@ static bool find_parent(char out[PATH_MAX])
             *at = '\0';
             break;
         }
-    return *mount && snprintf(out, PATH_MAX, "%s%s", mount, own) < PATH_MAX;
+    return find_mount(mount) && snprintf(out, PATH_MAX, "%s%s", mount, own) < PATH_MAX;
 }
 
 static unsigned long long pid_namespace(void)
@@ -117,21 +126,38 @@ bool berth_owner_group_is_dead(const char *name)
     return namespace && namespace == pid_namespace() && start_of(pid) != start;
 }
 
-int berth_owner_group_end_dead(void)
+/* Kills what is in a group, and removes it when that has ended; else the next call does. */
+static bool end_group(const char *path)
 {
-    char parent[PATH_MAX];
+    char file[PATH_MAX];
+    if (snprintf(file, sizeof file, "%s/cgroup.kill", path) >= (int)sizeof file)
+        return false;
+    auto_close int fd = open(file, O_WRONLY | O_CLOEXEC);
+    bool ended = fd >= 0 && write(fd, "1", 1) == 1;
+    (void)rmdir(path);
+    return ended;
+}
+
+/* Ends the groups of dead processes in a directory of groups, and in those below it. */
+static int end_dead_below(const char *path, int depth)
+{
     int ended = 0;
-    auto_dir *dir = find_parent(parent) ? opendir(parent) : NULL;
+    auto_dir *dir = opendir(path);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        char path[PATH_MAX + BERTH_OWNER_NAME_SIZE + 16];
-        if (strlen(entry->d_name) >= BERTH_OWNER_NAME_SIZE ||
-            !berth_owner_group_is_dead(entry->d_name))
+        char below[PATH_MAX];
+        if (entry->d_type != DT_DIR || *entry->d_name == '.' ||
+            snprintf(below, sizeof below, "%s/%s", path, entry->d_name) >= (int)sizeof below)
             continue;
-        (void)snprintf(path, sizeof path, "%s/%s/cgroup.kill", parent, entry->d_name);
-        auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
-        ended += fd >= 0 && write(fd, "1", 1) == 1;
-        (void)snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
-        (void)rmdir(path); /* when its processes are gone; else the next call does it */
+        if (berth_owner_group_is_dead(entry->d_name))
+            ended += end_group(below);
+        else if (depth < DEPTH_MAX)
+            ended += end_dead_below(below, depth + 1);
     }
     return ended;
+}
+
+int berth_owner_group_end_dead(void)
+{
+    char mount[PATH_MAX];
+    return pid_namespace() && find_mount(mount) ? end_dead_below(mount, 0) : 0;
 }

@@ -22,6 +22,7 @@ void berth_owner_group_leave(void);
  * -1 when this machine or our rights do not allow a group (cgroup v2 is needed). The descriptor
  * stays open; the caller borrows it. */
 int berth_owner_group_fd(void);
-/* Kills what is in groups whose process is dead, and removes them. Returns how many there were. */
+/* Kills what is in groups whose process is dead, wherever it made them, and removes them. Returns
+ * how many there were. */
 int berth_owner_group_end_dead(void);
 #endif
