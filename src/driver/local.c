@@ -160,7 +160,7 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
                             const struct berth_exec_handlers *handlers, struct berth_running **out,
                             struct berth_error *err)
 {
-    (void)who, (void)place;
+    (void)place;
     const struct local_driver *local = (struct local_driver *)d;
     auto_free struct local_running *running = calloc(1, sizeof *running);
     if (!running)
@@ -172,7 +172,7 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     options.cwd = command->cwd;
     options.with_stdin = command->with_stdin;
     options.terminal = command->terminal;
-    options.below_init = true;
+    options.init_user = who->lease_id;
     options.rows = command->rows;
     options.columns = command->columns;
     options.timeout_ms = command->timeout_ms;

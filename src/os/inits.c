@@ -26,6 +26,7 @@
 #include "os/spawn.h"
 
 #define SPARES_MAX 32
+#define USER_SIZE 40
 #define EXIT_MS 1000         /* for a spare init to exit */
 #define SPARE_ANSWER_MS 1000 /* for a spare one that was stopped: a new one takes its place */
 #define ANSWER_SECONDS 60    /* for an init or a program that is on a slow disk, or was stopped */
@@ -39,6 +40,8 @@ struct berth_init {
     int start;                /* socket to the child that waits for a program; -1: none */
     pid_t ready;              /* that child */
     pid_t command;            /* the program that runs, or ran last */
+    char user[USER_SIZE];     /* whose commands it has run; "": nobody's */
+    bool idle;                /* spare since before the last trim */
 };
 
 struct berth_inits {
@@ -46,7 +49,7 @@ struct berth_inits {
     int program_fd; /* -1: not made yet */
     struct berth_init *spares[SPARES_MAX];
     int count;
-    int unused; /* the smallest count since the last trim */
+    int users; /* for which an init was taken the first time; stops at 2 */
 };
 
 /* --- the pool --- */
@@ -85,37 +88,66 @@ void berth_inits_free(struct berth_inits *inits)
     free(inits);
 }
 
-static struct berth_init *pop_spare(struct berth_inits *inits)
+/* Lock held. Takes the spare init at `at` out. */
+static struct berth_init *remove_spare(struct berth_inits *inits, int at)
+{
+    struct berth_init *init = inits->spares[at];
+    inits->count--;
+    memmove(inits->spares + at, inits->spares + at + 1,
+            (size_t)(inits->count - at) * sizeof inits->spares[0]);
+    return init;
+}
+
+/* Lock held. Returns the index of the newest spare init of this user, or -1. */
+static int find_spare(const struct berth_inits *inits, const char *user)
+{
+    int at = inits->count - 1;
+    while (at >= 0 && strcmp(inits->spares[at]->user, user) != 0)
+        at--;
+    return at;
+}
+
+static struct berth_init *pop_spare(struct berth_inits *inits, const char *user)
 {
     pthread_mutex_lock(&inits->lock);
-    struct berth_init *init = inits->count ? inits->spares[--inits->count] : NULL;
-    if (inits->count < inits->unused)
-        inits->unused = inits->count;
+    int at = find_spare(inits, user);
+    if (at < 0) {
+        inits->users += inits->users < 2;
+        at = find_spare(inits, "");
+    }
+    struct berth_init *init = at < 0 ? NULL : remove_spare(inits, at);
     pthread_mutex_unlock(&inits->lock);
     return init;
 }
 
+/* The oldest makes room: its user is more likely gone. */
 static void push_spare(struct berth_inits *inits, struct berth_init *init)
 {
     pthread_mutex_lock(&inits->lock);
-    bool kept = inits->count < SPARES_MAX;
-    if (kept)
-        inits->spares[inits->count++] = init;
+    struct berth_init *oldest = inits->count == SPARES_MAX ? remove_spare(inits, 0) : NULL;
+    init->idle = false;
+    inits->spares[inits->count++] = init;
     pthread_mutex_unlock(&inits->lock);
-    if (!kept)
-        berth_init_drop(init);
+    berth_init_drop(oldest);
 }
 
 bool berth_inits_trim(struct berth_inits *inits)
 {
     struct berth_init *surplus[SPARES_MAX];
+    int count = 0;
     pthread_mutex_lock(&inits->lock);
-    int count = inits->unused > 1 ? inits->unused - 1 : 0;
-    memcpy(surplus, inits->spares, (size_t)count * sizeof surplus[0]); /* the oldest come first */
-    inits->count -= count;
-    memmove(inits->spares, inits->spares + count, (size_t)inits->count * sizeof surplus[0]);
-    inits->unused = inits->count;
-    bool more = inits->count > 1;
+    const int unused = find_spare(inits, "");
+    const struct berth_init *kept = unused < 0 ? NULL : inits->spares[unused];
+    for (int i = 0; i < inits->count;) {
+        struct berth_init *init = inits->spares[i];
+        if (init->idle && init != kept) {
+            surplus[count++] = remove_spare(inits, i);
+        } else {
+            init->idle = true;
+            i++;
+        }
+    }
+    bool more = inits->count > (kept ? 1 : 0);
     pthread_mutex_unlock(&inits->lock);
     for (int i = 0; i < count; i++)
         berth_init_drop(surplus[i]);
@@ -266,11 +298,14 @@ static int await_ready(struct berth_init *init, int wait_ms)
     return 0;
 }
 
-int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct berth_error *err)
+int berth_inits_take(struct berth_inits *inits, const char *user, struct berth_init **out,
+                     struct berth_error *err)
 {
     struct berth_init *init;
-    while ((init = pop_spare(inits))) {
+    assert(*user && strlen(user) < USER_SIZE);
+    while ((init = pop_spare(inits, user))) {
         if (await_ready(init, SPARE_ANSWER_MS) == 0) {
+            memcpy(init->user, user, strlen(user) + 1);
             *out = init;
             return BERTH_OK;
         }
@@ -290,6 +325,7 @@ int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct 
                                              "(CONFIG_PROC_CHILDREN), or /proc is not mounted"
                                            : strerror(number));
     }
+    memcpy(init->user, user, strlen(user) + 1);
     *out = init;
     return BERTH_OK;
 }
@@ -301,6 +337,16 @@ int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err)
     if (rc == BERTH_OK)
         push_spare(inits, init);
     return rc;
+}
+
+void berth_inits_replenish(struct berth_inits *inits)
+{
+    struct berth_error ignored; /* the next command starts one itself, and says what is wrong */
+    pthread_mutex_lock(&inits->lock);
+    bool wanted = inits->users > 1 && find_spare(inits, "") < 0;
+    pthread_mutex_unlock(&inits->lock);
+    if (wanted)
+        (void)berth_inits_prepare(inits, &ignored);
 }
 
 static void send_order(struct berth_init *init, enum berth_init_order_kind kind, int number)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/os/inits.h - the inits of this process: each is the parent of one command and of everything
- * that the command starts (src/init/init.c). An init that has nothing left below it is used again.
- */
+ * that the command starts (src/init/init.c). An init that has nothing left below it is used again,
+ * but only for the same user: a command can change limits and priority of its init, and with that
+ * those of the next command. A user is a lease. */
 #ifndef BERTH_OS_INITS_H
 #define BERTH_OS_INITS_H
 
@@ -21,12 +22,16 @@ void berth_inits_free(struct berth_inits *inits); /* ends the spare ones; NULL i
 
 /* Starts a spare init, so that the first command does not wait for one. */
 int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err);
-/* Returns a spare init, or starts one. The caller gives it back, or drops it. */
-int berth_inits_take(struct berth_inits *inits, struct berth_init **out, struct berth_error *err);
-/* Keeps the init for another command. Its tree is empty. */
+/* Returns a spare init that has served this user or none, or starts one. The caller gives it back,
+ * or drops it. */
+int berth_inits_take(struct berth_inits *inits, const char *user, struct berth_init **out,
+                     struct berth_error *err);
+/* Starts a spare init when users come and go, and there is none for the next. */
+void berth_inits_replenish(struct berth_inits *inits);
+/* Keeps the init for another command of its user. Its tree is empty. */
 void berth_inits_give(struct berth_inits *inits, struct berth_init *init);
-/* Ends the spare inits that were not needed since the last call, except for one. Returns whether
- * more than one is left. */
+/* Ends the spare inits that were not needed since the last call, except for one that has served no
+ * user. Returns whether more than one is left. */
 bool berth_inits_trim(struct berth_inits *inits);
 /* Lets the init end its tree and exit, without waiting for that. */
 void berth_init_drop(struct berth_init *init);

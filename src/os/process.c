@@ -794,12 +794,12 @@ static int open_terminal(struct berth_process *p, const struct berth_process_opt
 
 /* Runs the program below an init. */
 static int spawn_below_init(struct berth_process *p, const struct berth_spawn *what,
-                            struct berth_error *err)
+                            const char *user, struct berth_error *err)
 {
     char file[PATH_MAX];
     int rc = berth_spawn_prepare(what, file, err);
     if (rc == BERTH_OK)
-        rc = berth_inits_take(berth_engine_inits(p->engine), &p->init, err);
+        rc = berth_inits_take(berth_engine_inits(p->engine), user, &p->init, err);
     if (rc == BERTH_OK)
         rc = berth_init_run(p->init, what, file, err);
     if (rc == BERTH_OK)
@@ -828,8 +828,8 @@ static int process_spawn(struct berth_process *p, const struct berth_process_opt
     }
     memcpy(what.fds, theirs, sizeof theirs);
     if (rc == BERTH_OK)
-        rc = options->below_init ? spawn_below_init(p, &what, err)
-                                 : berth_spawn(&what, &p->child, err);
+        rc = options->init_user ? spawn_below_init(p, &what, options->init_user, err)
+                                : berth_spawn(&what, &p->child, err);
     for (int i = 0; i < 3; i++)
         if (theirs[i] >= 0)
             (void)close(theirs[i]);
@@ -887,6 +887,8 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
     }
     *out = p;
     process_arrive(p, arrival, options->timeout_ms);
+    if (options->init_user)
+        berth_inits_replenish(berth_engine_inits(engine)); /* while the program runs */
     return BERTH_OK;
 }
 

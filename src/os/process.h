@@ -16,7 +16,9 @@ struct berth_process_options {
     bool with_stdin; /* else /dev/null */
     bool terminal;   /* a PTY: one stream, and stdin */
     unsigned short rows, columns;
-    bool below_init;    /* nothing that it starts outlives it, and all of it ends with us */
+    /* Runs the program below an init of this user (inits.h): nothing that it starts outlives it,
+     * and all of it ends with us. NULL: without an init. */
+    const char *init_user;
     int64_t timeout_ms; /* 0: none */
     int64_t grace_ms;   /* between SIGTERM and SIGKILL */
     int64_t linger_ms;  /* after its end, for what still holds its pipes */

@@ -71,7 +71,7 @@ static void prepare(struct run *r, const char *const *argv)
                       .err = BERTH_BUF_INIT(OUTPUT_BYTES_MAX)};
     r->options.argv = argv;
     r->options.env = environment;
-    r->options.below_init = below_init;
+    r->options.init_user = below_init ? "one" : NULL;
     (void)sem_init(&r->ended, 0, 0);
 }
 
@@ -817,6 +817,40 @@ static void long_commands_arrive_whole(void **state)
     finish(&r);
 }
 
+/* Runs a script for a user, and copies what it printed. */
+static void run_for(const char *user, const char *script, char *out, size_t size)
+{
+    struct run r;
+    prepare(&r, SH(script));
+    r.options.init_user = user;
+    start(&r);
+    await(&r);
+    assert_int_equal(r.end.exit_code, 0);
+    (void)snprintf(out, size, "%s", berth_buf_str(&r.out));
+    finish(&r);
+}
+
+/* A command may change limits and priority of its init; those of others have another one. */
+static void inits_serve_one_user(void **state)
+{
+    (void)state;
+    char before[64], after[64], again[64];
+    static const char look[] = "ulimit -Hn; nice; echo $PPID";
+    run_for("three", look, before, sizeof before);
+    run_for("four", "prlimit --pid $PPID --nofile=32:32 && renice 7 $PPID >/dev/null", after,
+            sizeof after);
+    run_for("four", look, after, sizeof after);
+    assert_int_equal(strncmp(after, "32\n7\n", 5), 0); /* the same init: the test can fail */
+    run_for("five", look, after, sizeof after);
+    run_for("five", look, again, sizeof again);
+    size_t same = (size_t)(strrchr(before, '\n') - before);
+    while (before[same - 1] != '\n') /* without the process number */
+        same--;
+    assert_int_equal(strncmp(after, before, same), 0);
+    assert_string_not_equal(after, before);
+    assert_string_equal(after, again);
+}
+
 int main(void)
 {
     const struct CMUnitTest init_tests[] = {
@@ -825,6 +859,7 @@ int main(void)
         cmocka_unit_test(command_that_stops_its_init_is_ended),
         cmocka_unit_test(next_command_has_an_init_again),
         cmocka_unit_test(long_commands_arrive_whole),
+        cmocka_unit_test(inits_serve_one_user),
     };
     const struct CMUnitTest child_tests[] = {
         cmocka_unit_test(daemon_is_found_by_its_label),
