@@ -103,5 +103,6 @@
 
 #define BERTH_ROOT_MOUNTS_MAX 128 /* files and directories in the root of a confined program */
 #define BERTH_ROOT_SCRATCH_OPTIONS "mode=1777,size=1g" /* of its /tmp, which is in memory */
+#define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024)         /* npm's settings, and certificates for it */
 #define BERTH_SOCKETS_MAX 16 /* Unix sockets that an operator lets one plugin use */
 #endif

@@ -194,6 +194,8 @@ static int plan_mounts(struct berth_plugin_cage *l, const struct berth_worker_sp
         plan_modules(&p, l->package);
         plan_node(&p, node);
     }
+    for (size_t i = 0; i < l->file_count; i++)
+        plan_add_text(&p, l->files[i].target, l->files[i].text);
     plan_users(&p, l->state, uid, gid);
     plan_sockets(&p, spec->sockets);
     if (p.count > BERTH_ROOT_MOUNTS_MAX)
@@ -319,6 +321,8 @@ static int confine_without_cage(struct berth_plugin_cage *l, const struct berth_
             (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t)system_mounts[i].target);
     for (size_t i = 0; i < p.count && i < BERTH_ROOT_MOUNTS_MAX; i++)
         (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t)p.mounts[i].target);
+    for (size_t i = 0; i < l->file_count; i++)
+        (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t)l->files[i].source);
     (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t) "/etc/passwd");
     (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t) "/etc/group");
     (void)berth_list_add(&readable, l->arena, NULL);

@@ -65,16 +65,25 @@ static bool is_script(const char *entry)
     return dot && (strcmp(dot, ".js") == 0 || strcmp(dot, ".mjs") == 0 || strcmp(dot, ".cjs") == 0);
 }
 
-static int find_node(struct berth_launch *l, const char **out, struct berth_error *err)
+int berth_launch_find(struct berth_arena *arena, const char *name, const char **out,
+                      struct berth_error *err)
 {
     char file[PATH_MAX];
-    struct berth_error why;
-    if (berth_spawn_find("node", value_or("PATH", DEFAULT_PATH), file, sizeof file, &why) < 0)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "This plugin needs Node.js: install it, or put its directory into PATH.");
+    int rc = berth_spawn_find(name, value_or("PATH", DEFAULT_PATH), file, sizeof file, err);
+    if (rc < 0)
+        return rc;
     char real[PATH_MAX]; /* the links to it may not be in the cage */
-    *out = berth_arena_strdup(&l->arena, realpath(file, real) ? real : file);
-    return berth_arena_check(&l->arena, err);
+    *out = berth_arena_strdup(arena, realpath(file, real) ? real : file);
+    return berth_arena_check(arena, err);
+}
+
+static int find_node(struct berth_launch *l, const char **out, struct berth_error *err)
+{
+    struct berth_error why;
+    if (berth_launch_find(&l->arena, "node", out, &why) == BERTH_OK)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                      "This plugin needs Node.js: install it, or put its directory into PATH.");
 }
 
 /* The real path of the entry, which some workers compare with their own. */
@@ -136,10 +145,13 @@ static int launch_prepare(struct berth_launch *l, const char *plugin_id,
     return berth_arena_check(&l->arena, err);
 }
 
-int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
-                         struct berth_launch *out, struct berth_error *err)
+int berth_launch_prepare_with(const char *plugin_id, const struct berth_worker_spec *spec,
+                              const struct berth_launch_extra *extra, struct berth_launch *out,
+                              struct berth_error *err)
 {
     init(out);
+    out->cage.files = extra->files;
+    out->cage.file_count = extra->file_count;
     struct berth_list argv = {0};
     const char *entry, *node = NULL;
     int rc = find_entry(out, spec, &entry, err);
@@ -151,7 +163,16 @@ int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *
     if (rc < 0)
         return rc;
     launch_add(out, &argv, entry);
+    for (const char *const *more = extra->arguments; more && *more; more++)
+        launch_add(out, &argv, *more);
     return launch_prepare(out, plugin_id, spec, node, &argv, err);
+}
+
+int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
+                         struct berth_launch *out, struct berth_error *err)
+{
+    static const struct berth_launch_extra nothing;
+    return berth_launch_prepare_with(plugin_id, spec, &nothing, out, err);
 }
 
 int berth_launch_prepare_script(const char *script, const char *argument,

@@ -22,11 +22,24 @@ struct berth_launch {
  * a failure, and does not move it before. */
 int berth_launch_prepare(const char *plugin_id, const struct berth_worker_spec *spec,
                          struct berth_launch *out, struct berth_error *err);
+/* What a program of ours gets, besides what a worker gets. */
+struct berth_launch_extra {
+    const char *const *arguments;    /* closed by NULL */
+    const struct berth_mount *files; /* as in struct berth_plugin_cage */
+    size_t file_count;
+};
+/* The same for a program of ours that is not trusted either. */
+int berth_launch_prepare_with(const char *plugin_id, const struct berth_worker_spec *spec,
+                              const struct berth_launch_extra *extra, struct berth_launch *out,
+                              struct berth_error *err);
 /* Only looks whether the entry is there, and one that may be. */
 int berth_launch_check(const struct berth_worker_spec *spec, struct berth_error *err);
 /* The same for another script of ours, as text for node, with one argument. */
 int berth_launch_prepare_script(const char *script, const char *argument,
                                 const struct berth_worker_spec *spec, struct berth_launch *out,
                                 struct berth_error *err);
+/* Returns the real path of a program in PATH, in the arena. NOT_FOUND: it is not there. */
+int berth_launch_find(struct berth_arena *arena, const char *name, const char **out,
+                      struct berth_error *err);
 void berth_launch_clear(struct berth_launch *launch);
 #endif

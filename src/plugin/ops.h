@@ -61,9 +61,10 @@ struct berth_package_call {
 };
 /* Fetches and reads packages. All three block. */
 struct berth_package_ops {
-    /* Installs a package by npm, without its scripts, into an empty directory. */
+    /* Installs a package by npm, without its scripts, into `state` of `cage`, an empty directory.
+     * npm runs confined as a worker, with the data and unconfined of `cage`. */
     int (*fetch)(const struct berth_package_call *call, const char *name, const char *version,
-                 const char *into, const char **path, struct berth_error *err);
+                 const struct berth_worker_spec *cage, const char **path, struct berth_error *err);
     /* Fails when the worker is missing, lies outside of its package, or cannot be run. */
     int (*check)(const struct berth_package_call *call, const char *path, const char *plugin_key,
                  const char *worker, struct berth_error *err);

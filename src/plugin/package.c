@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,9 @@
 #include "os/capture.h"
 #include "os/fs.h"
 #include "plugin/launch.h"
+#include "plugin/npm.h"
+#include "plugin/package_tree.h"
 
-#define WALK_FDS 16
 #define NPM_MS 120000
 #define MANIFEST_MS 15000
 #define OUTPUT_BYTES_MAX (4 * 1024 * 1024)
@@ -32,34 +32,6 @@ static int64_t sooner(const struct berth_package_call *call, int64_t within_ms)
 {
     int64_t at_ms = berth_time_mono_ms() + within_ms;
     return at_ms < call->deadline_ms ? at_ms : call->deadline_ms;
-}
-
-/* npm is the user's own program, with its settings; it is given what it needs to reach out. */
-static const char *const *npm_env(struct berth_arena *arena)
-{
-    static const char *const named[] = {"PATH",
-                                        "HOME",
-                                        "HTTP_PROXY",
-                                        "HTTPS_PROXY",
-                                        "NO_PROXY",
-                                        "http_proxy",
-                                        "https_proxy",
-                                        "no_proxy",
-                                        "TMPDIR",
-                                        "SSL_CERT_FILE",
-                                        "NODE_EXTRA_CA_CERTS",
-                                        "npm_config_registry",
-                                        "npm_config_userconfig",
-                                        "npm_config_cache",
-                                        "npm_config_globalconfig"};
-    struct berth_list env = {0};
-    for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) {
-        const char *value = getenv(named[i]);
-        if (value)
-            (void)berth_list_add(&env, arena, berth_arena_printf(arena, "%s=%s", named[i], value));
-    }
-    (void)berth_list_add(&env, arena, NULL);
-    return (const char *const *)(void *)env.items;
 }
 
 static int check_name(const char *name, struct berth_error *err)
@@ -84,55 +56,20 @@ static const char *last_lines(struct berth_capture *c)
     return len > 600 ? text + len - 600 : len ? text : "it said nothing";
 }
 
-/* Adds the right to read, as `chmod go+rX` does. */
-static int open_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int check_version(const char *version, struct berth_error *err)
 {
-    (void)ftw;
-    mode_t more = S_IRGRP | S_IROTH;
-    if (type == FTW_D || (st->st_mode & S_IXUSR))
-        more |= S_IXGRP | S_IXOTH;
-    bool done = S_ISLNK(st->st_mode) || (st->st_mode & more) == more;
-    return done ? 0 : chmod(path, (st->st_mode | more) & ALLPERMS);
-}
-
-/* Lets other users read a package that npm has made with a strict umask: root's workers are other
- * users. The directory above `plugins` still keeps other users out. */
-static int open_package(const char *path, struct berth_error *err)
-{
-    if (geteuid() == 0 && nftw(path, open_one, WALK_FDS, FTW_PHYS) != 0)
-        return berth_fail_errno(err, "Cannot make %s readable", path);
+    for (const char *c = version; c && *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-+^~", *c))
+            return berth_fail(err, BERTH_E_INVALID, "The version contains invalid characters.");
     return BERTH_OK;
 }
 
-/* npm is trusted, but does not go on without us. */
-static const struct berth_confinement tied = {.ruleset_fd = -1, .dies_first = true};
-
-static int package_fetch(const struct berth_package_call *call, const char *name,
-                         const char *version, const char *into, const char **path,
-                         struct berth_error *err)
+/* Runs npm to its end. `spec` is the name with the version. */
+static int run_npm(const struct berth_package_call *call, const char *spec,
+                   const struct berth_worker_spec *cage, struct berth_error *err)
 {
-    int rc = check_name(name, err);
-    for (const char *c = version; rc == BERTH_OK && c && *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr("._-+^~", *c))
-            rc = berth_fail(err, BERTH_E_INVALID, "The version contains invalid characters.");
-    if (rc < 0)
-        return rc;
-    const char *spec = version ? berth_arena_printf(call->arena, "%s@%s", name, version) : name;
-    const char *const argv[] = {
-        "npm",        "install",   spec,         "--prefix", into, "--save", "--ignore-scripts",
-        "--no-audit", "--no-fund", "--loglevel", "error",    NULL};
-    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
-    c.options.argv = argv;
-    c.options.env = npm_env(call->arena);
-    c.options.cwd = into;
-    c.options.confinement = &tied;
-    c.name = "npm";
-    c.deadline_ms = sooner(call, NPM_MS);
-    c.cancel_fd = call->cancel_fd;
-    *path = berth_arena_printf(call->arena, "%s/node_modules/%s", into, name);
-    rc = berth_arena_check(call->arena, err);
-    if (rc == BERTH_OK)
-        rc = berth_capture_run(call->engine, &c, err);
+    auto_npm npm = {0};
+    int rc = berth_npm_prepare(&npm, spec, cage, err);
     if (rc == BERTH_E_NOT_FOUND)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "npm install failed for %s: npm is not there. Install Node.js, or give a "
@@ -140,14 +77,41 @@ static int package_fetch(const struct berth_package_call *call, const char *name
                           spec);
     if (rc < 0)
         return rc;
-    if (c.end.exit_code != 0)
-        return berth_fail(err, BERTH_E_UPSTREAM, "npm install failed for %s: %s", spec,
-                          last_lines(&c));
+    auto_capture c = BERTH_CAPTURE_INIT(OUTPUT_BYTES_MAX);
+    c.options = npm.launch.options;
+    c.name = "npm";
+    c.deadline_ms = sooner(call, NPM_MS);
+    c.cancel_fd = call->cancel_fd;
+    rc = berth_capture_run(call->engine, &c, err);
+    if (rc == BERTH_OK && c.end.exit_code != 0)
+        rc = berth_fail(err, BERTH_E_UPSTREAM, "npm install failed for %s: %s", spec,
+                        last_lines(&c));
+    return rc;
+}
+
+static int package_fetch(const struct berth_package_call *call, const char *name,
+                         const char *version, const struct berth_worker_spec *cage,
+                         const char **path, struct berth_error *err)
+{
+    int rc = check_name(name, err);
+    if (rc == BERTH_OK)
+        rc = check_version(version, err);
+    if (rc < 0)
+        return rc;
+    const char *spec = version ? berth_arena_printf(call->arena, "%s@%s", name, version) : name;
+    *path = berth_arena_printf(call->arena, "%s/node_modules/%s", cage->state, name);
+    rc = berth_arena_check(call->arena, err);
+    if (rc == BERTH_OK)
+        rc = run_npm(call, spec, cage, err);
+    if (rc == BERTH_OK)
+        rc = berth_npm_tidy(cage->state, err);
+    if (rc == BERTH_OK)
+        rc = berth_package_take_over(cage->state, err);
     struct stat st;
-    return stat(*path, &st) == 0 && S_ISDIR(st.st_mode)
-               ? open_package(into, err)
-               : berth_fail(err, BERTH_E_UPSTREAM,
-                            "Package directory not found after installation: %s", *path);
+    if (rc == BERTH_OK && (lstat(*path, &st) < 0 || !S_ISDIR(st.st_mode)))
+        rc = berth_fail(err, BERTH_E_UPSTREAM, "Package directory not found after installation: %s",
+                        *path);
+    return rc;
 }
 
 /* --- manifests --- */

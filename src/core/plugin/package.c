@@ -108,6 +108,17 @@ static void tidy(struct berth *b)
                        NULL);
 }
 
+/* What a program of the package sees of this machine while it arrives. */
+static int arrival_cage(const struct arrival *a, const char *state, struct berth_worker_spec *out,
+                        struct berth_error *err)
+{
+    *out =
+        (struct berth_worker_spec){.state = state,
+                                   .data = berth_plugins_directory(a->b, a->arena, NULL, NULL, err),
+                                   .unconfined = a->b->settings.allow_unconfined_plugins};
+    return out->data ? BERTH_OK : err->code;
+}
+
 static int fetch(struct arrival *a, const char *name, const char *version, struct berth_error *err)
 {
     const char *folder = berth_plugins_directory(a->b, a->arena, "plugins", NULL, err);
@@ -122,9 +133,11 @@ static int fetch(struct arrival *a, const char *name, const char *version, struc
     if (!mkdtemp(path))
         return berth_fail_errno(err, "Cannot make a directory in %s", folder);
     a->fetched = path;
-    if (geteuid() == 0)
-        (void)chmod(path, 0755);
-    return berth_builtins.packages->fetch(&a->call, name, version, path, &a->package.path, err);
+    struct berth_worker_spec cage;
+    rc = arrival_cage(a, path, &cage, err);
+    return rc < 0 ? rc
+                  : berth_builtins.packages->fetch(&a->call, name, version, &cage, &a->package.path,
+                                                   err);
 }
 
 static int check_versions(const struct berth_manifest *m, struct berth_error *err)
@@ -146,13 +159,11 @@ static int read_package(struct arrival *a, struct berth_error *err)
                                                   own_name(a->b, a->arena, unique.text), err);
     if (!scratch)
         return err->code;
-    struct berth_worker_spec cage = {.state = scratch,
-                                     .data =
-                                         berth_plugins_directory(a->b, a->arena, NULL, NULL, err),
-                                     .unconfined = a->b->settings.allow_unconfined_plugins};
-    if (!cage.data)
-        return err->code;
-    int rc = berth_builtins.packages->read(&a->call, a->package.path, &cage, &a->package, err);
+    struct berth_worker_spec cage;
+    int rc = arrival_cage(a, scratch, &cage, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_builtins.packages->read(&a->call, a->package.path, &cage, &a->package, err);
     drop_directory(a->b, scratch);
     auto_json *json = a->package.manifest;
     struct berth_issues issues = {.arena = a->arena}, warnings = {.arena = a->arena};
