@@ -42,7 +42,7 @@ struct berth_secret_input {
     const struct berth_actor *actor;
 };
 
-/* Creates a secret with 1 byte to 1 MiB of any content. The key is stored in lower case, with each
+/* Creates a secret with 1 byte to 64 KiB of any content. The key is stored in lower case, with each
  * run of other characters than letters, digits, "_", "." and "-" replaced by one "-". CONFLICT:
  * another secret of the company has this name or key. */
 BERTH_API int berth_secret_create(struct berth *b, struct berth_arena *arena,

@@ -22,9 +22,15 @@
 #define BERTH_PLACE_ID_BYTES_MAX 1024         /* a providerLeaseId */
 #define BERTH_REASON_BYTES_MAX 1000           /* failureReason, clean-up errors */
 
-#define BERTH_SECRET_BYTES_MAX (1024 * 1024)        /* one value */
-#define BERTH_PATTERNS_BYTES_MAX (32 * 1024 * 1024) /* values looked for in one text, together */
-#define BERTH_SECRET_KEY_BYTES_MAX 120              /* the name that programs use */
+#define BERTH_SECRET_BYTES_MAX (64 * 1024) /* one value */
+#define BERTH_PATTERNS_BYTES_MAX                                                                   \
+    (1024 * 1024) /* values looked for in one text, with their forms                               \
+                   */
+/* Secrets of a running command that are not counted, and those of all commands of a company that
+ * are. The tables that find a secret take about 20 times its length. */
+#define BERTH_MASKED_FREE_BYTES ((size_t)16 * 1024)
+#define BERTH_MASKED_COMPANY_BYTES_MAX ((size_t)4 * 1024 * 1024)
+#define BERTH_SECRET_KEY_BYTES_MAX 120 /* the name that programs use */
 
 #define BERTH_REDACTED "***REDACTED***" /* replaces a secret in text */
 

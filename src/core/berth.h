@@ -19,6 +19,7 @@ struct berth_pool;
 struct berth_database;
 struct berth_exec_journal;
 struct berth_late_places;
+struct berth_mask_budget;
 struct berth_metrics;
 struct berth_lease_execs;
 struct berth_plugins;
@@ -52,6 +53,7 @@ struct berth {
 
     struct berth_exec_journal *exec_journal; /* rows of execs, not written yet */
     struct berth_lease_execs *lease_execs;   /* running commands, by lease */
+    struct berth_mask_budget *mask_budget;   /* memory for secrets that commands hide */
     struct berth_run_jobs *run_jobs;         /* runs that this process performs */
     struct berth_late_places *late_places;   /* places to write down */
     struct berth_self_sweep *self_sweep;     /* of rows that this process left unfinished */

@@ -14,6 +14,7 @@ enum berth_lock_rank {
     BERTH_RANK_EXEC_JOURNAL,    /* run/exec_journal.c: the queue of exec rows and its file */
     BERTH_RANK_LEASE_EXECS,     /* lease/lease_execs.c: running commands by lease */
     BERTH_RANK_EXEC,            /* run/exec.c: one running command */
+    BERTH_RANK_MASK_BUDGET,     /* run/mask_budget.c: secrets that running commands hide */
     BERTH_RANK_SWEEP_PASS,      /* sweep/sweep.c: one pass and its jobs */
     BERTH_RANK_SWEEP_SLOTS,     /* sweep/sweep_slots.c: environments and providers being swept */
     BERTH_RANK_SELF_SWEEP,      /* lease/self_sweep.c: the timer of this process's own sweep */

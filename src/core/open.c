@@ -15,6 +15,7 @@
 #include "core/lease/lease_clock.h"
 #include "core/lease/lease_execs.h"
 #include "core/lease/node.h"
+#include "core/run/mask_budget.h"
 #include "core/lease/self_sweep.h"
 #include "core/metrics.h"
 #include "core/paths.h"
@@ -167,6 +168,8 @@ static int runtime_start(struct berth *b, const struct berth_options *options,
     if (rc == BERTH_OK)
         rc = berth_lease_execs_new(b->pool, b->store, &b->lease_execs, err);
     if (rc == BERTH_OK)
+        rc = berth_mask_budget_new(&b->mask_budget, err);
+    if (rc == BERTH_OK)
         rc = open_secret_provider(b, options->key_file, err);
     if (rc == BERTH_OK)
         rc = berth_lease_clock_open(b, err);
@@ -224,6 +227,7 @@ void berth_close(struct berth *b)
     berth_secret_provider_free(b->secret_provider);
     berth_run_jobs_free(b->run_jobs);
     berth_lease_execs_free(b->lease_execs);
+    berth_mask_budget_free(b->mask_budget);
     berth_self_sweep_free(b->self_sweep);
     berth_sweep_slots_free(b->sweep_slots);
     free(b->metrics);

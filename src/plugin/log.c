@@ -26,11 +26,14 @@
 #define LOOKED_BYTES_MAX (64 * 1024)
 #define WAITING_BYTES_MAX (1024 * 1024)
 #define VALUES_MAX 256
-#define VALUES_BYTES_MAX BERTH_SECRET_BYTES_MAX /* of values that earlier calls told the worker */
+#define VALUES_BYTES_MAX ((size_t)64 * 1024) /* of values that earlier calls told the worker */
+/* Tables for more are not made, because that would keep the loop. Texts are then not shown. */
+#define MASKED_BYTES_MAX ((size_t)128 * 1024)
 
 struct berth_worker_log {
     char *path;
     struct berth_pool *pool;
+    bool lost_value; /* there was no memory for a value: nothing is shown any more */
     /* Hidden; the caller's thread alone. Those that were told last are the last. */
     struct berth_locked values[VALUES_MAX];
     int value_count;
@@ -38,7 +41,7 @@ struct berth_worker_log {
     bool stale;
     struct berth_mask *mask;      /* of the values and their parts */
     struct berth_matcher *wholes; /* of the values alone */
-    bool blind;                   /* there was no memory for one */
+    bool blind;                   /* there is no table, so nothing is shown */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     struct berth_buf waiting;
@@ -124,7 +127,7 @@ static void log_hide_value(struct berth_worker_log *log, const char *bytes, size
     if (len < BERTH_MASKED_BYTES_MIN)
         return;
     if (berth_locked_new(len, &copy, &ignored) < 0) {
-        log->blind = true;
+        log->lost_value = true;
         return;
     }
     berth_locked_append(&copy, bytes, len);
@@ -175,18 +178,21 @@ static size_t value_parts(const struct berth_locked *value, struct berth_pattern
 }
 
 /* Makes mask and matcher of the values that are hidden now. Returns false when nothing may be
- * shown, because there was no memory for that. */
+ * shown, because there are too many bytes or too little memory for that. */
 static bool log_make_masks(struct berth_worker_log *log)
 {
     struct berth_error ignored;
-    size_t count = (size_t)log->value_count, all = count;
-    if (!log->stale || log->blind)
-        return !log->blind;
+    size_t count = (size_t)log->value_count, all = count, bytes = 0;
+    if (!log->stale || log->lost_value)
+        return !log->blind && !log->lost_value;
     berth_mask_free(take_ptr(log->mask));
     berth_matcher_free(take_ptr(log->wholes));
     for (int i = 0; i < log->value_count; i++)
         all += value_parts(&log->values[i], NULL);
-    auto_free struct berth_pattern *patterns = calloc(all + 1, sizeof *patterns);
+    for (int i = 0; i < log->value_count; i++)
+        bytes += log->values[i].len;
+    auto_free struct berth_pattern *patterns =
+        bytes <= MASKED_BYTES_MAX ? calloc(all + 1, sizeof *patterns) : NULL;
     size_t used = count;
     for (int i = 0; patterns && i < log->value_count; i++) {
         patterns[i] = (struct berth_pattern){log->values[i].bytes, log->values[i].len};

@@ -19,7 +19,7 @@ int berth_worker_log_open(const char *path, struct berth_pool *pool, struct bert
 /* Waits for what is to be written. NULL is fine. */
 void berth_worker_log_close(struct berth_worker_log *log);
 
-/* Hides these values, which are copied, from now on: all of one call, and 256 values with 1 MiB
+/* Hides these values, which are copied, from now on: all of one call, and 256 values with 64 KiB
  * together of earlier ones. From one thread at a time, as the functions below. */
 void berth_worker_log_hide(struct berth_worker_log *log, const struct berth_locked *values,
                            int count);

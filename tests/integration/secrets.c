@@ -522,7 +522,7 @@ static void values_are_any_bytes(void **state)
     for (size_t i = 0; i <= BERTH_SECRET_BYTES_MAX; i++)
         big[i] = (char)(i * 37 + i / 256);
     assert_fails(
-        f, BERTH_E_TOO_LARGE, "The value is longer than 1048576 bytes.",
+        f, BERTH_E_TOO_LARGE, "The value is longer than 65536 bytes.",
         berth_secret_create(f->b, &f->arena, &input, big, BERTH_SECRET_BYTES_MAX + 1, &s, &f->err));
     static const size_t sizes[] = {1, 2, 15, 16, 17, 255, 4096, BERTH_SECRET_BYTES_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -535,7 +535,7 @@ static void values_are_any_bytes(void **state)
     s = make_secret(f, "lines", "\n\0a\r\n\0", 6);
     assert_fails(f, BERTH_E_UNPROCESSABLE, "Managed secrets require value",
                  berth_secret_rotate(f->b, &f->arena, s->id, "", 0, NULL, &s, &f->err));
-    assert_fails(f, BERTH_E_TOO_LARGE, "The value is longer than 1048576 bytes.",
+    assert_fails(f, BERTH_E_TOO_LARGE, "The value is longer than 65536 bytes.",
                  berth_secret_rotate(f->b, &f->arena, s->id, big, BERTH_SECRET_BYTES_MAX + 1, NULL,
                                      &s, &f->err));
     auto_locked got = BERTH_LOCKED_INIT;

@@ -307,7 +307,7 @@ static void value_that_is_too_long_is_refused(void **state)
     auto_json *ssh = berth_json_new_object();
     assert_true(berth_json_set(ssh, "privateKey", berth_json_new_str(long_one)));
     assert_fails(&t, BERTH_E_TOO_LARGE,
-                 "The value of privateKeySecretRef is longer than 1048576 bytes.",
+                 "The value of privateKeySecretRef is longer than 65536 bytes.",
                  berth_secret_refs_take(registry, &t.arena, "ssh", ssh, &pasted, &t.err));
     assert_int_equal(pasted.count, 0);
 }

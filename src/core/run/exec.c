@@ -30,6 +30,7 @@
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
+#include "core/run/mask_budget.h"
 #include "crypto/mask.h"
 #include "os/engine.h"
 #include "os/framelog.h"
@@ -74,6 +75,7 @@ struct berth_exec {
     struct berth_lease_exec entry;
     struct berth_exec_handlers handlers; /* the caller's */
     struct exec_stream streams[2];
+    size_t masked_bytes; /* of the secrets that its streams hide */
 
     /* Output that is masked in later turns, and whether the end waits behind it: the engine's
      * thread alone. */
@@ -455,6 +457,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
                       const struct berth_driver_input *use, struct berth_error *err)
 {
+    size_t bytes = 0;
     int known = use->values ? use->references.count : 0, count = known + r->secret_count;
     struct berth_pattern *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
     if (!all)
@@ -462,8 +465,13 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
     for (int i = 0; i < count; i++) {
         const struct berth_locked *value = i < known ? &use->values[i] : &r->secrets[i - known];
         all[i] = (struct berth_pattern){value->bytes, value->len};
+        bytes += value->len;
     }
-    int rc = berth_mask_new(all, (size_t)count, &x->streams[0].mask, err);
+    int rc = berth_mask_budget_take(x->b->mask_budget, x->lease->company_id, bytes, err);
+    if (rc < 0)
+        return rc;
+    x->masked_bytes = bytes;
+    rc = berth_mask_new(all, (size_t)count, &x->streams[0].mask, err);
     if (rc == BERTH_OK)
         rc = berth_mask_twin(x->streams[0].mask, &x->streams[1].mask, err);
     if (rc == BERTH_OK) /* before the command starts, its streams are free for its words */
@@ -607,6 +615,8 @@ static void free_exec(struct berth_exec *x)
     }
     berth_mask_free(x->streams[0].mask);
     berth_mask_free(x->streams[1].mask);
+    if (x->masked_bytes)
+        berth_mask_budget_give(x->b->mask_budget, x->lease->company_id, x->masked_bytes);
     berth_framelog_close(x->log);
     free(x->log_path);
     berth_arena_clear(&x->arena);
