@@ -12,7 +12,7 @@
 #include "api/route.h"
 #include "api/state.h"
 #include "api/stream/events.h"
-#include "api/stream/guard.h"
+#include "api/guard.h"
 #include "api/stream/live.h"
 #include "base/auto.h"
 #include "base/container.h"
@@ -228,12 +228,13 @@ static int call_admit(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-/* Performs a request whose body is complete. On a pool thread. */
+/* Performs a request whose body is complete. On a pool thread. A caller that was admitted before
+ * its body came is checked again, since the body may have taken long. */
 static void run_call(void *ctx)
 {
     struct berth_api_call *c = ctx;
     struct berth_error err = {0};
-    int rc = c->admitted ? BERTH_OK : call_admit(c, &err);
+    int rc = c->admitted ? berth_api_check_token(c, &err) : call_admit(c, &err);
     c->body = berth_http_exchange_body(c->x, &c->body_len);
     if (rc == BERTH_OK)
         rc = begin_once(c, &err);
@@ -255,6 +256,7 @@ static void call_submit(struct berth_api_call *c)
 
 static void on_call_body(void *ctx)
 {
+    berth_api_call_go_on(ctx);
     call_submit(ctx);
 }
 
@@ -262,6 +264,7 @@ static void on_call_body(void *ctx)
 static void on_call_gone(void *ctx)
 {
     struct berth_error err;
+    berth_api_call_go_on(ctx);
     (void)berth_fail(&err, BERTH_E_CANCELLED, "The body did not arrive.");
     berth_api_answer(ctx, err.code, &err);
 }
@@ -271,6 +274,7 @@ static void run_read_body(struct berth_post *post)
     struct berth_api_call *c = berth_container_of(post, struct berth_api_call, post);
     struct berth_http_body_handlers handlers = {
         .on_end = on_call_body, .on_gone = on_call_gone, .ctx = c};
+    berth_api_call_wait(c);
     berth_http_body_read(c->x, BERTH_HTTP_BODY_BYTES_MAX, &handlers);
 }
 

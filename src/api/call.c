@@ -2,10 +2,13 @@
  * src/api/call.c - see call.h: bodies, queries, lists. */
 #include "api/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/state.h"
 #include "base/auto.h"
+#include "base/container.h"
 #include "base/id.h"
 #include "base/limits.h"
 
@@ -188,6 +191,27 @@ int berth_api_body(struct berth_api_call *c, const struct berth_api_field *field
     if (c->issues.list.count)
         return invalid(err);
     return berth_arena_check(&c->arena, err);
+}
+
+static void on_call_token_dead(struct berth_api_guarded *guarded)
+{
+    struct berth_api_call *c = berth_container_of(guarded, struct berth_api_call, guarded);
+    berth_api_call_go_on(c);
+    berth_http_exchange_refuse(c->x, 401, "Unauthorized"); /* may free the call */
+}
+
+void berth_api_call_wait(struct berth_api_call *c)
+{
+    if (!c->caller.token_id || c->guarded.link)
+        return;
+    (void)snprintf(c->guarded.token_id, sizeof c->guarded.token_id, "%s", c->caller.token_id);
+    c->guarded.end = on_call_token_dead;
+    berth_api_guard_add(c->api->guard, &c->guarded);
+}
+
+void berth_api_call_go_on(struct berth_api_call *c)
+{
+    berth_api_guard_remove(&c->guarded);
 }
 
 int berth_api_left_fd(const struct berth_api_call *c)

@@ -4,6 +4,7 @@
 #ifndef BERTH_API_CALL_H
 #define BERTH_API_CALL_H
 
+#include "api/guard.h"
 #include "base/arena.h"
 #include "base/issues.h"
 #include "base/json.h"
@@ -89,6 +90,7 @@ struct berth_api_call {
     bool admitted;                            /* the caller is known and may use the route */
     struct berth_api_call *next;              /* among those that wait for their token's lookup */
     struct berth_post post;                   /* brings an admitted call back to the loop */
+    struct berth_api_guarded guarded;         /* while it waits; see berth_api_call_wait */
     struct berth_api_caller caller;
     struct berth_actor actor;      /* the caller, as the activity log records it */
     struct berth_arena arena;      /* wiped when freed: a body may hold a secret's value */
@@ -122,6 +124,13 @@ void berth_api_keep_answer(struct berth_api_call *c);
 void berth_api_keep_stream(struct berth_api_call *c);
 /* Frees the call without answering; another component answers the exchange. */
 void berth_api_pass_on(struct berth_api_call *c);
+
+/* A call may wait long: for its body, for the end of a command, for room in a standard input.
+ * Between these two it is refused (401) as soon as its token is not good any more, and learns that
+ * its client has left. Both on the loop's thread; the second one before the call is answered, and
+ * twice is fine. */
+void berth_api_call_wait(struct berth_api_call *c);
+void berth_api_call_go_on(struct berth_api_call *c);
 
 /* --- the request --- */
 

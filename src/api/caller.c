@@ -361,6 +361,15 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
     return rc;
 }
 
+int berth_api_check_token(struct berth_api_call *c, struct berth_error *err)
+{
+    bool alive;
+    if (!c->caller.token_id)
+        return BERTH_OK;
+    int rc = berth_token_alive(c->b, c->caller.token_id, &alive, err);
+    return rc == BERTH_OK && !alive ? caller_refuse(err) : rc;
+}
+
 /* --- the caller's rights --- */
 
 /* The kind of thing that the first parameter of a path names. */

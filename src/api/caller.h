@@ -33,6 +33,9 @@ bool berth_api_gate_wait(struct berth_api_gate *gate, struct berth_api_call *c);
 /* Returns the next doubtful call. NULL: there is none, and the job that works the queue off ends.
  */
 struct berth_api_call *berth_api_gate_next(struct berth_api_gate *gate);
+/* Checks again that the token of an admitted call is good: it may have been revoked or expired
+ * while the call waited. UNAUTHORIZED: it is not. */
+int berth_api_check_token(struct berth_api_call *c, struct berth_error *err);
 /* Identifies the caller, by its token or as the socket's owner. Fills c->caller and c->actor.
  * UNAUTHORIZED: the token is not good. RATE_LIMITED: the same for a doubtful call. */
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,

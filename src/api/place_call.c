@@ -2,6 +2,7 @@
  * src/api/place_call.c - see place_call.h. */
 #include "api/place_call.h"
 
+#include "api/caller.h"
 #include "api/state.h"
 #include "core/place_share.h"
 
@@ -28,7 +29,8 @@ static void place_call_run(void *ctx)
     struct berth_api_call *c = ctx;
     struct berth_api *api = c->api; /* the call may be freed when it is answered */
     struct berth_error err = {0};
-    berth_api_end_call(c, c->then(c, &err), &err);
+    int rc = berth_api_check_token(c, &err); /* the call may have waited long for its thread */
+    berth_api_end_call(c, rc < 0 ? rc : c->then(c, &err), &err);
     count_place_calls(api, -1);
 }
 

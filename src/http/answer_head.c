@@ -63,6 +63,8 @@ void berth_http_write_head(struct berth_buf *out, const struct berth_http_answer
 const char *berth_http_refusal_code(int status)
 {
     switch (status) {
+    case 401:
+        return berth_code_wire(BERTH_E_UNAUTHORIZED);
     case 408:
         return berth_code_wire(BERTH_E_TIMEOUT);
     case 413:

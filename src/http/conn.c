@@ -155,6 +155,8 @@ void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *w
     struct berth_id id = berth_id_new();
     if (status == 503)
         answer.more[0] = (struct berth_http_header){"Retry-After", "1"};
+    if (status == 401)
+        answer.more[0] = (struct berth_http_header){"WWW-Authenticate", "Bearer"};
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "error", why);
     berth_json_put_str(&w, "code", berth_http_refusal_code(status));

@@ -129,6 +129,12 @@ void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(
     }
 }
 
+void berth_http_exchange_refuse(struct berth_http_exchange *x, int status, const char *why)
+{
+    if (x->conn)
+        berth_http_conn_refuse(x->conn, status, why);
+}
+
 /* --- the answer --- */
 
 void berth_http_exchange_share(struct berth_http_exchange *x)

@@ -96,6 +96,11 @@ int berth_http_exchange_left_fd(struct berth_http_exchange *x);
 void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
                                  void *ctx);
 
+/* Refuses a request that has not been answered: its client gets the status and the text, its
+ * connection ends, and its handler learns that the client has left. The answer that still has to be
+ * made is dropped. Not for a stream. On the loop thread. */
+void berth_http_exchange_refuse(struct berth_http_exchange *x, int status, const char *why);
+
 /* --- bodies ---
  *
  * A body is read when the handler asks for it, so that a client can be refused before it costs

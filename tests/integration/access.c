@@ -583,6 +583,50 @@ static void bodies_are_for_those_who_may(void **state)
     }
 }
 
+/* Sends the head of a request for a company, and waits until its body is asked for. */
+static int open_request(struct fixture *f, const char *token)
+{
+    char answer[26] = "";
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "POST /api/companies HTTP/1.1\r\nHost: x\r\n"
+                               "Authorization: Bearer %s\r\nContent-Type: application/json\r\n"
+                               "Expect: 100-continue\r\nContent-Length: 15\r\n"
+                               "Connection: close\r\n\r\n",
+                               token);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+    assert_int_equal(recv(fd, answer, 25, MSG_WAITALL), 25);
+    assert_string_equal(answer, "HTTP/1.1 100 Continue\r\n\r\n");
+    return fd;
+}
+
+/* A token that was good when the head came, and is not when the body does, changes nothing. */
+static void requests_end_with_their_token(void **state)
+{
+    enum { REVOKED_HERE, REVOKED_ELSEWHERE, EXPIRED, WAYS };
+    struct fixture *f = *state;
+    for (int way = 0; way < WAYS; way++) {
+        char answer[13] = "";
+        struct berth_token *row;
+        struct reply r = ask(f, "POST", "/api/tokens",
+                             "{'name':'t','permissions':['instance:manage'],'ttlMs':600000}");
+        const char *id = reply_text(f, &r, "id");
+        int fd = open_request(f, reply_text(f, &r, "token"));
+        if (way == REVOKED_HERE) /* the body is not waited for */
+            assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", id), NULL).status, 200);
+        else if (way == REVOKED_ELSEWHERE)
+            assert_ok(f, berth_token_revoke(f->b, &f->arena, id, NULL, &row, &f->err));
+        else
+            run_sql(f, "UPDATE tokens SET expires_at = 1 WHERE id = $1", id);
+        if (way != REVOKED_HERE)
+            assert_int_equal(send(fd, "{\"name\":\"late\"}", 15, MSG_NOSIGNAL), 15);
+        assert_int_equal(recv(fd, answer, 12, MSG_WAITALL), 12);
+        assert_string_equal(answer, "HTTP/1.1 401");
+        await_end(fd);
+    }
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM companies WHERE name = 'late'"), 0);
+}
+
 /* --- known weaknesses of such APIs --- */
 
 /* 25, 35, 36: who asks comes first, and who shows something must be somebody. */
@@ -787,6 +831,7 @@ int main(void)
         ASK_ON_BOTH(failures_are_counted),
         ASK_ON_BOTH(parallel_failures_are_counted),
         ASK_ON_BOTH(bodies_are_for_those_who_may),
+        ASK_ON_BOTH(requests_end_with_their_token),
         ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
         ASK_ON_BOTH(restricted_readers_see_no_config),

@@ -848,6 +848,39 @@ static void a_full_queue_is_told(void **state)
     (void)close(gate);
 }
 
+/* A token that is revoked while its request waits for a thread makes no lease. */
+static void waiting_for_a_thread_needs_a_good_token(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_share *share;
+    char answer[13] = "";
+    int gate = eventfd(0, EFD_CLOEXEC);
+    const char *box =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    struct reply r =
+        ask(f, "POST", "/api/tokens", "{'name':'t','permissions':['environments:manage']}");
+    assert_ok(f, berth_share_open(f->b->providers, "scripted", "other", &share, &f->err));
+    while (berth_shares_queued(f->b->providers) == 0)
+        assert_ok(f, berth_share_submit(share, wait_at_gate, &gate, &f->err));
+    berth_share_close(share);
+    const char *text = text_of(f,
+                               "POST /api/environments/%s/leases HTTP/1.1\r\nHost: x\r\n"
+                               "Authorization: Bearer %s\r\n\r\n",
+                               box, reply_text(f, &r, "token"));
+    int fd = dial(f);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    WAIT_FOR(berth_shares_queued(f->b->providers) == 2);
+    assert_int_equal(
+        ask(f, "DELETE", text_of(f, "/api/tokens/%s", reply_text(f, &r, "id")), NULL).status, 200);
+    assert_int_equal(eventfd_write(gate, 1), 0);
+    assert_int_equal(recv(fd, answer, 12, MSG_WAITALL), 12);
+    assert_string_equal(answer, "HTTP/1.1 401");
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases"), 0);
+    (void)close(fd);
+    WAIT_FOR(berth_shares_queued(f->b->providers) == 0);
+    (void)close(gate);
+}
+
 /* Requests that wait for room in a standard input hold no thread. */
 static void waiting_for_a_reader_holds_no_thread(void **state)
 {
@@ -902,6 +935,7 @@ int main(void)
         ASK_ON_BOTH(a_provider_that_hangs_holds_up_nobody),
         ASK_ON_SQLITE(a_thousand_local_acquires_beside_it),
         ASK_ON_BOTH(a_full_queue_is_told),
+        ASK_ON_BOTH(waiting_for_a_thread_needs_a_good_token),
         ASK_ON_SQLITE(waiting_for_a_reader_holds_no_thread),
         ASK_ON_BOTH(W14_bindings_survive_a_second_save),
         ASK_ON_BOTH(W24_conflicts_are_told_as_such),

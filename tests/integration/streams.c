@@ -722,6 +722,54 @@ static void streams_end_with_their_token(void **state)
         (void)close(fds[i]);
 }
 
+/* Sends a request with a token, and returns its connection. */
+static int send_with(struct fixture *f, const char *token, const char *path, const char *body,
+                     size_t len)
+{
+    int fd = dial(f);
+    const char *head = text_of(f,
+                               "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                               "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+                               path, token, len);
+    assert_int_equal(send(fd, head, strlen(head), MSG_NOSIGNAL), (ssize_t)strlen(head));
+    assert_int_equal(send(fd, body, len, MSG_NOSIGNAL), (ssize_t)len);
+    return fd;
+}
+
+/* Neither the output of a command nor room in its standard input is waited for with a token that
+ * was revoked; and the command ends, as it does when its caller leaves. */
+static void waiting_requests_end_with_their_token(void **state)
+{
+    struct fixture *f = *state;
+    enum { BYTES = 1500000 }; /* more than is queued for a command */
+    const char *lease = local_lease(f), *marker = text_of(f, "62.%d", (int)getpid());
+    const char *body =
+        text_of(f, "{\"command\":\"sleep\",\"args\":[\"%s\"],\"graceMs\":100}", marker);
+    const char *exec =
+        detach(f, lease,
+               "{'command':'sleep','args':['600'],'keepStdin':true,'detach':true,'graceMs':100}");
+    struct reply r =
+        ask(f, "POST", "/api/tokens", "{'name':'t','permissions':['environments:manage']}");
+    const char *token = reply_text(f, &r, "token"), *id = reply_text(f, &r, "id");
+    char *input = berth_arena_alloc(&f->arena, BYTES);
+    memset(input, 'x', BYTES);
+    int waits = send_with(f, token, exec_path(f, lease), body, strlen(body));
+    int writes = send_with(f, token, text_of(f, "/api/execs/%s/stdin", exec), input, BYTES);
+    WAIT_FOR(!is_gone(marker));
+    assert_false(ends_within(writes, 200));
+    assert_int_equal(ask(f, "DELETE", text_of(f, "/api/tokens/%s", id), NULL).status, 200);
+    int fds[] = {waits, writes};
+    for (int i = 0; i < 2; i++) {
+        char answer[13] = "";
+        assert_int_equal(recv(fds[i], answer, 12, MSG_WAITALL), 12);
+        assert_string_equal(answer, "HTTP/1.1 401");
+        (void)close(fds[i]);
+    }
+    WAIT_FOR(is_gone(marker));
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/execs/%s/cancel", exec), NULL).status, 202);
+    await_end(f, exec);
+}
+
 struct changing {
     struct fixture *f;
     pthread_t thread;
@@ -968,6 +1016,7 @@ int main(void)
         ASK_ON_BOTH(events_come_as_they_happen),
         ASK_ON_BOTH(ids_that_are_not_of_this_store),
         ASK_ON_BOTH(streams_end_with_their_token),
+        ASK_ON_BOTH(waiting_requests_end_with_their_token),
         ASK_ON_BOTH(commands_of_this_machine_are_not_for_companies),
         ASK_ON_BOTH(no_event_is_left_out),
         ASK_ON_BOTH(numbers_for_those_who_watch),

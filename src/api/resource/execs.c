@@ -83,6 +83,7 @@ static void on_over(void *ctx)
     if (a->c) {
         int rc = berth_buf_check(&a->c->out, "The result", &err);
         berth_http_exchange_on_left(a->c->x, NULL, NULL);
+        berth_api_call_go_on(a->c);
         berth_api_answer(a->c, rc, &err);
     }
     free_soon(a);
@@ -155,6 +156,7 @@ static void on_left(void *ctx)
 static void on_waiting(struct berth_post *post)
 {
     struct started_exec *a = berth_container_of(post, struct started_exec, post);
+    berth_api_call_wait(a->c);
     if (!a->comes_back)
         berth_http_exchange_on_left(a->c->x, on_left, a);
 }
@@ -369,6 +371,7 @@ static void stdin_answer(struct stdin_call *s, int rc, const struct berth_error 
     berth_api_waiter_leave(&s->waiter);
     berth_timer_clear(c->b->engine, &s->timer);
     berth_http_exchange_on_left(c->x, NULL, NULL);
+    berth_api_call_go_on(c);
     if (rc == BERTH_E_UNAVAILABLE)
         berth_issues_add(&c->issues, "taken", "%zu", s->at);
     if (rc == BERTH_OK)
@@ -426,8 +429,10 @@ static void on_stdin_start(struct berth_post *post)
     struct stdin_call *s = berth_container_of(post, struct stdin_call, post);
     struct berth_api_call *c = s->c;
     berth_timer_set(c->b->engine, &s->timer, STDIN_WAIT_MS);
-    if (stdin_feed(s))
-        berth_http_exchange_on_left(c->x, on_stdin_left, s);
+    if (!stdin_feed(s))
+        return;
+    berth_api_call_wait(c);
+    berth_http_exchange_on_left(c->x, on_stdin_left, s);
 }
 
 /* The body is what it reads; ?close=true: nothing more comes. A command that does not read is

@@ -119,6 +119,7 @@ static void run_waiter_answer(struct berth_api_run_waiter *w)
 {
     struct berth_error err;
     berth_timer_clear(w->c->b->engine, &w->timer);
+    berth_api_call_go_on(w->c);
     if (berth_pool_submit(w->c->api->quick, run_waiter_job, w, &err) < 0)
         berth_api_end_call(w->c, err.code, &err);
 }
@@ -127,6 +128,7 @@ static void on_waiter_begin(struct berth_post *post)
 {
     struct berth_api_run_waiter *w = berth_container_of(post, struct berth_api_run_waiter, begin);
     berth_timer_set(w->c->b->engine, &w->timer, END_WAIT_MS);
+    berth_api_call_wait(w->c);
 }
 
 static void on_waiter_over(struct berth_post *post)

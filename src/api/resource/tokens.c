@@ -8,7 +8,7 @@
 
 #include "api/call.h"
 #include "api/state.h"
-#include "api/stream/guard.h"
+#include "api/guard.h"
 #include "crypto/locked.h"
 
 static void token_item(struct berth_json_writer *w, const void *token)

@@ -4,7 +4,7 @@
 #ifndef BERTH_API_STREAM_STREAM_H
 #define BERTH_API_STREAM_STREAM_H
 
-#include "api/stream/guard.h"
+#include "api/guard.h"
 #include "http/websocket.h"
 #include "os/engine.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream/guard.h - ends streams when the token that opened them is revoked or its run ends.
- * A stream goes on for long, so a check at its beginning is not enough. Everything runs on the
- * loop's thread, except the look at the tokens. */
-#ifndef BERTH_API_STREAM_GUARD_H
-#define BERTH_API_STREAM_GUARD_H
+ * src/api/guard.h - ends streams, and requests that wait, when their token is revoked or expires or
+ * its run ends. These go on for long, so a check at their beginning is not enough. Everything runs
+ * on the loop's thread, except the look at the tokens. */
+#ifndef BERTH_API_GUARD_H
+#define BERTH_API_GUARD_H
 
 #include "base/id.h"
 #include "core/berth.h"
@@ -12,8 +12,8 @@ struct berth_api_guard;
 
 /* What a token keeps open. Belongs to the struct that embeds it, and is zero at first. */
 struct berth_api_guarded {
-    char token_id[BERTH_ID_SIZE]; /* "": opened without a token */
-    void (*end)(struct berth_api_guarded *guarded);
+    char token_id[BERTH_ID_SIZE];                   /* "": opened without a token */
+    void (*end)(struct berth_api_guarded *guarded); /* ends this one only */
     struct berth_api_guarded *next, **link;
 };
 

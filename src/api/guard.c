@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/api/stream/guard.c - see guard.h. */
-#include "api/stream/guard.h"
+ * src/api/guard.c - see guard.h. */
+#include "api/guard.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
