@@ -398,6 +398,16 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
         answer_error(api->b, x, &err, NULL, NULL);
 }
 
+static void on_full(void *ctx)
+{
+    const struct berth_api *api = ctx;
+    berth_log_line(
+        &api->b->log, BERTH_LOG_WARN,
+        "all connections are in use: those without a good token are closed, and new ones "
+        "are turned away when there are none; raise connectionsMax",
+        NULL);
+}
+
 /* --- all of it --- */
 
 int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
@@ -409,7 +419,8 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     api->b = b;
     berth_lock_init(&api->lives_lock, BERTH_RANK_API_COMMANDS);
     berth_time_cond_init(&api->lives_changed);
-    struct berth_http_handlers handlers = {.on_request = on_request, .ctx = api};
+    struct berth_http_handlers handlers = {
+        .on_request = on_request, .on_full = on_full, .ctx = api};
     int rc = berth_api_gate_new(&api->gate, err);
     if (rc == BERTH_OK)
         rc = berth_api_events_new(api, &api->events, err);

@@ -350,15 +350,18 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
         c->caller =
             (struct berth_api_caller){.kind = BERTH_TOKEN_OPERATOR, .permissions = BERTH_MAY_ALL};
         c->actor = (struct berth_actor){.type = "user", .id = "local-board"};
+        berth_http_exchange_trust(c->x);
         return BERTH_OK;
     }
     int rc = berth_token_check(c->b, &c->arena, text, &token, err);
     gate_learn(gate, c, rc);
     if (rc == BERTH_E_UNAUTHORIZED && c->doubtful)
         return refuse_often(err);
-    if (rc == BERTH_OK)
-        take_token(c, token);
-    return rc;
+    if (rc < 0)
+        return rc;
+    take_token(c, token);
+    berth_http_exchange_trust(c->x);
+    return BERTH_OK;
 }
 
 int berth_api_check_token(struct berth_api_call *c, struct berth_error *err)

@@ -72,7 +72,7 @@ void berth_http_conn_set_deadline(struct berth_http_conn *c)
     const struct berth_http_settings *s = &c->server->settings;
     bool queued = berth_socket_queued(c->socket) > 0;
     int64_t after_ms = queued                             ? s->write_ms
-                       : c->phase == BERTH_HTTP_IDLE      ? (c->greeted ? s->idle_ms : s->head_ms)
+                       : c->phase == BERTH_HTTP_IDLE      ? (c->trusted ? s->idle_ms : s->head_ms)
                        : c->phase == BERTH_HTTP_READING   ? s->head_ms
                        : c->phase == BERTH_HTTP_RECEIVING ? s->body_ms
                                                           : LINGER_MS;
@@ -81,6 +81,52 @@ void berth_http_conn_set_deadline(struct berth_http_conn *c)
         berth_timer_clear(c->server->engine, &c->timer);
     else
         berth_timer_set(c->server->engine, &c->timer, after_ms);
+}
+
+/* --- strangers ---
+ *
+ * A stranger is a connection that has no request under way and whose last one was not trusted.
+ * Strangers make room when the server is full. */
+
+static void conn_leave_strangers(struct berth_http_conn *c)
+{
+    struct berth_http_server *server = c->server;
+    if (!c->stranger_link)
+        return;
+    *c->stranger_link = c->next_stranger;
+    if (c->next_stranger)
+        c->next_stranger->stranger_link = c->stranger_link;
+    else
+        server->strangers_end = c->stranger_link;
+    c->stranger_link = NULL;
+}
+
+static void conn_join_strangers(struct berth_http_conn *c)
+{
+    struct berth_http_server *server = c->server;
+    if (c->trusted || c->evicted)
+        return;
+    c->next_stranger = NULL;
+    c->stranger_link = server->strangers_end;
+    *server->strangers_end = c;
+    server->strangers_end = &c->next_stranger;
+}
+
+void berth_http_conn_detach(struct berth_http_conn *c)
+{
+    struct berth_http_exchange *x = c->exchange;
+    c->exchange = NULL;
+    x->conn = NULL;
+    c->trusted = c->local || atomic_load(&x->trusted);
+    conn_join_strangers(c);
+}
+
+void berth_http_conn_evict(struct berth_http_conn *c)
+{
+    conn_leave_strangers(c);
+    c->evicted = true;
+    c->server->evicted++;
+    berth_http_conn_leave(c);
 }
 
 /* --- writing --- */
@@ -196,6 +242,7 @@ static void conn_begin_exchange(struct berth_http_conn *c, size_t at_hand)
         berth_http_conn_refuse(c, 503, "There is no memory for the request.");
         return;
     }
+    conn_leave_strangers(c);
     c->exchange = x;
     berth_http_conn_enter(c, BERTH_HTTP_ASKING);
     x->body_early = len >= 0 && len <= BERTH_HTTP_EARLY_BODY_BYTES_MAX && (size_t)len <= at_hand;
@@ -346,7 +393,6 @@ static void conn_receive(struct berth_http_conn *c, const char *bytes, size_t le
 static void on_conn_plain(void *ctx, const char *bytes, size_t len)
 {
     struct berth_http_conn *c = ctx;
-    c->greeted = true;
     switch (c->phase) {
     case BERTH_HTTP_IDLE:
     case BERTH_HTTP_READING:
@@ -444,6 +490,8 @@ static void on_conn_closed(void *ctx)
     bool local = c->local;
     berth_http_exchange_leave(c);
     berth_timer_clear(server->engine, &c->timer);
+    conn_leave_strangers(c);
+    server->evicted -= c->evicted;
     *c->link = c->next;
     if (c->next)
         c->next->link = c->link;
@@ -487,7 +535,7 @@ void berth_http_conn_open(const struct berth_http_listening *address, struct ber
             .socket = socket,
             .secure = address->secure,
             .local = local,
-            .greeted = local,
+            .trusted = local,
             .waiting = {.max = WAITING_BYTES_HARD_MAX, .secret = true},
             .timer = {.run = on_conn_timer},
         };
@@ -502,6 +550,7 @@ void berth_http_conn_open(const struct berth_http_listening *address, struct ber
     berth_http_reader_init(&c->reader);
     berth_socket_set_read_max(socket, BERTH_HTTP_READ_BYTES);
     conn_link(c);
+    conn_join_strangers(c);
     berth_http_conn_set_deadline(c);
     struct berth_socket_handlers handlers = {.on_bytes = on_conn_bytes,
                                              .on_room = on_conn_room,

@@ -42,10 +42,14 @@ struct berth_http_server {
 
     /* Only the loop thread uses these: */
     struct berth_http_conn *first;
+    struct berth_http_conn *strangers, **strangers_end; /* see conn.c; the one idle longest first */
+    int evicted;             /* connections that are being closed to make room */
+    int64_t full_told_at_ms; /* when on_full was called last; 0: never */
     bool draining; /* new connections are refused, and each connection ends with its answer */
 };
 
-/* Counts a new connection. Returns false, and counts nothing, when the server is full or drains. */
+/* Counts a new connection. Returns false, and counts nothing, when the server is full or drains.
+ * May close a connection whose client is not trusted. */
 bool berth_http_server_admit(struct berth_http_server *server, bool local);
 /* Uncounts a connection; the server may be freed as soon as this returns. */
 void berth_http_server_dismiss(struct berth_http_server *server, bool local);
@@ -70,8 +74,10 @@ struct berth_http_conn {
     const struct berth_http_secure *secure; /* NULL: plain bytes */
     void *tls;                              /* the link that `secure` opened */
     bool local;                             /* came by a Unix socket */
-    bool greeted;                           /* has sent a byte, or is local */
-    bool ended;                             /* the client sends nothing more, but may read */
+    bool trusted;                           /* is local, or its last request was trusted */
+    bool evicted;                           /* is being closed to make room for another */
+    struct berth_http_conn *next_stranger, **stranger_link; /* link is NULL: not among them */
+    bool ended; /* the client sends nothing more, but may read */
     struct berth_http_reader reader;
     enum berth_http_phase phase;
     struct berth_buf waiting;
@@ -86,6 +92,10 @@ struct berth_http_conn {
 
 /* Takes over a socket that was accepted at `address`; closes it when the server is full. */
 void berth_http_conn_open(const struct berth_http_listening *address, struct berth_socket *socket);
+/* Detaches the exchange from its connection, and remembers whether it was trusted. */
+void berth_http_conn_detach(struct berth_http_conn *c);
+/* Closes the connection to make room for another one. */
+void berth_http_conn_evict(struct berth_http_conn *c);
 /* Changes the phase. Asserts that this change is one that may happen. */
 void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phase);
 /* Sets the timer for what the connection waits for now. */
@@ -131,7 +141,7 @@ struct berth_http_exchange {
     bool body_held;       /* on_bytes did not take all */
     bool streams, chunked, shared, secure;
     _Atomic int left_fd; /* -1: not requested yet */
-    _Atomic bool left, answered;
+    _Atomic bool left, answered, trusted;
 };
 
 /* Takes a piece of the body from the reader. Returns how many bytes wait because the body's reader

@@ -57,8 +57,7 @@ void berth_http_exchange_leave(struct berth_http_conn *c)
     struct berth_http_exchange *x = c->exchange;
     if (!x)
         return;
-    c->exchange = NULL;
-    x->conn = NULL;
+    berth_http_conn_detach(c);
     if (x->body_early) { /* nothing else knows the exchange */
         berth_http_exchange_free(x);
         return;
@@ -129,6 +128,11 @@ void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(
     }
 }
 
+void berth_http_exchange_trust(struct berth_http_exchange *x)
+{
+    atomic_store(&x->trusted, true);
+}
+
 void berth_http_exchange_refuse(struct berth_http_exchange *x, int status, const char *why)
 {
     if (x->conn)
@@ -162,7 +166,7 @@ static void run_answer(struct berth_post *post)
     if (c) {
         bool last = c->server->draining || (c->ended && !c->waiting.len);
         bool keep_alive = x->head.keep_alive && x->body_whole && !last;
-        c->exchange = NULL; /* before the write, which may find that the client has left */
+        berth_http_conn_detach(c); /* before the write, which may find that the client has left */
         berth_http_conn_send(c, &x->answer_head, &x->answer_body, keep_alive);
         if (x->answer_fixed)
             berth_http_conn_send_fixed(c, x->answer_fixed, x->answer_fixed_len);

@@ -18,7 +18,7 @@ struct berth_http_settings {
     /* For a body to be collected; or without a byte, of one that is taken as a stream. It begins
      * when the handler asks for the body. */
     int64_t body_ms;
-    int64_t idle_ms;  /* between two requests; by TCP the first has to begin within head_ms */
+    int64_t idle_ms;  /* between two requests; head_ms by TCP, for a client that is not trusted */
     int64_t write_ms; /* without progress, until a client that does not read is cut off */
     int64_t bodies_bytes_max; /* of all bodies that are collected at once; 503 beyond */
 };
@@ -32,6 +32,8 @@ struct berth_http_handlers {
     /* Called when the head of a request is complete. The exchange has to be answered, once. Its
      * body has not been read (see "bodies"), unless berth_http_body_is_whole says so. */
     void (*on_request)(void *ctx, struct berth_http_exchange *x);
+    /* Called when connections_max is reached, at most once a minute; or NULL. */
+    void (*on_full)(void *ctx);
     void *ctx;
 };
 
@@ -96,6 +98,10 @@ int berth_http_exchange_left_fd(struct berth_http_exchange *x);
 void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(void *ctx),
                                  void *ctx);
 
+/* Says that the client has shown that it may use the server. When connections_max is reached, a
+ * connection by TCP whose last request was not trusted is closed, and the new one is taken. From
+ * any thread, before the answer. */
+void berth_http_exchange_trust(struct berth_http_exchange *x);
 /* Refuses a request that has not been answered: its client gets the status and the text, its
  * connection ends, and its handler learns that the client has left. The answer that still has to be
  * made is dropped. Not for a stream. On the loop thread. */

@@ -8,25 +8,51 @@
 #include "http/conn.h"
 
 #define RESERVED_MAX 64 /* connections that only Unix sockets may have */
+#define FULL_TOLD_MS 60000
 
 /* --- counting connections --- */
 
-/* Called with the lock held. Clients on this machine get in however many came by TCP. */
-static bool server_is_full(const struct berth_http_server *server, bool local)
+/* Clients on this machine get in however many came by TCP. Connections that are being closed to
+ * make room do not count; all of them came by TCP. */
+static bool server_is_full(struct berth_http_server *server, bool local)
 {
     int max = server->settings.connections_max;
     int kept = max / 4 < RESERVED_MAX ? max / 4 : RESERVED_MAX;
-    return server->connections >= max || (!local && server->remote >= max - kept);
+    pthread_mutex_lock(&server->lock);
+    int all = server->connections - server->evicted, remote = server->remote - server->evicted;
+    pthread_mutex_unlock(&server->lock);
+    return all >= max || (!local && remote >= max - kept);
+}
+
+static void server_tell_full(struct berth_http_server *server)
+{
+    int64_t now = berth_time_mono_ms();
+    if (!server->handlers.on_full ||
+        (server->full_told_at_ms && now - server->full_told_at_ms < FULL_TOLD_MS))
+        return;
+    server->full_told_at_ms = now;
+    server->handlers.on_full(server->handlers.ctx);
+}
+
+/* Closes a connection whose client is not trusted. Returns false when there is none. */
+static bool server_make_room(struct berth_http_server *server)
+{
+    server_tell_full(server);
+    if (!server->strangers)
+        return false;
+    berth_http_conn_evict(server->strangers);
+    return true;
 }
 
 bool berth_http_server_admit(struct berth_http_server *server, bool local)
 {
+    if (server->draining || (server_is_full(server, local) && !server_make_room(server)))
+        return false;
     pthread_mutex_lock(&server->lock);
-    bool admitted = !server->draining && !server_is_full(server, local);
-    server->connections += admitted;
-    server->remote += admitted && !local;
+    server->connections++;
+    server->remote += !local;
     pthread_mutex_unlock(&server->lock);
-    return admitted;
+    return true;
 }
 
 void berth_http_server_dismiss(struct berth_http_server *server, bool local)
@@ -61,6 +87,7 @@ int berth_http_server_open(struct berth_engine *engine, const struct berth_http_
     server->engine = engine;
     server->settings = *settings;
     server->handlers = *handlers;
+    server->strangers_end = &server->strangers;
     pthread_mutex_init(&server->lock, NULL);
     berth_time_cond_init(&server->changed);
     *out = server;

@@ -99,7 +99,7 @@ void berth_http_stream_abort(struct berth_http_exchange *x)
 {
     struct berth_http_conn *c = x->conn;
     if (c) {
-        c->exchange = NULL;
+        berth_http_conn_detach(c);
         berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
         berth_socket_close(c->socket);
     }
@@ -110,7 +110,7 @@ void berth_http_stream_end(struct berth_http_exchange *x)
 {
     struct berth_http_conn *c = x->conn;
     if (c) {
-        c->exchange = NULL; /* before the write, which may find that the client has left */
+        berth_http_conn_detach(c); /* before the write, which may find that the client has left */
         if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
             berth_http_conn_write(c, LAST_CHUNK, sizeof LAST_CHUNK - 1);
         berth_http_conn_end_answer(c, x->chunked && !c->server->draining);

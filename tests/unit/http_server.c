@@ -40,7 +40,7 @@ struct stage {
     pthread_mutex_t lock;
     struct berth_http_exchange *held[HELD_MAX]; /* of paths that begin with /held, in their order */
     int held_count;
-    _Atomic int asked, readers_gone;
+    _Atomic int asked, readers_gone, full;
     struct taking *taking; /* the last body that was taken as a stream */
     _Atomic int takings_ended, takings_gone;
 };
@@ -203,6 +203,8 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
 {
     struct stage *s = ctx;
     const char *path = berth_http_exchange_head(x)->path;
+    if (strcmp(path, "/trusted") == 0)
+        berth_http_exchange_trust(x);
     if (strncmp(path, "/take/", 6) == 0 || strcmp(path, "/keep") == 0 || strcmp(path, "/deny") == 0)
         take_body(s, x);
     else if (berth_http_body_is_whole(x) || strncmp(path, "/held", 5) == 0)
@@ -233,9 +235,15 @@ static int listen_at(struct stage *s, const char *path, const char *host, int po
     return berth_http_server_listen(s->server, &address, err);
 }
 
+static void on_full(void *ctx)
+{
+    struct stage *s = ctx;
+    atomic_fetch_add(&s->full, 1);
+}
+
 static void open_server(struct stage *s, const struct berth_http_settings *settings)
 {
-    struct berth_http_handlers handlers = {.on_request = on_request, .ctx = s};
+    struct berth_http_handlers handlers = {.on_request = on_request, .on_full = on_full, .ctx = s};
     struct berth_error err;
     assert_int_equal(berth_http_server_open(s->engine, settings, &handlers, &s->server, &err), 0);
     assert_int_equal(listen_at(s, s->path, NULL, 0, &err), 0);
@@ -984,7 +992,15 @@ static void too_many_are_turned_away(void **state)
     (void)b;
 }
 
-/* However many come by TCP, and say nothing: who is here gets in. */
+/* Asks for something that makes the client trusted. */
+static void get_trusted(int fd)
+{
+    auto_buf heard = HEARD;
+    say(fd, GET("/trusted"));
+    (void)hear(fd, "/trusted\r\n\r\n", &heard);
+}
+
+/* However many come by TCP, and are trusted: who is here gets in. */
 static void tcp_does_not_take_all(void **state)
 {
     struct stage *s = *state;
@@ -993,23 +1009,59 @@ static void tcp_does_not_take_all(void **state)
     berth_http_server_close(s->server);
     open_server(s, &settings);
     int fds[8];
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++) {
         fds[i] = dial_tcp(s);
+        if (i < 6)
+            get_trusted(fds[i]);
+    }
     assert_true(has_ended(fds[6]) && has_ended(fds[7]));
-    assert_true(is_silent(fds[5]));
+    assert_int_equal(s->full, 1); /* once, not for each of them */
     auto_close int here = dial_unix(s);
-    auto_buf heard = HEARD, late = HEARD;
+    auto_buf heard = HEARD;
     say(here, GET("/x"));
     (void)hear(here, "/x\r\n\r\n", &heard);
-    /* They do not stay as long as who has said something. */
-    say(fds[0], GET("/x"));
-    (void)hear(fds[0], "/x\r\n\r\n", &late);
-    berth_time_shift(0, settings.head_ms + 1000);
-    for (int i = 1; i < 6; i++)
-        assert_true(has_ended(fds[i]));
-    assert_true(is_silent(fds[0]) && is_silent(here));
+    for (int i = 0; i < 6; i++)
+        assert_true(is_silent(fds[i]));
     for (int i = 0; i < 8; i++)
         (void)close(fds[i]);
+}
+
+/* Who has shown nothing makes room for whoever comes, the one that was idle longest first; and does
+ * not stay as long. */
+static void strangers_make_room(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.connections_max = 8; /* 6 of them by TCP */
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    auto_close int silent = dial_tcp(s), begun = dial_tcp(s), trusted = dial_tcp(s),
+                   once = dial_tcp(s), asks = dial_tcp(s), held = dial_tcp(s);
+    auto_buf a = HEARD, b = HEARD, c = HEARD, d = HEARD;
+    get_trusted(trusted);
+    get_trusted(once);
+    say(once, GET("/x"));
+    (void)hear(once, "/x\r\n\r\n", &a);
+    say(held, GET("/held"));
+    struct berth_http_exchange *x = await_held(s, 0);
+    say(begun, "GET /");
+    say(asks, GET("/x"));
+    (void)hear(asks, "/x\r\n\r\n", &b);
+    int more[4];
+    for (int i = 0; i < 4; i++)
+        more[i] = dial_tcp(s);
+    assert_true(has_ended(silent) && has_ended(begun) && has_ended(once) && has_ended(asks));
+    assert_true(is_silent(trusted) && is_silent(held));
+    get_trusted(more[0]);
+    answer(x);
+    (void)hear(held, "/held\r\n\r\n", &c);
+    berth_time_shift(0, settings.head_ms + 1000);
+    assert_true(has_ended(held) && has_ended(more[1]) && has_ended(more[2]) && has_ended(more[3]));
+    assert_true(is_silent(trusted) && is_silent(more[0]));
+    say(trusted, GET("/x"));
+    (void)hear(trusted, "/x\r\n\r\n", &d);
+    for (int i = 0; i < 4; i++)
+        (void)close(more[i]);
 }
 
 /* The descriptors in reserve are for the Unix socket; who does not get one waits. */
@@ -1171,6 +1223,7 @@ int main(void)
         ON_STAGE(clients_that_send_nothing_more),
         ON_STAGE(too_many_are_turned_away),
         ON_STAGE(tcp_does_not_take_all),
+        ON_STAGE(strangers_make_room),
         ON_STAGE(few_descriptors),
         ON_STAGE(drain_lets_requests_finish),
         ON_STAGE(close_waits_for_whoever_is_to_answer),
