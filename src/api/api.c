@@ -27,7 +27,6 @@
 #define QUICK_THREADS_MAX 16
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
-#define ANSWER_BYTES_MAX (64 * 1024 * 1024)
 
 const struct berth_api_route *const berth_api_tables[] = {
     berth_api_instance_routes,    berth_api_company_routes,
@@ -107,7 +106,7 @@ static void answer_error(const struct berth *b, struct berth_http_exchange *x,
     struct berth_http_answer answer = {.status = method ? 405 : berth_code_http(err->code),
                                        .type = "application/json",
                                        .more = {header},
-                                       .body = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+                                       .body = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_BYTES_MAX)};
     struct berth_json_writer w = {.buf = &answer.body};
     struct berth_error told = shown(b, x, err);
     say_error(&w, &told, issues);
@@ -345,7 +344,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
                                  .head = berth_http_exchange_head(x),
                                  .route = f->route,
                                  .status = 200,
-                                 .out = BERTH_BUF_INIT(ANSWER_BYTES_MAX)};
+                                 .out = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_BYTES_MAX)};
     c->w = (struct berth_json_writer){.buf = &c->out};
     c->issues.arena = &c->arena;
     if (f->allow[0])

@@ -350,7 +350,7 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
         c->caller =
             (struct berth_api_caller){.kind = BERTH_TOKEN_OPERATOR, .permissions = BERTH_MAY_ALL};
         c->actor = (struct berth_actor){.type = "user", .id = "local-board"};
-        berth_http_exchange_trust(c->x);
+        berth_http_exchange_trust(c->x, NULL);
         return BERTH_OK;
     }
     int rc = berth_token_check(c->b, &c->arena, text, &token, err);
@@ -360,7 +360,7 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
     if (rc < 0)
         return rc;
     take_token(c, token);
-    berth_http_exchange_trust(c->x);
+    berth_http_exchange_trust(c->x, token->company_id);
     return BERTH_OK;
 }
 

@@ -66,6 +66,11 @@
 /* All bodies that a server collects at once; berthd fits it to the machine's memory. */
 #define BERTH_HTTP_BODIES_BYTES_MIN (INT64_C(16) * 1024 * 1024)
 #define BERTH_HTTP_BODIES_BYTES_MAX (INT64_C(128) * 1024 * 1024)
+/* All answers that wait until their clients have taken them, likewise; one of them; and how fast a
+ * client has to take one. */
+#define BERTH_HTTP_ANSWERS_BYTES_MAX (4 * BERTH_HTTP_BODIES_BYTES_MAX)
+#define BERTH_HTTP_ANSWER_BYTES_MAX (16 * 1024 * 1024)
+#define BERTH_HTTP_ANSWER_BYTES_S (INT64_C(32) * 1024)
 /* A body up to this size that comes with its head is kept before the client is known. */
 #define BERTH_HTTP_EARLY_BODY_BYTES_MAX 4096
 #define BERTH_HTTP_READ_BYTES ((size_t)4096)    /* of a client that is not known, at a time */

@@ -44,4 +44,5 @@ void berth_fit_settings(const struct berth_fit_machine *machine,
         bodies = BERTH_HTTP_BODIES_BYTES_MIN;
     if (machine->memory_bytes && bodies < settings->bodies_bytes_max)
         settings->bodies_bytes_max = bodies;
+    settings->answers_bytes_max = 4 * settings->bodies_bytes_max;
 }

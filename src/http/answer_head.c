@@ -2,6 +2,10 @@
  * src/http/answer_head.c - see answer_head.h. */
 #include "http/answer_head.h"
 
+#include "base/json.h"
+
+#define REFUSAL_BYTES_MAX 4096
+
 const char *berth_http_reason(int status)
 {
     static const struct {
@@ -76,4 +80,19 @@ const char *berth_http_refusal_code(int status)
     default:
         return berth_code_wire(BERTH_E_INVALID);
     }
+}
+
+void berth_http_write_refusal(int status, const char *why, struct berth_http_answer *answer)
+{
+    *answer = (struct berth_http_answer){
+        .status = status, .type = "application/json", .body = BERTH_BUF_INIT(REFUSAL_BYTES_MAX)};
+    struct berth_json_writer w = {.buf = &answer->body};
+    if (status == 503)
+        answer->more[0] = (struct berth_http_header){"Retry-After", "1"};
+    if (status == 401)
+        answer->more[0] = (struct berth_http_header){"WWW-Authenticate", "Bearer"};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "error", why);
+    berth_json_put_str(&w, "code", berth_http_refusal_code(status));
+    berth_json_close(&w, '}');
 }

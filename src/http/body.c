@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/body.c - the body of a request: collected in memory, or handed on piece by piece. See
  * http.h and conn.h. */
-#include <malloc.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
 #include "http/conn.h"
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
-#define TRIM_BYTES_MIN (8 * 1024 * 1024) /* less freed memory than this is kept for later */
 
 bool berth_http_body_is_whole(const struct berth_http_exchange *x)
 {
@@ -17,39 +15,18 @@ bool berth_http_body_is_whole(const struct berth_http_exchange *x)
 
 /* --- collecting --- */
 
-/* Adds what the buffer has grown by to the memory of all bodies. Returns false when that is too
- * much. */
+/* Charges the memory of the buffer to the budget of all bodies. Returns false when it does not fit.
+ */
 static bool body_charge(struct berth_http_exchange *x)
 {
-    struct berth_http_server *server = x->server;
-    int64_t more = (int64_t)x->body.cap - x->body_charged;
-    if (more == 0)
-        return true;
-    pthread_mutex_lock(&server->lock);
-    server->bodies_bytes += more;
-    x->body_charged += more;
-    bool fits = server->bodies_bytes <= server->settings.bodies_bytes_max;
-    if (server->bodies_bytes > server->bodies_most)
-        server->bodies_most = server->bodies_bytes;
-    pthread_mutex_unlock(&server->lock);
-    return fits;
+    return berth_charge_set(&x->body_charge, x->server->bodies, berth_http_exchange_owner(x),
+                            (int64_t)x->body.cap);
 }
 
 void berth_http_body_free(struct berth_http_exchange *x)
 {
-    struct berth_http_server *server = x->server;
     berth_buf_clear(&x->body);
-    if (!x->body_charged)
-        return;
-    pthread_mutex_lock(&server->lock);
-    server->bodies_bytes -= x->body_charged;
-    x->body_charged = 0;
-    bool trim = server->bodies_bytes == 0 && server->bodies_most >= TRIM_BYTES_MIN;
-    if (trim)
-        server->bodies_most = 0;
-    pthread_mutex_unlock(&server->lock);
-    if (trim)
-        (void)malloc_trim(0); /* free memory within the heap goes back to the system */
+    berth_charge_drop(&x->body_charge);
 }
 
 /* The buffer doubles, but not beyond the announced length. */

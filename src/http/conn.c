@@ -11,9 +11,7 @@
 #include "base/limits.h"
 #include "http/answer_head.h"
 
-#define LINGER_MS 2000               /* for the client to read the last bytes before a close */
-#define JOINED_BYTES_MAX (16 * 1024) /* a longer body is not copied behind its head */
-#define REFUSAL_BYTES_MAX 4096
+#define LINGER_MS 2000 /* for the client to read the last bytes before a close */
 /* Written at a time of a long body: what the client does not take of it is copied. A fixed body can
  * be had without a token. */
 #define STEP_BYTES ((size_t)256 * 1024)
@@ -163,21 +161,25 @@ static void conn_send_rest(struct berth_http_conn *c)
         c->rest_len -= step;
         berth_http_conn_write(c, bytes, step);
     }
-    if (!c->rest_len)
-        berth_buf_clear(&c->rest_body);
+    if (c->rest_len)
+        return;
+    berth_buf_clear(&c->rest_body);
+    berth_charge_drop(&c->rest_charge);
 }
 
 void berth_http_conn_send_fixed(struct berth_http_conn *c, const char *bytes, size_t len)
 {
+    const struct berth_http_settings *s = &c->server->settings;
     c->rest = bytes;
     c->rest_len = len;
+    c->rest_end_ms = berth_time_mono_ms() + s->write_ms + (int64_t)len * 1000 / s->answer_bytes_s;
     conn_send_rest(c);
 }
 
 void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head, struct berth_buf *body,
-                          bool keep_alive)
+                          struct berth_charge *charge, bool keep_alive)
 {
-    bool joined = body->len <= JOINED_BYTES_MAX;
+    bool joined = body->len <= BERTH_HTTP_JOINED_BYTES_MAX;
     berth_buf_puts(head, keep_alive ? "\r\n" : "Connection: close\r\n\r\n");
     if (joined)
         berth_buf_append(head, body->data, body->len);
@@ -190,37 +192,37 @@ void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head, str
         return;
     c->rest_body = *body;
     *body = (struct berth_buf){0};
+    c->rest_charge = *charge;
+    *charge = (struct berth_charge){0};
     berth_http_conn_send_fixed(c, c->rest_body.data, c->rest_body.len);
 }
 
 void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *why)
 {
-    struct berth_http_answer answer = {
-        .status = status, .type = "application/json", .body = BERTH_BUF_INIT(REFUSAL_BYTES_MAX)};
-    struct berth_json_writer w = {.buf = &answer.body};
+    struct berth_http_answer answer;
+    struct berth_charge none = {0};
     struct berth_id id = berth_id_new();
-    if (status == 503)
-        answer.more[0] = (struct berth_http_header){"Retry-After", "1"};
-    if (status == 401)
-        answer.more[0] = (struct berth_http_header){"WWW-Authenticate", "Bearer"};
-    berth_json_open(&w, '{');
-    berth_json_put_str(&w, "error", why);
-    berth_json_put_str(&w, "code", berth_http_refusal_code(status));
-    berth_json_close(&w, '}');
+    berth_http_write_refusal(status, why, &answer);
     berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
     auto_buf head = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_HEAD_BYTES_MAX);
     berth_http_write_head(&head, &answer, id.text, false);
-    berth_http_conn_send(c, &head, &answer.body, false);
+    berth_http_conn_send(c, &head, &answer.body, &none, false);
     berth_buf_clear(&answer.body);
     conn_finish(c);
     berth_http_exchange_leave(c);
+}
+
+/* Returns whether the client takes a long answer too slowly. */
+static bool conn_is_late(const struct berth_http_conn *c)
+{
+    return c->rest_len && berth_time_mono_ms() > c->rest_end_ms;
 }
 
 static void on_conn_timer(struct berth_timer *timer)
 {
     struct berth_http_conn *c = berth_container_of(timer, struct berth_http_conn, timer);
     bool queued = berth_socket_queued(c->socket) > 0;
-    if (queued && berth_socket_sent(c->socket) != c->sent)
+    if (queued && berth_socket_sent(c->socket) != c->sent && !conn_is_late(c))
         berth_http_conn_set_deadline(c); /* the client reads, if slowly */
     else if ((c->phase == BERTH_HTTP_READING || c->phase == BERTH_HTTP_RECEIVING) && !queued)
         berth_http_conn_refuse(c, 408, "The request did not come in time.");
@@ -468,6 +470,10 @@ static void on_conn_bytes(void *ctx, const char *bytes, size_t len)
 static void on_conn_room(void *ctx)
 {
     struct berth_http_conn *c = ctx;
+    if (conn_is_late(c)) {
+        berth_socket_close(c->socket);
+        return;
+    }
     if (c->phase == BERTH_HTTP_SENDING) {
         conn_send_rest(c);
         berth_http_conn_end_answer(c, !c->server->draining && !c->last);
@@ -498,6 +504,7 @@ static void on_conn_closed(void *ctx)
     berth_http_reader_clear(&c->reader);
     berth_buf_clear(&c->waiting);
     berth_buf_clear(&c->rest_body);
+    berth_charge_drop(&c->rest_charge);
     if (c->tls)
         c->secure->close(c->tls);
     free(c);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/budget.h"
 #include "base/id.h"
 #include "http/http.h"
 #include "os/engine.h"
@@ -29,6 +30,8 @@ struct berth_http_server {
     struct berth_http_handlers handlers;
     struct berth_http_listening addresses[BERTH_HTTP_ADDRESSES_MAX];
     int address_count;
+    struct berth_budget *bodies;  /* that are or were collected for open exchanges */
+    struct berth_budget *answers; /* that wait to be sent, except short ones */
 
     pthread_mutex_t lock;   /* of the counters below */
     pthread_cond_t changed; /* signalled when a counter goes down */
@@ -37,8 +40,6 @@ struct berth_http_server {
     int exchanges;          /* requests whose answer has not been sent yet */
     int streams;            /* those of them whose answer is a stream */
     int64_t requests;       /* since the server was opened */
-    int64_t bodies_bytes;   /* memory of bodies that are or were collected for open exchanges */
-    int64_t bodies_most;    /* the largest bodies_bytes since memory was returned to the system */
 
     /* Only the loop thread uses these: */
     struct berth_http_conn *first;
@@ -83,8 +84,10 @@ struct berth_http_conn {
     struct berth_buf waiting;
     const char *rest; /* of an answer's body, not written yet */
     size_t rest_len;
-    struct berth_buf rest_body; /* where `rest` lies, unless it is fixed */
-    bool last;                  /* while SENDING: the connection ends behind the answer */
+    struct berth_buf rest_body;      /* where `rest` lies, unless it is fixed */
+    struct berth_charge rest_charge; /* of rest_body */
+    int64_t rest_end_ms;             /* when the client must have taken all of `rest` */
+    bool last;                       /* while SENDING: the connection ends behind the answer */
     struct berth_timer timer;
     struct berth_http_exchange *exchange; /* from ASKING to STREAMING; NULL: the client left */
     uint64_t sent;                        /* bytes sent when the timer was set */
@@ -102,10 +105,10 @@ void berth_http_conn_enter(struct berth_http_conn *c, enum berth_http_phase phas
 void berth_http_conn_set_deadline(struct berth_http_conn *c);
 /* Writes bytes, through TLS when the connection has it. May find that the client has left. */
 void berth_http_conn_write(struct berth_http_conn *c, const char *bytes, size_t len);
-/* Writes an answer whose head lacks its end; `body` is taken over. Closes the connection when
- * memory ran out. */
+/* Writes an answer whose head lacks its end; `body` and the charge for it are taken over. Closes
+ * the connection when memory ran out. */
 void berth_http_conn_send(struct berth_http_conn *c, struct berth_buf *head, struct berth_buf *body,
-                          bool keep_alive);
+                          struct berth_charge *charge, bool keep_alive);
 /* Writes a body that is not copied, as the client takes it. */
 void berth_http_conn_send_fixed(struct berth_http_conn *c, const char *bytes, size_t len);
 /* Goes on with the next request, or ends the connection, when all of the answer is written. */
@@ -133,15 +136,16 @@ struct berth_http_exchange {
     size_t answer_fixed_len;
     struct berth_http_stream_handlers stream; /* on_gone is also used before a stream begins */
     struct berth_http_body_handlers body_on;
-    size_t body_at;       /* how much of a body that was at hand its reader has taken */
-    int64_t body_charged; /* in the server's bodies_bytes */
-    bool body_whole;      /* the request is complete */
-    bool body_early;      /* it came with the head: the handler has not been called yet */
-    bool body_wanted;     /* berth_http_body_read was called, and its end is not told yet */
-    bool body_held;       /* on_bytes did not take all */
+    size_t body_at; /* how much of a body that was at hand its reader has taken */
+    struct berth_charge body_charge, answer_charge;
+    bool body_whole;  /* the request is complete */
+    bool body_early;  /* it came with the head: the handler has not been called yet */
+    bool body_wanted; /* berth_http_body_read was called, and its end is not told yet */
+    bool body_held;   /* on_bytes did not take all */
     bool streams, chunked, shared, secure;
     _Atomic int left_fd; /* -1: not requested yet */
     _Atomic bool left, answered, trusted;
+    char owner[BERTH_ID_SIZE]; /* once it is trusted; "": none */
 };
 
 /* Takes a piece of the body from the reader. Returns how many bytes wait because the body's reader
@@ -160,6 +164,8 @@ void berth_http_body_free(struct berth_http_exchange *x);
 struct berth_http_exchange *berth_http_exchange_new(struct berth_http_conn *c);
 /* Frees the exchange and uncounts it; the server may be freed as soon as this returns. */
 void berth_http_exchange_free(struct berth_http_exchange *x);
+/* Returns whose memory the exchange uses, or NULL while that is not known. */
+const char *berth_http_exchange_owner(const struct berth_http_exchange *x);
 /* Tells the exchange, if there is one, that its client has left, and detaches it. */
 void berth_http_exchange_leave(struct berth_http_conn *c);
 /* Tells the exchange that its client has left or only waits for the answer. The answer is sent. */

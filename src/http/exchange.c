@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/http/exchange.c - one request and its answer. See http.h and conn.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -43,6 +44,7 @@ void berth_http_exchange_free(struct berth_http_exchange *x)
     berth_http_body_free(x);
     berth_buf_clear(&x->answer_head);
     berth_buf_clear(&x->answer_body);
+    berth_charge_drop(&x->answer_charge);
     bool stream = x->streams;
     free(x);
     pthread_mutex_lock(&server->lock);
@@ -128,8 +130,14 @@ void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(
     }
 }
 
-void berth_http_exchange_trust(struct berth_http_exchange *x)
+const char *berth_http_exchange_owner(const struct berth_http_exchange *x)
 {
+    return atomic_load(&x->trusted) && x->owner[0] ? x->owner : NULL;
+}
+
+void berth_http_exchange_trust(struct berth_http_exchange *x, const char *owner)
+{
+    (void)snprintf(x->owner, sizeof x->owner, "%s", owner ? owner : "");
     atomic_store(&x->trusted, true);
 }
 
@@ -167,7 +175,7 @@ static void run_answer(struct berth_post *post)
         bool last = c->server->draining || (c->ended && !c->waiting.len);
         bool keep_alive = x->head.keep_alive && x->body_whole && !last;
         berth_http_conn_detach(c); /* before the write, which may find that the client has left */
-        berth_http_conn_send(c, &x->answer_head, &x->answer_body, keep_alive);
+        berth_http_conn_send(c, &x->answer_head, &x->answer_body, &x->answer_charge, keep_alive);
         if (x->answer_fixed)
             berth_http_conn_send_fixed(c, x->answer_fixed, x->answer_fixed_len);
         berth_http_conn_end_answer(c, keep_alive);
@@ -175,9 +183,22 @@ static void run_answer(struct berth_post *post)
     berth_http_exchange_free(x);
 }
 
+/* Charges the memory of a long answer. One that does not fit becomes a refusal. */
+static void answer_charge(struct berth_http_exchange *x, struct berth_http_answer *answer)
+{
+    if (answer->body.len <= BERTH_HTTP_JOINED_BYTES_MAX ||
+        berth_charge_set(&x->answer_charge, x->server->answers, berth_http_exchange_owner(x),
+                         (int64_t)answer->body.cap))
+        return;
+    berth_buf_clear(&answer->body);
+    berth_http_write_refusal(503, "There is no memory for the answer. Try again later.", answer);
+}
+
 void berth_http_answer(struct berth_http_exchange *x, struct berth_http_answer *answer)
 {
     struct berth_error ignored;
+    if (x->head.method != BERTH_HTTP_HEAD)
+        answer_charge(x, answer);
     x->answer_head = (struct berth_buf)BERTH_BUF_INIT(BERTH_HTTP_ANSWER_HEAD_BYTES_MAX);
     berth_http_exchange_write_head(x, answer, false, &x->answer_head);
     if (x->head.method == BERTH_HTTP_HEAD) /* such an answer has no body */

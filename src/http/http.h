@@ -20,12 +20,16 @@ struct berth_http_settings {
     int64_t body_ms;
     int64_t idle_ms;  /* between two requests; head_ms by TCP, for a client that is not trusted */
     int64_t write_ms; /* without progress, until a client that does not read is cut off */
-    int64_t bodies_bytes_max; /* of all bodies that are collected at once; 503 beyond */
+    int64_t bodies_bytes_max;  /* of all bodies that are collected at once; 503 beyond */
+    int64_t answers_bytes_max; /* of all answers that wait for their clients; 503 beyond */
+    int64_t answer_bytes_s;    /* the least speed, after write_ms, at which a client takes one */
 };
 #define BERTH_HTTP_SETTINGS_INIT                                                                   \
     {                                                                                              \
         .connections_max = 8192, .head_ms = 10000, .body_ms = 60000, .idle_ms = 75000,             \
-        .write_ms = 30000, .bodies_bytes_max = BERTH_HTTP_BODIES_BYTES_MAX                         \
+        .write_ms = 30000, .bodies_bytes_max = BERTH_HTTP_BODIES_BYTES_MAX,                        \
+        .answers_bytes_max = BERTH_HTTP_ANSWERS_BYTES_MAX,                                         \
+        .answer_bytes_s = BERTH_HTTP_ANSWER_BYTES_S                                                \
     }
 
 struct berth_http_handlers {
@@ -80,6 +84,7 @@ struct berth_http_stats {
     int64_t connections, streams; /* now */
     int64_t requests;             /* since the server was opened */
     int64_t bodies_bytes;         /* memory of the bodies that are collected now */
+    int64_t answers_bytes;        /* memory of the answers that wait to be sent */
 };
 struct berth_http_stats berth_http_server_stats(struct berth_http_server *server);
 
@@ -99,9 +104,10 @@ void berth_http_exchange_on_left(struct berth_http_exchange *x, void (*on_left)(
                                  void *ctx);
 
 /* Says that the client has shown that it may use the server. When connections_max is reached, a
- * connection by TCP whose last request was not trusted is closed, and the new one is taken. From
- * any thread, before the answer. */
-void berth_http_exchange_trust(struct berth_http_exchange *x);
+ * connection by TCP whose last request was not trusted is closed, and the new one is taken. The
+ * memory of body and answer is charged to `owner`, an id; NULL: to no owner. From any thread,
+ * before the body is read and before the answer. */
+void berth_http_exchange_trust(struct berth_http_exchange *x, const char *owner);
 /* Refuses a request that has not been answered: its client gets the status and the text, its
  * connection ends, and its handler learns that the client has left. The answer that still has to be
  * made is dropped. Not for a stream. On the loop thread. */

@@ -70,12 +70,22 @@ struct berth_http_stats berth_http_server_stats(struct berth_http_server *server
     struct berth_http_stats stats = {.connections = server->connections,
                                      .streams = server->streams,
                                      .requests = server->requests,
-                                     .bodies_bytes = server->bodies_bytes};
+                                     .bodies_bytes = berth_budget_used(server->bodies),
+                                     .answers_bytes = berth_budget_used(server->answers)};
     pthread_mutex_unlock(&server->lock);
     return stats;
 }
 
 /* --- the beginning --- */
+
+static void server_free(struct berth_http_server *server)
+{
+    pthread_mutex_destroy(&server->lock);
+    pthread_cond_destroy(&server->changed);
+    berth_budget_free(server->bodies);
+    berth_budget_free(server->answers);
+    free(server);
+}
 
 int berth_http_server_open(struct berth_engine *engine, const struct berth_http_settings *settings,
                            const struct berth_http_handlers *handlers,
@@ -84,14 +94,20 @@ int berth_http_server_open(struct berth_engine *engine, const struct berth_http_
     struct berth_http_server *server = calloc(1, sizeof *server);
     if (!server)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: server.");
+    int rc = berth_budget_new(settings->bodies_bytes_max, &server->bodies, err);
+    if (rc == BERTH_OK)
+        rc = berth_budget_new(settings->answers_bytes_max, &server->answers, err);
     server->engine = engine;
     server->settings = *settings;
     server->handlers = *handlers;
     server->strangers_end = &server->strangers;
     pthread_mutex_init(&server->lock, NULL);
     berth_time_cond_init(&server->changed);
-    *out = server;
-    return BERTH_OK;
+    if (rc < 0)
+        server_free(server);
+    else
+        *out = server;
+    return rc;
 }
 
 static void on_server_socket(void *ctx, struct berth_socket *socket)
@@ -172,7 +188,5 @@ void berth_http_server_close(struct berth_http_server *server)
     while (server->connections || server->exchanges)
         pthread_cond_wait(&server->changed, &server->lock);
     pthread_mutex_unlock(&server->lock);
-    pthread_mutex_destroy(&server->lock);
-    pthread_cond_destroy(&server->changed);
-    free(server);
+    server_free(server);
 }

@@ -34,6 +34,7 @@ static void limits_fit_the_machine(void **state)
         assert_int_equal(settings.connections_max, rows[i].connections);
         assert_int_equal(settings.remote_fd_max, rows[i].fd_max);
         assert_int_equal(settings.bodies_bytes_max, rows[i].bodies);
+        assert_int_equal(settings.answers_bytes_max, 4 * rows[i].bodies);
     }
 }
 

@@ -204,7 +204,9 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     struct stage *s = ctx;
     const char *path = berth_http_exchange_head(x)->path;
     if (strcmp(path, "/trusted") == 0)
-        berth_http_exchange_trust(x);
+        berth_http_exchange_trust(x, NULL);
+    if (berth_http_header(berth_http_exchange_head(x), "x-owner"))
+        berth_http_exchange_trust(x, berth_http_header(berth_http_exchange_head(x), "x-owner"));
     if (strncmp(path, "/take/", 6) == 0 || strcmp(path, "/keep") == 0 || strcmp(path, "/deny") == 0)
         take_body(s, x);
     else if (berth_http_body_is_whole(x) || strncmp(path, "/held", 5) == 0)
@@ -779,6 +781,55 @@ static void reader_that_does_not_read_is_given_up(void **state)
     assert_true(strlen(hear(fd, NULL, &heard)) < 4000000);
 }
 
+#define MUCH_OF(owner) "GET /much HTTP/1.1\r\n" HOST "X-Owner: " owner "\r\n\r\n"
+
+/* Answers of 4 MB that are not taken: what does not fit is refused, first for whoever has most. */
+static void answers_share_one_budget(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.answers_bytes_max = 12 * 1024 * 1024;
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    int fds[2];
+    for (int i = 0; i < 2; i++) {
+        fds[i] = dial_unix(s);
+        say(fds[i], MUCH_OF("a"));
+        char first[12];
+        assert_int_equal(recv(fds[i], first, sizeof first, MSG_WAITALL), sizeof first);
+        assert_int_equal(memcmp(first, i ? "HTTP/1.1 503" : "HTTP/1.1 200", 12), 0);
+    }
+    auto_close int other = dial_unix(s), small = dial_unix(s);
+    auto_buf all = HEARD, short_one = HEARD, rest = HEARD, again = HEARD;
+    say(other, MUCH_OF("b"));
+    assert_non_null(strstr(hear(other, "039999\n", &all), "200 OK"));
+    say(small, "GET /x HTTP/1.1\r\n" HOST "X-Owner: a\r\n\r\n");
+    (void)hear(small, "/x\r\n\r\n", &short_one);
+    (void)hear(fds[0], "039999\n", &rest);
+    assert_int_equal(berth_http_server_stats(s->server).answers_bytes, 0);
+    say(fds[1], MUCH_OF("a"));
+    assert_non_null(strstr(hear(fds[1], "039999\n", &again), "Retry-After: 1"));
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
+/* A few bytes now and then are not enough: the memory of the answer is needed. */
+static void reader_that_is_too_slow_is_given_up(void **state)
+{
+    struct stage *s = *state;
+    auto_close int fd = dial_unix(s);
+    char bytes[1000];
+    say(fd, GET("/much"));
+    /* 4 MB at 32 KiB a second, and 30 seconds: gone after less than 160 */
+    for (int waited = 0; berth_http_server_stats(s->server).connections; waited++) {
+        assert_true(waited < 40);
+        (void)recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        berth_time_shift(0, 10000);
+        pause_ms(50);
+    }
+    assert_int_equal(berth_http_server_stats(s->server).answers_bytes, 0);
+}
+
 /* As long as nobody reads an answer, the next one is not made: else they would pile up. */
 static void unread_answers_hold_the_next_request_back(void **state)
 {
@@ -1215,6 +1266,8 @@ int main(void)
         ON_STAGE(last_request_of_a_connection),
         ON_STAGE(whoever_is_slow_is_given_up),
         ON_STAGE(reader_that_does_not_read_is_given_up),
+        ON_STAGE(answers_share_one_budget),
+        ON_STAGE(reader_that_is_too_slow_is_given_up),
         ON_STAGE(unread_answers_hold_the_next_request_back),
         ON_STAGE(streams_to_their_end),
         ON_STAGE(reader_of_a_stream_leaves),
