@@ -68,7 +68,8 @@ static int fail_sqlite(struct sqlite_db *db, struct berth_error *err)
                           "or name another with --store.",
                           text);
     case SQLITE_CANTOPEN:
-        return berth_fail(err, BERTH_E_NOT_FOUND, "The store cannot be opened (%s).", text);
+        /* Also when this process has no descriptor left, so it says nothing about rows. */
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The store cannot be opened (%s).", text);
     default:
         return berth_fail(err, BERTH_E_INTERNAL, "The store failed: %s (code %d).", text, extended);
     }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "base/auto.h"
 #include "store/db.h"
 #include "store/migrate.h"
+#include "store/sqlite.h"
 #include "store/store.h"
 
 #define NOBODY 65534
@@ -1345,6 +1347,21 @@ static void a_new_store_on_a_full_disk(void **state)
     run_in_child(begin_on_a_full_disk, *state);
 }
 
+/* A process without descriptors knows nothing about the rows: it must not call them missing. */
+static void a_store_without_descriptors(void **state)
+{
+    struct ground *g = *state;
+    struct rlimit limit, none;
+    struct berth_db *db;
+    struct berth_error err;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int rc = berth_database_sqlite.open(path_of(g), BERTH_READ, &db, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+}
+
 #define ON_STORE(test) cmocka_unit_test_setup_teardown(test, store_setup, ground_teardown)
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, ground_setup, ground_teardown)
 
@@ -1384,6 +1401,7 @@ int main(void)
         ON_GROUND(an_unwritable_directory),
         ON_GROUND(a_full_disk_loses_nothing),
         ON_GROUND(a_new_store_on_a_full_disk),
+        ON_STORE(a_store_without_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -18,7 +20,8 @@
 #include "store/store.h"
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
-#define LINE_BYTES_MAX 128 /* a boot id and a number */
+#define INITIAL_TIME_NAMESPACE 0xeffffffaU /* the same number on every machine */
+#define LINE_BYTES_MAX 128                 /* a boot id and a number */
 
 static bool read_line(const char *path, char out[LINE_BYTES_MAX])
 {
@@ -47,16 +50,28 @@ static void write_line(const char *path, const char *line)
         (void)unlink(fresh);
 }
 
+/* Returns the path of the anchor, which the caller frees: `clock` beside the store. In another time
+ * namespace the time since boot is another one, and so is the file. */
+static char *anchor_path(const struct berth_store *store)
+{
+    struct stat st;
+    char *path = NULL;
+    auto_free char *copy = strdup(berth_store_where(store));
+    bool usual = stat("/proc/self/ns/time", &st) < 0 || st.st_ino == INITIAL_TIME_NAMESPACE;
+    int len = !copy   ? -1
+              : usual ? asprintf(&path, "%s/clock", dirname(copy))
+                      : asprintf(&path, "%s/clock.%ju", dirname(copy), (uintmax_t)st.st_ino);
+    return len < 0 ? NULL : path;
+}
+
 /* Uses the anchor of this boot, or makes it. */
 static int anchor_by_file(const struct berth_store *store, struct berth_error *err)
 {
     char boot[LINE_BYTES_MAX], line[LINE_BYTES_MAX];
     int64_t offset_ms = berth_time_offset_ms();
-    auto_free char *copy = strdup(berth_store_where(store)), *path = NULL;
-    if (!copy || asprintf(&path, "%s/clock", dirname(copy)) < 0) {
-        path = NULL;
+    auto_free char *path = anchor_path(store);
+    if (!path)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: clock.");
-    }
     if (!read_line(BOOT_ID_FILE, boot))
         return BERTH_OK;
     size_t len = strlen(boot);
