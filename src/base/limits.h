@@ -97,6 +97,9 @@
 #define BERTH_DESCRIPTORS_RESERVED 256
 #define BERTH_LOG_BYTES_MAX (INT64_C(1) << 40) /* the log of one stream of a command */
 
+/* Lines of one worker that are handled before the engine's thread turns to others. A turn of its
+ * loop has up to four such portions. */
+#define BERTH_WORKER_LINES_PER_TURN 8
 #define BERTH_WORKER_INITIALIZE_MS 15000 /* how long a worker may take to answer `initialize` */
 /* How long a call waits for a worker that is being started: longer than a start may take. */
 #define BERTH_WORKER_START_MS 20000

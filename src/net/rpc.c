@@ -14,8 +14,9 @@
 
 #define BUCKETS 64
 #define WRITE_BYTES (256 * 1024)
-#define LATE_MAX 256   /* calls that timed out and are still listened for */
-#define HEAD_BYTES 200 /* of a line that cannot be read */
+#define LATE_MAX 256                   /* calls that timed out and are still listened for */
+#define ERRORS_BYTES_MAX (1024 * 1024) /* of stderr that wait; one read has less */
+#define HEAD_BYTES 200                 /* of a line that cannot be read */
 
 /* A call of ours. */
 struct call {
@@ -59,6 +60,11 @@ struct berth_rpc {
     struct berth_error trouble;
     int trouble_code;
     struct berth_post read_post;
+    struct berth_buf errors; /* bytes of stderr, of which errors_taken were handed on */
+    size_t errors_taken;
+    bool yielded; /* turn_post is queued, and handles further lines */
+    bool paused;  /* nothing is read meanwhile: `reading` or `yielded` */
+    struct berth_post turn_post;
 };
 
 /* What lines cost while they wait. */
@@ -324,28 +330,71 @@ static bool is_blank(const char *line, size_t len)
     return strspn(line, " \t\r\v\f") >= len;
 }
 
-static void take_lines(struct berth_rpc *rpc)
+/* Handles the next line of stdout. Returns false when there is none, or when it has to wait. */
+static bool take_line(struct berth_rpc *rpc)
 {
     size_t dropped;
     char why[80];
     struct berth_error ignored;
-    while (!rpc->reading && berth_lines_next(&rpc->lines, &rpc->line, &rpc->len, &dropped)) {
-        if (dropped) {
-            (void)snprintf(why, sizeof why, "a line of %zu bytes was dropped", dropped);
-            rpc->handlers.on_noise(rpc->handlers.ctx, "", 0, why);
-        } else if (rpc->len > BERTH_MESSAGE_BYTES_SMALL &&
-                   berth_pool_submit(rpc->pool, rpc_read_job, rpc, &ignored) == BERTH_OK) {
-            rpc->reading = true;
-            if (!rpc->ended)
-                berth_process_pause(rpc->process, true);
-        } else if (!is_blank(rpc->line, rpc->len)) {
-            rpc_read_line(rpc);
-            dispatch(rpc);
-        }
+    if (rpc->reading || !berth_lines_next(&rpc->lines, &rpc->line, &rpc->len, &dropped))
+        return false;
+    if (dropped) {
+        (void)snprintf(why, sizeof why, "a line of %zu bytes was dropped", dropped);
+        rpc->handlers.on_noise(rpc->handlers.ctx, "", 0, why);
+    } else if (rpc->len > BERTH_MESSAGE_BYTES_SMALL &&
+               berth_pool_submit(rpc->pool, rpc_read_job, rpc, &ignored) == BERTH_OK) {
+        rpc->reading = true;
+    } else if (!is_blank(rpc->line, rpc->len)) {
+        rpc_read_line(rpc);
+        dispatch(rpc);
     }
+    return true;
+}
+
+/* Hands on what waits of stderr, up to the end of a line. Returns false when nothing waits. */
+static bool take_error(struct berth_rpc *rpc)
+{
+    size_t left = rpc->errors.len - rpc->errors_taken;
+    if (!left)
+        return false;
+    const char *from = rpc->errors.data + rpc->errors_taken, *end = memchr(from, '\n', left);
+    size_t len = end ? (size_t)(end - from) + 1 : left;
+    rpc->errors_taken += len;
+    rpc->handlers.on_stderr(rpc->handlers.ctx, from, len);
+    if (rpc->errors_taken == rpc->errors.len) {
+        berth_buf_clear(&rpc->errors);
+        rpc->errors_taken = 0;
+    }
+    return true;
 }
 
 static void rpc_finish(struct berth_rpc *rpc);
+
+/* Handles some lines. A worker that writes many of them must not keep the engine's thread from
+ * others: the rest waits for a later turn, and meanwhile nothing more is read. */
+static void take_lines(struct berth_rpc *rpc)
+{
+    struct berth_error ignored;
+    int taken = 0;
+    for (bool some = true; some && taken < BERTH_WORKER_LINES_PER_TURN; taken++) {
+        some = take_line(rpc);
+        some |= take_error(rpc);
+    }
+    if (taken == BERTH_WORKER_LINES_PER_TURN && !rpc->yielded)
+        rpc->yielded = berth_engine_post(rpc->engine, &rpc->turn_post, &ignored) == BERTH_OK;
+    bool waits = rpc->reading || rpc->yielded;
+    if (rpc->ended && !waits)
+        rpc_finish(rpc);
+    else if (!rpc->ended && waits != rpc->paused)
+        berth_process_pause(rpc->process, rpc->paused = waits);
+}
+
+static void run_turn(struct berth_post *post)
+{
+    struct berth_rpc *rpc = berth_container_of(post, struct berth_rpc, turn_post);
+    rpc->yielded = false;
+    take_lines(rpc);
+}
 
 static void run_read(struct berth_post *post)
 {
@@ -353,22 +402,20 @@ static void run_read(struct berth_post *post)
     dispatch(rpc);
     rpc->reading = false;
     take_lines(rpc);
-    if (rpc->ended && !rpc->reading)
-        rpc_finish(rpc);
-    else if (!rpc->reading)
-        berth_process_pause(rpc->process, false);
 }
 
 static void on_rpc_output(void *ctx, enum berth_stream stream, const char *bytes, size_t len)
 {
     struct berth_rpc *rpc = ctx;
-    if (stream == BERTH_STDERR) {
-        rpc->handlers.on_stderr(rpc->handlers.ctx, bytes, len);
-        return;
+    assert(!rpc->paused); /* the line that is being read stays where it is */
+    if (stream == BERTH_STDERR)
+        berth_buf_append(&rpc->errors, bytes, len);
+    else
+        berth_lines_put(&rpc->lines, bytes, len);
+    if (rpc->errors.failed) { /* no memory: this part is lost */
+        berth_buf_clear(&rpc->errors);
+        rpc->errors_taken = 0;
     }
-    assert(
-        !rpc->reading); /* it is paused then, and the line that is being read stays where it is */
-    berth_lines_put(&rpc->lines, bytes, len);
     take_lines(rpc);
 }
 
@@ -379,10 +426,9 @@ static void rpc_finish(struct berth_rpc *rpc)
 {
     if (rpc->lines.buf.len > rpc->lines.taken) {
         berth_lines_put(&rpc->lines, "\n", 1);
-        take_lines(rpc);
+        take_lines(rpc); /* comes back here */
+        return;
     }
-    if (rpc->reading)
-        return; /* it is long, and run_read comes back here */
     struct berth_buf text = BERTH_BUF_INIT(64 * 1024);
     rpc->handlers.on_end(rpc->handlers.ctx, &rpc->end, &text);
     const char *words = berth_buf_str(&text);
@@ -402,8 +448,7 @@ static void on_rpc_end(void *ctx, const struct berth_exec_end *end)
     rpc->end = *end;
     while (rpc->head)
         drop_head(rpc);
-    if (!rpc->reading)
-        rpc_finish(rpc);
+    take_lines(rpc);
 }
 
 int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
@@ -420,6 +465,8 @@ int berth_rpc_start(struct berth_engine *engine, struct berth_pool *pool,
     rpc->handlers = *handlers;
     rpc->tail = &rpc->head;
     rpc->read_post.run = run_read;
+    rpc->turn_post.run = run_turn;
+    rpc->errors = (struct berth_buf)BERTH_BUF_INIT(ERRORS_BYTES_MAX);
     berth_lines_init(&rpc->lines, BERTH_MESSAGE_BYTES_MAX);
     struct berth_exec_handlers ours = {.on_output = on_rpc_output,
                                        .on_stdin_room = on_rpc_stdin_room,
@@ -441,5 +488,6 @@ void berth_rpc_free(struct berth_rpc *rpc)
         return;
     berth_process_free(rpc->process);
     berth_lines_clear(&rpc->lines);
+    berth_buf_clear(&rpc->errors);
     free(rpc);
 }

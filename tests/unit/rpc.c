@@ -67,6 +67,7 @@ struct peer {
     struct asked asked[ASKED_MAX];
     int asked_count;
     struct berth_buf stderr_bytes; /* to be looked at after the end */
+    struct flood *flood;           /* or NULL: what is heard is told */
     bool over, holds_the_pool;
     pthread_mutex_t lock; /* of what was heard */
     pthread_cond_t news;
@@ -150,6 +151,49 @@ static void on_end(void *ctx, const struct berth_exec_end *end, struct berth_buf
     ((struct peer *)ctx)->over = true;
 }
 
+/* A worker that writes more lines than the engine's thread can handle. */
+#define FLOOD 20000
+struct flood {
+    struct berth_post post;
+    bool posted;
+    int lines, most; /* of a stream since the last post ran */
+    int all, errors;
+};
+
+static void on_flood_post(struct berth_post *post)
+{
+    struct flood *f = (struct flood *)(void *)post;
+    f->posted = false;
+    f->lines = 0;
+}
+
+static void flood_count(struct flood *f)
+{
+    struct berth_error err;
+    if (++f->lines > f->most)
+        f->most = f->lines;
+    if (!f->posted)
+        f->posted = berth_engine_post(engine, &f->post, &err) == BERTH_OK;
+}
+
+static void on_flood_noise(void *ctx, const char *line, size_t len, const char *why)
+{
+    struct peer *p = ctx;
+    (void)line, (void)len, (void)why;
+    p->flood->all++;
+    flood_count(p->flood);
+}
+
+static void on_flood_stderr(void *ctx, const char *bytes, size_t len)
+{
+    struct peer *p = ctx;
+    for (size_t i = 0; i < len; i++) {
+        p->flood->errors += bytes[i] == '\n';
+        if (bytes[i] == '\n')
+            flood_count(p->flood);
+    }
+}
+
 /* --- from the test --- */
 
 struct errand {
@@ -182,8 +226,8 @@ static void on_loop(struct peer *p, void (*run)(struct peer *p, void *ctx), void
 static void do_start(struct peer *p, void *ctx)
 {
     struct berth_rpc_handlers handlers = {.on_message = on_message,
-                                          .on_noise = on_noise,
-                                          .on_stderr = on_stderr,
+                                          .on_noise = p->flood ? on_flood_noise : on_noise,
+                                          .on_stderr = p->flood ? on_flood_stderr : on_stderr,
                                           .on_end = on_end,
                                           .ctx = p};
     (void)ctx;
@@ -594,6 +638,22 @@ static void stderr_is_handed_on(void **state)
     assert_int_equal(p->stderr_bytes.len, 4 + 17 * 10000);
     assert_memory_equal(p->stderr_bytes.data, "one\n{\"jsonrpc\":\"2.0\"}{", 22);
     let_go(p);
+}
+
+/* See struct flood. */
+static void many_lines_leave_room_for_others(void **state)
+{
+    struct peer *p = *state;
+    struct flood flood = {.post = {.run = on_flood_post}};
+    p->flood = &flood;
+    start(p, PYTHON("raw(b'x\\n' * 20000)\nos.write(2, b'\\n' * 20000)\n"
+                    "raw(b'x\\n' * 20000)\nsay(id=recv()['id'], result={})\nrecv()\n"));
+    ask(p, "a", NULL);
+    expect(p, "a: result {}\n");
+    stop(p);
+    assert_int_equal(flood.all, 2 * FLOOD);
+    assert_int_equal(flood.errors, FLOOD);
+    assert_true(flood.most <= 4 * BERTH_WORKER_LINES_PER_TURN);
 }
 
 /* A handler may call at once. */
@@ -1146,6 +1206,7 @@ int main(void)
         ON_PEER(noise),
         ON_PEER(lines_in_any_pieces),
         ON_PEER(stderr_is_handed_on),
+        ON_PEER(many_lines_leave_room_for_others),
         ON_PEER(one_call_after_the_other),
         ON_PEER(ten_thousand_in_flight),
         ON_PEER(long_lines_keep_their_turn),
