@@ -115,6 +115,7 @@
 #define BERTH_QUEUED_SHARE_MAX 4096    /* of one provider, and of one company */
 #define BERTH_PROVIDER_SWEEPS_MAX 16   /* environments of one provider swept at once */
 
+#define BERTH_CAGE_START_MS 5000  /* until a program in a cage runs */
 #define BERTH_ROOT_MOUNTS_MAX 128 /* files and directories in the root of a confined program */
 #define BERTH_ROOT_SCRATCH_OPTIONS "mode=1777,size=1g" /* of its /tmp, which is in memory */
 #define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024)         /* npm's settings, and certificates for it */

@@ -46,6 +46,8 @@ int main(int argc, char **argv)
 {
     sigset_t all, before;
     siginfo_t info;
+    /* The program has our user, and must not write to our memory. An exec reverts this for it. */
+    (void)prctl(PR_SET_DUMPABLE, 0);
     (void)fcntl(FAILURE_FD, F_SETFD, FD_CLOEXEC);
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, &before);

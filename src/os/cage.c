@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
+#include "base/time.h"
 #include "os/children.h"
 #include "os/fs.h"
 #include "os/landlock.h"
@@ -184,13 +186,22 @@ static int open_image(void)
     return fd;
 }
 
-/* Waits until the program runs or has failed to. */
+/* Waits until the program runs or has failed to. Opening its file may take for ever, on a disk that
+ * hangs or with a lease on the file, and the caller is the engine's thread. */
 static int await_program(int fd, struct berth_root_failure *failure)
 {
-    ssize_t got;
-    do
-        got = read(fd, failure, sizeof *failure);
-    while (got < 0 && errno == EINTR);
+    struct pollfd news = {.fd = fd, .events = POLLIN};
+    int64_t by_ms = berth_time_mono_ms() + BERTH_CAGE_START_MS;
+    ssize_t got = 0;
+    do {
+        int64_t left_ms = by_ms - berth_time_mono_ms();
+        int ready = poll(&news, 1, left_ms > 0 ? (int)left_ms : 0);
+        if (ready == 0) {
+            (void)snprintf(failure->what, sizeof failure->what, "run the program in time");
+            return failure->number = ETIMEDOUT;
+        }
+        got = ready < 0 ? -1 : read(fd, failure, sizeof *failure);
+    } while (got < 0 && errno == EINTR);
     if (got == 0)
         return 0;
     if (got != (ssize_t)sizeof *failure)
@@ -217,6 +228,7 @@ static int cage_start(const struct berth_spawn *what, const char *const *argv, i
         number = await_program(ends[0], failure);
     (void)close(ends[0]);
     if (number && out->pid > 0) {
+        (void)kill(out->pid, SIGKILL); /* it may still try to run the program */
         (void)waitpid(out->pid, NULL, 0);
         (void)close(out->pidfd);
     }

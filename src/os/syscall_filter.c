@@ -5,6 +5,7 @@
 #include "os/syscall_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
 #include <pthread.h>
@@ -99,6 +100,10 @@ static const uint32_t namespaces[] = {CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWU
 /* Requests that put input into a terminal. */
 static const uint32_t requests[] = {TIOCSTI, 0x541C /* TIOCLINUX */};
 
+/* Commands of fcntl that make other programs wait for this one, or watch what they do. F_SETDELEG
+ * is of Linux 6.19. */
+static const uint32_t commands[] = {F_SETLEASE, F_NOTIFY, 1024 + 16 /* F_SETDELEG */};
+
 static const mode_t devices[] = {S_IFCHR, S_IFBLK};
 
 /* Families that programs may make sockets of, besides AF_UNIX. */
@@ -137,6 +142,9 @@ static int refuse_arguments(scmp_filter_ctx ctx)
     for (size_t i = 0; rc == 0 && i < sizeof requests / sizeof *requests; i++)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
                               SCMP_A1(SCMP_CMP_MASKED_EQ, LOW, requests[i]));
+    for (size_t i = 0; rc == 0 && i < sizeof commands / sizeof *commands; i++)
+        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fcntl), 1,
+                              SCMP_A1(SCMP_CMP_MASKED_EQ, LOW, commands[i]));
     for (size_t i = 0; rc == 0 && i < sizeof devices / sizeof *devices; i++) {
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(mknod), 1,
                               SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, devices[i]));

@@ -329,6 +329,40 @@ static bool foreign_architecture(void)
 #endif
 }
 
+/* Programs that open a leased file wait for up to 45 s. */
+static bool lease_a_file(void)
+{
+    int fd = open("leased", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+    int number = errno;
+    (void)close(fd);
+    (void)unlink("leased");
+    errno = number;
+    return ok;
+}
+
+static bool watch_a_directory(void)
+{
+    int fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && signal(SIGIO, SIG_IGN) != SIG_ERR && fcntl(fd, F_NOTIFY, DN_CREATE) == 0;
+    int number = errno;
+    (void)close(fd);
+    errno = number;
+    return ok;
+}
+
+/* In a cage the first process is a program of berth, with the worker's user. */
+static bool first_process(void)
+{
+    char byte;
+    int fd = open("/proc/1/environ", O_RDONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && read(fd, &byte, 1) >= 0;
+    int number = errno;
+    (void)close(fd);
+    errno = number;
+    return ok;
+}
+
 static const struct {
     const char *name;
     bool (*attempt)(void);
@@ -370,6 +404,9 @@ static const struct {
     {"keyring", keyring},
     {"module", module},
     {"foreign-architecture", foreign_architecture, true},
+    {"lease-a-file", lease_a_file},
+    {"watch-a-directory", watch_a_directory},
+    {"first-process", first_process},
 };
 
 int main(int argc, char **argv)

@@ -24,7 +24,7 @@
 
 #define DESCRIPTOR 77
 #define NOBODY 65534
-#define ATTEMPTS 36
+#define ATTEMPTS 39
 
 static int prisoner_fd; /* the program of the worker */
 
@@ -36,11 +36,12 @@ struct prison {
     struct berth_error err;
 };
 
-/* What even an unconfined program cannot do unless it is root's, or this kernel may not have. */
+/* What even an unconfined program cannot do unless it is root's, or this machine may not allow. */
 static const char *const privileged[] = {"key-by-handle", "system-written",         "mount",
                                          "change-root",   "become-root-by-program", "become-root",
                                          "make-a-device", "core-pattern",           NULL};
-static const char *const kernel[] = {"foreign-architecture", "io-uring", "module", NULL};
+static const char *const kernel[] = {"foreign-architecture", "io-uring", "module", "first-process",
+                                     NULL};
 
 static bool is_among(const char *name, size_t len, const char *const *list)
 {
@@ -237,6 +238,34 @@ static void in_its_cage(void **state)
     assert_int_equal(st.st_nlink, 1);
 }
 
+/* The engine's thread starts programs, and must not wait for the 45 s that a lease may be kept. */
+static void program_that_cannot_be_opened(void **state)
+{
+    struct prison *p = *state;
+    char entry[200];
+    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
+    struct berth_worker_spec spec = {.plugin_key = "prisoner",
+                                     .package = p->package,
+                                     .entry = entry,
+                                     .state = p->state,
+                                     .data = p->data};
+    struct berth_launch launch;
+    assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
+    auto_close int leased = open(entry, O_RDWR | O_CLOEXEC);
+    void (*before)(int) = signal(SIGIO, SIG_IGN);
+    assert_int_equal(fcntl(leased, F_SETLEASE, F_WRLCK), 0);
+    struct berth_spawn what = {.argv = launch.options.argv,
+                               .env = launch.options.env,
+                               .cwd = launch.options.cwd,
+                               .fds = {-1, -1, 2},
+                               .confinement = launch.options.confinement};
+    struct berth_child child;
+    assert_int_equal(berth_spawn(&what, &child, &p->err), BERTH_E_UNAVAILABLE);
+    assert_non_null(strstr(p->err.message, "run the program in time"));
+    (void)signal(SIGIO, before);
+    berth_launch_clear(&launch);
+}
+
 static void without_a_cage(void **state)
 {
     struct prison *p = *state;
@@ -274,6 +303,7 @@ int main(int argc, char **argv)
         become_nobody();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(in_its_cage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(program_that_cannot_be_opened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_cage, set_up, tear_down),
     };
     bool own_proc;
