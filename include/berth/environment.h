@@ -92,6 +92,8 @@ struct berth_environment_filter {
     const char *company_id; /* NULL: the company `default` */
     const char *name;       /* NULL: any */
     int driver, status;     /* -1: any */
+    int limit;              /* rows; 0: all */
+    const char *before;     /* only rows that follow the one with this id in the list; or NULL */
 };
 #define BERTH_ENVIRONMENT_FILTER_INIT                                                              \
     {                                                                                              \

@@ -344,6 +344,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
                                  .head = berth_http_exchange_head(x),
                                  .route = f->route,
                                  .status = 200,
+                                 .arena = {.bytes_max = BERTH_HTTP_CALL_BYTES_MAX},
                                  .out = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_BYTES_MAX)};
     c->w = (struct berth_json_writer){.buf = &c->out};
     c->issues.arena = &c->arena;

@@ -27,11 +27,13 @@ void *berth_arena_alloc(struct berth_arena *arena, size_t size)
     struct berth_arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->size - chunk->used < size) {
         size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
-        chunk = calloc(1, sizeof *chunk + room);
+        arena->too_large |= arena->bytes_max && room > arena->bytes_max - arena->bytes;
+        chunk = arena->too_large ? NULL : calloc(1, sizeof *chunk + room);
         if (!chunk) {
             arena->failed = true;
             return NULL;
         }
+        arena->bytes += room;
         chunk->size = room;
         chunk->next = arena->chunks;
         arena->chunks = chunk;
@@ -70,6 +72,12 @@ char *berth_arena_printf(struct berth_arena *arena, const char *fmt, ...)
 
 int berth_arena_check(const struct berth_arena *arena, struct berth_error *err)
 {
+    if (arena->too_large)
+        return berth_fail(
+            err, BERTH_E_TOO_LARGE,
+            "The request needs more than %zu bytes of memory. Ask for fewer rows with "
+            "a smaller limit.",
+            arena->bytes_max);
     return arena->failed ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
 }
 

@@ -14,7 +14,8 @@ struct berth_arena_chunk;
 
 struct berth_arena {
     struct berth_arena_chunk *chunks;
-    bool failed;
+    size_t bytes, bytes_max; /* of all chunks; set by the owner, 0: no limit */
+    bool failed, too_large;  /* the second: because of the limit */
 };
 
 #define BERTH_ARENA_INIT                                                                           \
@@ -22,7 +23,8 @@ struct berth_arena {
         0                                                                                          \
     }
 
-/* Returns NO_MEMORY when an allocation from the arena has failed. */
+/* Returns NO_MEMORY when an allocation from the arena has failed; TOO_LARGE: because of its limit.
+ */
 int berth_arena_check(const struct berth_arena *arena, struct berth_error *err);
 
 /* Appends the item. Returns false, and sets arena->failed, when memory runs out. */

@@ -71,6 +71,7 @@
 #define BERTH_HTTP_ANSWERS_BYTES_MAX (4 * BERTH_HTTP_BODIES_BYTES_MAX)
 #define BERTH_HTTP_ANSWER_BYTES_MAX (16 * 1024 * 1024)
 #define BERTH_HTTP_ANSWER_BYTES_S (INT64_C(32) * 1024)
+#define BERTH_HTTP_CALL_BYTES_MAX ((size_t)32 * 1024 * 1024) /* for one request, besides these */
 /* A body up to this size that comes with its head is kept before the client is known. */
 #define BERTH_HTTP_EARLY_BODY_BYTES_MAX 4096
 #define BERTH_HTTP_READ_BYTES ((size_t)4096)    /* of a client that is not known, at a time */

@@ -115,24 +115,31 @@ int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
 #define REST                                                                                       \
     " AND (CAST($3 AS TEXT) IS NULL OR e.driver = $3)"                                             \
     " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"                                             \
-    " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC"
+    " AND (CAST($5 AS TEXT) IS NULL OR (e.updated_at, e.created_at, e.id) <"                       \
+    "  (SELECT b.updated_at, b.created_at, b.id FROM environments b WHERE b.id = $5))"
+#define NEWEST_FIRST " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC LIMIT $6"
+    /* The same order. "+ 0" keeps SQLite from walking all rows of the company. */
     static const char *const by_name =
         "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1 AND e.name = $2"
-        " AND e.created_at > 0" REST;
+        " AND e.created_at > 0" REST " ORDER BY e.updated_at + 0 DESC, e.created_at DESC, e.id DESC"
+        " LIMIT $6";
     static const char *const by_company =
         "SELECT " COLUMNS " FROM environments e WHERE e.company_id = $1"
-        " AND CAST($2 AS TEXT) IS NULL AND e.created_at > 0" REST;
+        " AND CAST($2 AS TEXT) IS NULL AND e.created_at > 0" REST NEWEST_FIRST;
     static const char *const all =
         "SELECT " COLUMNS " FROM environments e WHERE CAST($1 AS TEXT) IS NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR e.name = $2)" REST;
+        " AND (CAST($2 AS TEXT) IS NULL OR e.name = $2)" REST NEWEST_FIRST;
 #undef REST
+#undef NEWEST_FIRST
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     const char *sql = !filter->company_id ? all : filter->name ? by_name : by_company;
     return berth_db_exec(db, sql, on_environment, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->name),
                          berth_text(name_or_null(&berth_environment_drivers, filter->driver)),
-                         berth_text(name_or_null(&berth_environment_statuses, filter->status)));
+                         berth_text(name_or_null(&berth_environment_statuses, filter->status)),
+                         berth_text(filter->before),
+                         berth_int(filter->limit ? filter->limit : INT64_MAX));
 }
 
 int berth_environment_select_drained(struct berth_db *db, struct berth_arena *arena,

@@ -263,9 +263,14 @@ static const char *const migration_12[] = {
     NULL,
 };
 
+/* For pages of a company's environments, whose rows may be large. */
+static const char *const migration_13[] = {
+    "CREATE INDEX environments_by_change ON environments (company_id, updated_at, created_at, id)",
+    NULL};
+
 static const char *const *const migrations[] = {
-    migration_1, migration_2, migration_3, migration_4,  migration_5,  migration_6,
-    migration_7, migration_8, migration_9, migration_10, migration_11, migration_12};
+    migration_1, migration_2, migration_3,  migration_4,  migration_5,  migration_6, migration_7,
+    migration_8, migration_9, migration_10, migration_11, migration_12, migration_13};
 
 int berth_store_version(void)
 {

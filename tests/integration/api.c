@@ -279,6 +279,41 @@ static void lists_have_pages(void **state)
     }
 }
 
+/* A list that is too large for one answer is refused, and pages of it are read one at a time: all
+ * rows together do not fit into the memory of a request. */
+static void large_rows_come_in_pages(void **state)
+{
+    struct fixture *f = *state;
+    enum { ROWS = 140, PAGE = 20, BYTES = 250000 };
+    const char *list = text_of(f, "/api/companies/%s/environments", default_company(f));
+    char *metadata = berth_arena_alloc(&f->arena, BYTES);
+    (void)snprintf(metadata, BYTES, "{\"x\":\"%0*d\"}", BYTES - 10, 1);
+    for (int i = 0; i < ROWS; i++) {
+        auto_arena arena = BERTH_ARENA_INIT;
+        struct berth_issues issues = {.arena = &arena};
+        struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+        struct berth_environment *e;
+        input.name = berth_arena_printf(&arena, "large %d", i);
+        input.driver = BERTH_DRIVER_SANDBOX;
+        input.config_json = "{\"provider\":\"scripted\"}";
+        input.metadata_json = metadata;
+        assert_ok(f, berth_environment_create(f->b, &arena, &input, &issues, &e, &f->err));
+    }
+    struct reply r = ask(f, "GET", list, NULL);
+    assert_int_equal(r.status, 413);
+    assert_non_null(strstr(reply_text(f, &r, "error"), "smaller limit"));
+    const char *cursor = "";
+    int seen = 0, rows = PAGE;
+    for (; rows == PAGE; seen += rows) {
+        r = ask(f, "GET", text_of(f, "%s?limit=%d%s", list, PAGE, cursor), NULL);
+        assert_int_equal(r.status, 200);
+        rows = reply_count(&r);
+        if (rows)
+            cursor = text_of(f, "&before=%s", reply_text(f, &r, text_of(f, "%d.id", rows - 1)));
+    }
+    assert_int_equal(seen, ROWS);
+}
+
 static void secrets(void **state)
 {
     struct fixture *f = *state;
@@ -927,6 +962,7 @@ int main(void)
         ASK_ON_BOTH(leases),
         ASK_ON_BOTH(leases_of_a_run),
         ASK_ON_BOTH(lists_have_pages),
+        ASK_ON_BOTH(large_rows_come_in_pages),
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),

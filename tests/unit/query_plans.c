@@ -140,7 +140,10 @@ static void run_environments(struct ground *g)
     RUN(ANY_KEY, berth_environment_take_turns, "e");
     RUN(ANY_KEY, berth_environment_select, &g->arena, &filter, &list);
     filter.company_id = "c";
-    RUN("environments_by_name", berth_environment_select, &g->arena, &filter, &list);
+    RUN("environments_by_change", berth_environment_select, &g->arena, &filter, &list);
+    filter.limit = 10;
+    filter.before = "e";
+    RUN("environments_by_change", berth_environment_select, &g->arena, &filter, &list);
     filter.name = "environment";
     RUN("environments_by_name", berth_environment_select, &g->arena, &filter, &list);
     RUN("leases_standing", berth_environment_select_drained, &g->arena, &list);

@@ -2,12 +2,15 @@
  * src/core/environment/environment.c - reads environments and shows them as JSON. */
 #include "core/environment/environment.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/utf8.h"
 #include "store/store.h"
+
+#define ROWS_AT_ONCE 16
 
 int berth_environment_not_found(struct berth_error *err)
 {
@@ -21,7 +24,7 @@ struct look {
     const char *id;
     const struct berth_environment_filter *filter;
     struct berth_environment *environment;
-    struct berth_list *list;
+    struct berth_list *list, *unreadable;
 };
 
 static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -31,10 +34,27 @@ static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
                                   err);
 }
 
+/* Lists the environments that can be read, up to filter->limit. Rows may be large, and a database
+ * may hold a whole result in memory: so they are read a few at a time. */
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    return berth_environment_select(db, look->arena, look->filter, look->list, err);
+    struct berth_environment_filter few = *look->filter;
+    struct berth_list page = {0};
+    int limit = look->filter->limit ? look->filter->limit : INT_MAX, rc = BERTH_OK;
+    *look->list = *look->unreadable = (struct berth_list){0};
+    do {
+        int left = limit - look->list->count;
+        few.limit = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE;
+        rc = berth_environment_select(db, look->arena, &few, &page, err);
+        for (int i = 0; rc == BERTH_OK && i < page.count; i++) {
+            struct berth_environment *e = page.items[i];
+            few.before = e->id;
+            if (!berth_list_add(e->trouble ? look->unreadable : look->list, look->arena, e))
+                rc = berth_arena_check(look->arena, err);
+        }
+    } while (rc == BERTH_OK && page.count == few.limit && look->list->count < limit);
+    return rc;
 }
 
 int berth_environment_get(struct berth *b, struct berth_arena *arena, const char *id,
@@ -64,18 +84,15 @@ int berth_environment_list(struct berth *b, struct berth_arena *arena,
     *out = (struct berth_list){0};
     if (!berth_id_names(full.company_id))
         return BERTH_OK;
-    struct berth_list all = {0};
-    struct look look = {.arena = arena, .filter = &full, .list = &all};
+    struct berth_list unreadable = {0};
+    struct look look = {.arena = arena, .filter = &full, .list = out, .unreadable = &unreadable};
     int rc = berth_store_read(b->store, tx_list, &look, err);
-    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
-        struct berth_environment *e = all.items[i];
-        if (e->trouble)
-            berth_log_line(&b->log, BERTH_LOG_ERROR, "unreadable environment left out",
-                           "environmentId", e->id, "error", e->trouble, NULL);
-        else
-            (void)berth_list_add(out, arena, e);
+    for (int i = 0; rc == BERTH_OK && i < unreadable.count; i++) {
+        const struct berth_environment *e = unreadable.items[i];
+        berth_log_line(&b->log, BERTH_LOG_ERROR, "unreadable environment left out", "environmentId",
+                       e->id, "error", e->trouble, NULL);
     }
-    return rc < 0 ? rc : berth_arena_check(arena, err);
+    return rc;
 }
 
 static void put_environment(struct berth_json_writer *w, const struct berth_environment *e,
