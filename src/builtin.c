@@ -58,6 +58,7 @@ static int new_worker(const struct berth_worker_route *what, struct berth_driver
 {
     struct berth_worker_driver_options options = {.engine = what->engine,
                                                   .workers = what->workers,
+                                                  .inputs = what->inputs,
                                                   .plugin_id = what->plugin_id,
                                                   .plugin_key = what->plugin_key,
                                                   .driver_key = what->driver_key,

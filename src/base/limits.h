@@ -59,6 +59,9 @@
 #define BERTH_PIPE_QUEUE_BYTES_MAX (1024 * 1024)   /* bytes queued for a pipe */
 #define BERTH_STDIN_STEP_BYTES ((size_t)64 * 1024) /* written to a standard input at a time */
 
+/* The standard inputs of all commands in places of plugins, which are sent whole. */
+#define BERTH_INPUTS_BYTES_MAX (INT64_C(128) * 1024 * 1024)
+
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)
 #define BERTH_HTTP_HEADERS_MAX 100

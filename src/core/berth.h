@@ -64,6 +64,7 @@ struct berth {
 struct berth_worker_route {
     struct berth_engine *engine;
     struct berth_workers *workers;
+    struct berth_budget *inputs;
     const char *plugin_id, *plugin_key, *driver_key, *schema_json;
     bool sandbox;
     int64_t start_ms, ready_ms, poll_ms;

@@ -10,6 +10,8 @@
 #include <berth/plugin.h>
 
 #include "base/auto.h"
+#include "base/budget.h"
+#include "base/limits.h"
 #include "base/issues.h"
 #include "core/berth.h"
 #include "core/driver.h"
@@ -32,6 +34,7 @@ struct berth_registry {
     int count;
     struct berth_engine *engine; /* ends after the drivers, with the commands they left running */
     struct berth_workers *workers;
+    struct berth_budget *inputs; /* of commands in the places of plugins */
     int64_t start_ms, ready_ms, poll_ms;
     pthread_rwlock_t lock; /* of the ways */
     struct way *ways;
@@ -43,8 +46,12 @@ int berth_registry_new(struct berth_registry **out, struct berth_error *err)
     if (!registry)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: drivers.");
     int rc = berth_engine_new(&registry->engine, err);
-    if (rc < 0)
+    if (rc == BERTH_OK)
+        rc = berth_budget_new(BERTH_INPUTS_BYTES_MAX, &registry->inputs, err);
+    if (rc < 0) {
+        berth_engine_free(registry->engine);
         return rc;
+    }
     pthread_rwlock_init(&registry->lock, NULL);
     *out = take_ptr(registry);
     return BERTH_OK;
@@ -89,6 +96,7 @@ void berth_registry_free(struct berth_registry *registry)
         free_way(way);
     }
     berth_engine_free(registry->engine);
+    berth_budget_free(registry->inputs);
     pthread_rwlock_destroy(&registry->lock);
     free(registry);
 }
@@ -155,6 +163,7 @@ static struct way *new_way(const struct berth_registry *registry, const struct b
                  way->route.driver;
     struct berth_worker_route what = {.engine = registry->engine,
                                       .workers = registry->workers,
+                                      .inputs = registry->inputs,
                                       .plugin_id = p->id,
                                       .plugin_key = p->plugin_key,
                                       .driver_key = driver->key,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/budget.h"
 #include "base/container.h"
 #include "base/failpoint.h"
 #include "base/limits.h"
@@ -64,6 +65,7 @@ struct worker_running {
     pthread_mutex_t lock;
     int refs; /* the caller's, and one for every call that is not answered */
     struct berth_buf input;
+    struct berth_charge input_charge;
     bool with_stdin, input_given; /* the caller may write input; it has, perhaps no bytes */
     bool sent, cancelled, ended, paused;
 };
@@ -86,6 +88,7 @@ static void drop(struct worker_running *r)
     berth_buf_clear(&r->params);
     berth_buf_clear(&r->stop_params);
     berth_buf_clear(&r->input);
+    berth_charge_drop(&r->input_charge);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -297,6 +300,7 @@ static void send_execute(struct worker_running *r)
     r->params = (struct berth_buf)BERTH_WORKER_PARAMS_INIT;
     r->input = (struct berth_buf)BERTH_WORKER_PARAMS_INIT;
     berth_buf_clear(&input);
+    berth_charge_drop(&r->input_charge);
     send_call(r, &params, r->timeout_ms, true, on_reply);
 }
 
@@ -369,18 +373,29 @@ static void worker_cancel(struct berth_running *running)
         tell_end(r, end);
 }
 
+/* Lock held. Adds to the input, which is kept until it is closed. */
+static int keep_input(struct worker_running *r, const void *bytes, size_t len,
+                      struct berth_error *err)
+{
+    struct berth_budget *budget = r->driver->options.inputs;
+    if (budget &&
+        !berth_charge_set(&r->input_charge, budget, r->company_id, (int64_t)(r->input.len + len)))
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "There is no memory for the standard input, which the places of plugin "
+                          "\"%s\" take as a whole. Try again later.",
+                          r->driver->options.plugin_key);
+    berth_buf_append(&r->input, bytes, len);
+    return berth_buf_check(&r->input, "The standard input", err);
+}
+
 static int worker_write(struct berth_running *running, const void *bytes, size_t len,
                         struct berth_error *err)
 {
     struct worker_running *r = worker_exec_ours(running);
     pthread_mutex_lock(&r->lock);
-    int rc = BERTH_OK;
-    if (r->sent || !r->with_stdin)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "The standard input is closed.");
-    else
-        berth_buf_append(&r->input, bytes, len);
-    if (rc == BERTH_OK)
-        rc = berth_buf_check(&r->input, "The standard input", err);
+    int rc = r->sent || !r->with_stdin
+                 ? berth_fail(err, BERTH_E_CONFLICT, "The standard input is closed.")
+                 : keep_input(r, bytes, len, err);
     r->input_given |= rc == BERTH_OK;
     pthread_mutex_unlock(&r->lock);
     return rc;

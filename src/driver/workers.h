@@ -56,6 +56,7 @@ struct berth_workers_ops {
 struct berth_worker_driver_options {
     struct berth_engine *engine;
     struct berth_workers *workers;
+    struct berth_budget *inputs; /* for standard inputs that are collected; NULL: no limit */
     const char *plugin_id, *plugin_key, *driver_key;
     const char *schema_json; /* of the config */
     bool sandbox;            /* reached as a provider of `sandbox`; else by the driver `plugin` */

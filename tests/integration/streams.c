@@ -8,12 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "api/stream/live.h"
 #include "asking.h"
 #include "base/auto.h"
 #include "base/time.h"
 #include "core/idempotency.h"
 #include "core/run/exec_rows.h"
 #include "core/token.h"
+#include "live.h"
 #include "plugins.h"
 
 /* --- help --- */
@@ -305,6 +307,107 @@ static void input_that_a_place_does_not_take(void **state)
         assert_non_null(strstr(event(f, heard, "end", 0), "\"exitCode\":126"));
         (void)close(fd);
     }
+}
+
+/* Writes until `len` bytes are there or one step is refused. Returns how many were taken. */
+static size_t write_much(struct fixture *f, struct berth_exec *x, size_t len)
+{
+    static const char step[1024 * 1024];
+    size_t at = 0;
+    while (at < len && berth_exec_write(x, step, sizeof step, &f->err) == BERTH_OK)
+        at += sizeof step;
+    return at;
+}
+
+/* What places of plugins take as a whole is kept until it is complete: within a budget that all
+ * commands of a company share. */
+static void collected_input_has_a_budget(void **state)
+{
+    struct fixture *f = *state;
+    enum { MIB = 1024 * 1024 };
+    (void)install_fake(f, "acme");
+    struct berth_exec_request request = BERTH_EXEC_REQUEST_INIT;
+    struct berth_exec *all[3];
+    struct berth_exec_end end;
+    struct live lives[3];
+    request.argv = (const char *const[]){"cat", NULL};
+    request.with_stdin = true;
+    request.lease_id = lease_on(
+        f, ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'acme'}}"));
+    for (int i = 0; i < 3; i++)
+        all[i] = live_start(f, &request, &lives[i]);
+    assert_int_equal(write_much(f, all[0], 40 * MIB), 40 * MIB);
+    assert_int_equal(write_much(f, all[1], 40 * MIB), 24 * MIB); /* half of all is there now */
+    assert_int_equal(f->err.code, BERTH_E_UNAVAILABLE);
+    assert_int_equal(write_much(f, all[2], MIB), 0);
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) /* the others have given theirs back */
+            assert_int_equal(write_much(f, all[2], 30 * MIB), 30 * MIB);
+        berth_exec_cancel(all[i]);
+        berth_exec_wait(all[i], &end);
+        berth_exec_free(all[i]);
+        live_clear(&lives[i]);
+    }
+}
+
+/* Writers that wait for room in a standard input, and find none. */
+struct waiting {
+    const char *exec;
+    struct waiter {
+        struct berth_api_waiter base; /* first */
+        const char *exec;
+        int woken;
+        bool served;
+    } waiters[100];
+};
+
+static void on_waiter_room(struct berth_api_waiter *base)
+{
+    struct waiter *w = (struct waiter *)(void *)base;
+    w->woken++;
+    if (!w->served)
+        assert_true(berth_api_live_wait(asked_api, w->exec, base));
+}
+
+static void tell_waiters(void *ctx)
+{
+    struct waiting *all = ctx;
+    struct berth_api_live *live = berth_api_live_find(asked_api, all->exec);
+    assert_non_null(live);
+    for (int i = 0; i < 100; i++) {
+        all->waiters[i].exec = all->exec;
+        all->waiters[i].base.on_room = on_waiter_room;
+        assert_true(berth_api_live_wait(asked_api, all->exec, &all->waiters[i].base));
+    }
+    for (int i = 0; i < 3; i++) { /* the first stays the first */
+        berth_api_live_room(live);
+        assert_int_equal(all->waiters[0].woken, i + 1);
+        assert_int_equal(all->waiters[1].woken, 0);
+    }
+    for (int i = 0; i < 3; i++)
+        all->waiters[i].served = true;
+    berth_api_waiter_leave(&all->waiters[2].base);
+    berth_api_live_room(live);
+    assert_int_equal(all->waiters[1].woken, 1);
+    assert_int_equal(all->waiters[2].woken, 0);
+    assert_int_equal(all->waiters[3].woken, 1);
+    assert_int_equal(all->waiters[4].woken, 0);
+    for (int i = 0; i < 100; i++)
+        berth_api_waiter_leave(&all->waiters[i].base);
+}
+
+/* Room is offered to one writer after the other, not to all each time. */
+static void writers_are_served_in_turn(void **state)
+{
+    struct fixture *f = *state;
+    static struct waiting all;
+    all = (struct waiting){.exec = detach(f, local_lease(f),
+                                          "{'command':'sleep','args':['600'],'keepStdin':true,"
+                                          "'detach':true,'graceMs':100}")};
+    assert_ok(f, berth_engine_do(f->b->engine, tell_waiters, &all, &f->err));
+    assert_int_equal(ask(f, "POST", text_of(f, "/api/execs/%s/cancel", all.exec), NULL).status,
+                     202);
+    await_end(f, all.exec);
 }
 
 static void commands_are_cancelled(void **state)
@@ -1005,6 +1108,8 @@ int main(void)
         ASK_ON_BOTH(logs_from_any_offset),
         ASK_ON_BOTH(input_in_pieces),
         ASK_ON_BOTH(input_that_a_place_does_not_take),
+        ASK_ON_SQLITE(collected_input_has_a_budget),
+        ASK_ON_SQLITE(writers_are_served_in_turn),
         ASK_ON_BOTH(commands_are_cancelled),
         ASK_ON_BOTH(callers_who_leave),
         ASK_ON_BOTH(all_listeners_hear_all),

@@ -95,7 +95,7 @@ static void hear_bytes(struct berth_api_input *in, const char *bytes, size_t len
         berth_api_waiter_leave(&in->waiter);
         input_tell(in, &err);
         hold(in, false);
-    } else if (!in->waiter.link) {
+    } else if (!in->waiter.live) {
         input_feed(in);
     }
 }
@@ -119,7 +119,7 @@ static int close_stdin(struct berth_api_input *in, const struct berth_json *wish
     (void)wish, (void)err;
     bool already = in->closing;
     in->closing = true;
-    if (!already && !in->waiter.link)
+    if (!already && !in->waiter.live)
         input_feed(in);
     return BERTH_OK;
 }

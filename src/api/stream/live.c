@@ -74,40 +74,45 @@ void berth_api_live_begin(struct berth_api_live *live, struct berth_exec *exec,
 
 void berth_api_waiter_leave(struct berth_api_waiter *w)
 {
-    if (!w->link)
+    struct berth_api_live *live = w->live;
+    if (!live)
         return;
-    *w->link = w->next;
-    if (w->next)
-        w->next->link = w->link;
-    w->link = NULL;
+    *(w->previous ? &w->previous->next : &live->waiters) = w->next;
+    *(w->next ? &w->next->previous : &live->last_waiter) = w->previous;
+    w->live = NULL;
 }
 
-/* Adds the waiter at the end of the list. */
+/* Adds the waiter behind `previous`; NULL: at the front. */
+static void waiter_join(struct berth_api_live *live, struct berth_api_waiter *previous,
+                        struct berth_api_waiter *w)
+{
+    w->live = live;
+    w->previous = previous;
+    w->next = previous ? previous->next : live->waiters;
+    *(previous ? &previous->next : &live->waiters) = w;
+    *(w->next ? &w->next->previous : &live->last_waiter) = w;
+}
+
 bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w)
 {
     struct berth_api_live *live = berth_api_live_find(api, id);
     if (!live)
         return false;
-    struct berth_api_waiter **at = &live->waiters;
-    while (*at)
-        at = &(*at)->next;
-    w->next = NULL;
-    w->link = at;
-    *at = w;
+    waiter_join(live, live->last_waiter, w);
     return true;
 }
 
-/* Wakes each waiter once. A waiter that finds no room waits again. */
+/* Wakes waiters in their order, until one finds no room: it stays the first. */
 static void wake(struct berth_api_live *live)
 {
-    struct berth_api_waiter *list = live->waiters;
-    live->waiters = NULL;
-    if (list)
-        list->link = &list;
-    while (list) {
-        struct berth_api_waiter *w = list;
+    for (struct berth_api_waiter *w; (w = live->waiters);) {
         berth_api_waiter_leave(w);
-        w->on_room(w);
+        w->on_room(w); /* frees it, unless it waits again */
+        if (live->last_waiter != w)
+            continue;
+        berth_api_waiter_leave(w);
+        waiter_join(live, NULL, w);
+        return;
     }
 }
 

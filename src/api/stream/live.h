@@ -24,7 +24,8 @@ struct berth_api_live_listeners {
 /* A writer that waits because the command's standard input is full. */
 struct berth_api_waiter {
     void (*on_room)(struct berth_api_waiter *w); /* write again: room, or the command ended */
-    struct berth_api_waiter *next, **link;       /* link is NULL: not waiting */
+    struct berth_api_live *live;                 /* NULL: not waiting */
+    struct berth_api_waiter *next, *previous;
 };
 
 struct berth_api_live {
@@ -36,10 +37,10 @@ struct berth_api_live {
     /* Used on the loop's thread only: */
     struct berth_api_watch *watches; /* watches that have read the whole log so far */
     const struct berth_api_live_listeners *listeners; /* set with the first watch */
-    struct berth_api_waiter *waiters;
-    uint64_t said[2];           /* bytes of output of each stream */
-    struct berth_post post;     /* announces the command's end */
-    void (*on_over)(void *ctx); /* called last; or NULL */
+    struct berth_api_waiter *waiters, *last_waiter;   /* the one that came first, and last */
+    uint64_t said[2];                                 /* bytes of output of each stream */
+    struct berth_post post;                           /* announces the command's end */
+    void (*on_over)(void *ctx);                       /* called last; or NULL */
     void *ctx;
 };
 
