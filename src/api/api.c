@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/place_call.h"
+#include "api/quick.h"
 #include "api/route.h"
 #include "api/state.h"
 #include "api/stream/events.h"
@@ -21,10 +22,8 @@
 #include "base/utf8.h"
 #include "core/lock_order.h"
 #include "crypto/hash.h"
-#include "os/pool.h"
 #include "store/store.h"
 
-#define QUICK_THREADS_MAX 16
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
 
@@ -248,7 +247,7 @@ static void run_call(void *ctx)
 static void call_submit(struct berth_api_call *c)
 {
     struct berth_error err;
-    int rc = berth_pool_submit(c->api->quick, run_call, c, &err);
+    int rc = berth_api_quick(c->api->quick, c->turn, run_call, c, &err);
     if (rc < 0)
         berth_api_answer(c, rc, &err);
 }
@@ -321,15 +320,15 @@ static int call_start(struct berth_api_call *c, struct berth_error *err)
     }
     if (c->doubtful) {
         int rc = berth_api_gate_wait(api->gate, c)
-                     ? berth_pool_submit(api->quick, run_doubtful, api, err)
+                     ? berth_api_quick(api->quick, NULL, run_doubtful, api, err)
                      : BERTH_OK;
         while (rc < 0 && berth_api_gate_next(api->gate)) /* it is the only one */
             ;
         return rc;
     }
     if (!berth_http_body_is_whole(c->x))
-        return berth_pool_submit(api->quick, run_admit, c, err);
-    return berth_pool_submit(api->quick, run_call, c, err);
+        return berth_api_quick(api->quick, c->turn, run_admit, c, err);
+    return berth_api_quick(api->quick, c->turn, run_call, c, err);
 }
 
 static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
@@ -343,6 +342,7 @@ static int begin_call(struct berth_api *api, struct berth_http_exchange *x,
                                  .x = x,
                                  .head = berth_http_exchange_head(x),
                                  .route = f->route,
+                                 .turn = "unknown",
                                  .status = 200,
                                  .arena = {.bytes_max = BERTH_HTTP_CALL_BYTES_MAX},
                                  .out = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_BYTES_MAX)};
@@ -425,7 +425,7 @@ int berth_api_open(struct berth *b, const struct berth_http_settings *settings,
     if (rc == BERTH_OK)
         rc = berth_api_events_new(api, &api->events, err);
     if (rc == BERTH_OK)
-        rc = berth_pool_new(QUICK_THREADS_MAX, &api->quick, err);
+        rc = berth_api_quick_new(&api->quick, err);
     if (rc == BERTH_OK)
         rc = berth_api_guard_new(b, api->quick, &api->guard, err);
     if (rc == BERTH_OK)
@@ -499,7 +499,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_await_streams(api);
     berth_api_await_place_calls(api);
     berth_api_guard_stop(api->guard);
-    berth_pool_free(api->quick);
+    berth_shares_free(api->quick);
     (void)berth_engine_do(api->b->engine, run_nothing, NULL,
                           &none); /* what the pools posted has run */
     berth_api_gate_free(api->gate);

@@ -14,6 +14,7 @@
 #include "os/engine.h"
 
 #define BERTH_API_PARAMS_MAX 2
+#define BERTH_API_TURN_SIZE 17
 
 struct berth_api_call;
 struct berth_api;
@@ -84,6 +85,7 @@ struct berth_api_call {
     const char *allow;
     const char *params[BERTH_API_PARAMS_MAX]; /* of the pattern, decoded, in their order */
     uint64_t token_hash;                      /* a part of it */
+    char turn[BERTH_API_TURN_SIZE];           /* whose turn it takes; see berth_api_gate_look */
     size_t bucket;                            /* where failed attempts of this client count */
     bool doubtful;                            /* see berth_api_gate_look */
     bool counted;                             /* as a failed attempt, until its token is found */

@@ -31,6 +31,7 @@ struct berth_api_gate {
     pthread_mutex_t lock;
     int64_t full_until_ms[BUCKETS];       /* when the bucket is empty again */
     uint64_t known[KNOWN];                /* of tokens that were good: a part of their hash */
+    uint64_t companies[KNOWN];            /* of these tokens, likewise; 0: the instance */
     struct berth_api_call *first, **last; /* doubtful calls, in the order in which they came */
     bool looking;                         /* a job looks up the tokens of these */
     struct berth_arena arena;             /* of these: */
@@ -262,6 +263,7 @@ int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
 {
     bool shown;
     const char *token = token_of(c->head, &shown);
+    (void)snprintf(c->turn, sizeof c->turn, shown ? "unknown" : "owner");
     if (!shown)
         return check_owner(gate, c, err);
     bool form = token && berth_token_well_formed(token);
@@ -270,6 +272,9 @@ int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
     pthread_mutex_lock(&gate->lock);
     bool full = is_full(gate, c->bucket);
     bool known = form && gate->known[c->token_hash % KNOWN] == c->token_hash;
+    if (known)
+        (void)snprintf(c->turn, sizeof c->turn, "%016llx",
+                       (unsigned long long)gate->companies[c->token_hash % KNOWN]);
     /* An attempt counts from now on, so that those which are made at once count, too. */
     if (!full && !known)
         count_failure(gate, c->bucket);
@@ -308,11 +313,15 @@ struct berth_api_call *berth_api_gate_next(struct berth_api_gate *gate)
 }
 
 /* Remembers what the lookup of the call's token has found. */
-static void gate_learn(struct berth_api_gate *gate, const struct berth_api_call *c, int rc)
+static void gate_learn(struct berth_api_gate *gate, const struct berth_api_call *c, int rc,
+                       const char *company_id)
 {
     uint64_t *known = &gate->known[c->token_hash % KNOWN];
+    uint64_t *company = &gate->companies[c->token_hash % KNOWN];
     bool bad = rc == BERTH_E_UNAUTHORIZED;
     pthread_mutex_lock(&gate->lock);
+    if (rc == BERTH_OK && *known != c->token_hash)
+        *company = company_id ? digest(company_id, strlen(company_id)) : 0;
     if (rc == BERTH_OK)
         *known = c->token_hash;
     else if (bad && *known == c->token_hash)
@@ -354,7 +363,7 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
         return BERTH_OK;
     }
     int rc = berth_token_check(c->b, &c->arena, text, &token, err);
-    gate_learn(gate, c, rc);
+    gate_learn(gate, c, rc, rc == BERTH_OK ? token->company_id : NULL);
     if (rc == BERTH_E_UNAUTHORIZED && c->doubtful)
         return refuse_often(err);
     if (rc < 0)

@@ -24,7 +24,8 @@ int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchan
 /* Checks what needs no store access, on the loop's thread. UNAUTHORIZED: a token is required and
  * absent, or is not well-formed. RATE_LIMITED: the same, when too many attempts from that address
  * have failed. Sets c->doubtful when so many have failed and the token was not good lately: such a
- * call has to wait for its turn. */
+ * call has to wait for its turn. Sets c->turn: the company of a token that was good lately has one
+ * of its own, tokens of the instance have one, and all others share one. */
 int berth_api_gate_look(struct berth_api_gate *gate, struct berth_api_call *c,
                         struct berth_error *err);
 /* Queues a doubtful call. Returns whether the caller has to start a job that works the queue off.

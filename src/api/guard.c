@@ -7,17 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/quick.h"
 #include "base/container.h"
 #include "base/map.h"
 #include "core/token.h"
 #include "os/engine.h"
-#include "os/pool.h"
 
 #define LOOK_MS 2000 /* a token may be revoked elsewhere */
 
 struct berth_api_guard {
     struct berth *b;
-    struct berth_pool *pool;
+    struct berth_shares *quick;
     struct berth_api_guarded *first;
     struct berth_timer timer;
     /* The post is on its way. Apart from the flags below: the compiler may read those as one word.
@@ -112,7 +112,7 @@ static void look_now(struct berth_api_guard *g)
         memcpy(token->id, s->token_id, sizeof token->id);
         look->count++;
     }
-    g->looking = berth_pool_submit(g->pool, look_job, look, &none) == BERTH_OK;
+    g->looking = berth_api_quick(g->quick, NULL, look_job, look, &none) == BERTH_OK;
     if (g->looking)
         return;
     free_look(look);
@@ -131,14 +131,14 @@ static void on_asked(struct berth_post *post)
     look_now(g);
 }
 
-int berth_api_guard_new(struct berth *b, struct berth_pool *pool, struct berth_api_guard **out,
+int berth_api_guard_new(struct berth *b, struct berth_shares *quick, struct berth_api_guard **out,
                         struct berth_error *err)
 {
     struct berth_api_guard *g = calloc(1, sizeof *g);
     if (!g)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     g->b = b;
-    g->pool = pool;
+    g->quick = quick;
     g->timer.run = on_timer;
     g->post.run = on_asked;
     *out = g;

@@ -17,8 +17,8 @@ struct berth_api_guarded {
     struct berth_api_guarded *next, **link;
 };
 
-/* `pool` looks at the tokens. */
-int berth_api_guard_new(struct berth *b, struct berth_pool *pool, struct berth_api_guard **out,
+/* `quick` looks at the tokens. */
+int berth_api_guard_new(struct berth *b, struct berth_shares *quick, struct berth_api_guard **out,
                         struct berth_error *err);
 /* Looks no more. Not on the loop's thread; NULL is fine. */
 void berth_api_guard_stop(struct berth_api_guard *guard);

@@ -28,7 +28,7 @@ struct berth_api {
     struct berth_api_gate *gate;
     struct berth_http_server *server;
     _Atomic bool recovering;
-    struct berth_pool *quick; /* for what needs only the store */
+    struct berth_shares *quick; /* for what needs only the store (quick.h) */
     struct berth_api_events *events;
     struct berth_api_guard *guard;
 

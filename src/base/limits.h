@@ -113,6 +113,7 @@
 #define BERTH_WORKER_POLL_MS 100             /* how often the call checks whether it is ready */
 
 #define BERTH_POOL_THREADS_MAX 16
+#define BERTH_QUICK_THREADS_MAX 16     /* of the API, for requests that need only the store */
 #define BERTH_PROVIDER_THREADS_MAX 192 /* calls that may wait for a provider at once */
 #define BERTH_LOCAL_THREADS 16         /* of them for work without a provider */
 #define BERTH_QUEUED_CALLS_MAX 16384   /* calls that wait for one of these threads */

@@ -19,6 +19,7 @@
 #include "os/shares.h"
 #include "plugins.h"
 #include "scripted.h"
+#include "store/store.h"
 
 /* --- tests --- */
 
@@ -916,6 +917,81 @@ static void waiting_for_a_thread_needs_a_good_token(void **state)
     (void)close(gate);
 }
 
+/* A transaction that waits until the descriptor is readable. */
+static int tx_wait_at_gate(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    (void)db, (void)err;
+    wait_at_gate(ctx);
+    return BERTH_OK;
+}
+
+struct writing {
+    struct fixture *f;
+    int gate;
+    int rc;
+};
+
+static void *hold_writer(void *ctx)
+{
+    struct writing *w = ctx;
+    struct berth_error err;
+    w->rc = berth_store_tx(w->f->b->store, tx_wait_at_gate, &w->gate, &err);
+    return NULL;
+}
+
+static int send_as(struct fixture *f, const char *token, const char *line)
+{
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+                               "Authorization: Bearer %s\r\n\r\n",
+                               line, token);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    return fd;
+}
+
+static void expect_status(int fd, const char *status)
+{
+    char answer[13] = "";
+    assert_int_equal(recv(fd, answer, 12, MSG_WAITALL), 12);
+    assert_string_equal(answer + 9, status);
+    (void)close(fd);
+}
+
+/* However many requests of one company wait, for the one writer of SQLite: another one is served.
+ */
+static void companies_take_turns(void **state)
+{
+    struct fixture *f = *state;
+    enum { REQUESTS = 100 };
+    struct writing w = {.f = f, .gate = eventfd(0, EFD_CLOEXEC)};
+    const char *tokens[2], *companies[2];
+    int fds[REQUESTS];
+    pthread_t writer;
+    for (int i = 0; i < 2; i++) {
+        struct reply r = ask(f, "POST", "/api/companies", text_of(f, "{'name':'c%d'}", i));
+        companies[i] = reply_text(f, &r, "id");
+        r = ask(f, "POST", "/api/tokens",
+                text_of(f, "{'name':'t','companyId':'%s','permissions':['environments:manage']}",
+                        companies[i]));
+        tokens[i] = reply_text(f, &r, "token");
+        expect_status(send_as(f, tokens[i], "GET /api/companies"), "200");
+    }
+    assert_int_equal(pthread_create(&writer, NULL, hold_writer, &w), 0);
+    const char *runs = text_of(f, "POST /api/companies/%s/runs", companies[0]);
+    for (int i = 0; i < REQUESTS; i++)
+        fds[i] = send_as(f, tokens[0], runs);
+    for (int i = 0; i < 20; i++)
+        expect_status(send_as(f, tokens[1], text_of(f, "GET /api/companies/%s", companies[1])),
+                      "200");
+    assert_int_equal(eventfd_write(w.gate, 1), 0);
+    for (int i = 0; i < REQUESTS; i++)
+        expect_status(fds[i], "201");
+    assert_int_equal(pthread_join(writer, NULL), 0);
+    assert_int_equal(w.rc, BERTH_OK);
+    (void)close(w.gate);
+}
+
 /* Requests that wait for room in a standard input hold no thread. */
 static void waiting_for_a_reader_holds_no_thread(void **state)
 {
@@ -971,6 +1047,7 @@ int main(void)
         ASK_ON_BOTH(a_provider_that_hangs_holds_up_nobody),
         ASK_ON_SQLITE(a_thousand_local_acquires_beside_it),
         ASK_ON_BOTH(a_full_queue_is_told),
+        ASK_ON_SQLITE(companies_take_turns),
         ASK_ON_BOTH(waiting_for_a_thread_needs_a_good_token),
         ASK_ON_SQLITE(waiting_for_a_reader_holds_no_thread),
         ASK_ON_BOTH(W14_bindings_survive_a_second_save),

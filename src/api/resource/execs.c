@@ -10,6 +10,7 @@
 #include "api/caller.h"
 #include "api/command.h"
 #include "api/place_call.h"
+#include "api/quick.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
@@ -22,7 +23,6 @@
 #include "core/run/exec_rows.h"
 #include "crypto/hash.h"
 #include "http/websocket.h"
-#include "os/pool.h"
 
 #define STDIN_WAIT_MS 30000 /* for the whole body */
 #define FREE_AGAIN_MS 50
@@ -66,7 +66,7 @@ static void free_soon(struct started_exec *a)
     struct berth_error none;
     if (berth_exec_free_now(a->exec))
         started_exec_free(a);
-    else if (berth_pool_submit(a->api->quick, free_job, a, &none) < 0)
+    else if (berth_api_quick(a->api->quick, NULL, free_job, a, &none) < 0)
         berth_timer_set(a->api->b->engine, &a->again, FREE_AGAIN_MS);
 }
 
@@ -125,7 +125,7 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
     if (atomic_fetch_add(&a->arrived, 1) != 1)
         return;
     bool blocks = a->c && (!is_short(a) || a->c->once.at_work);
-    if (!blocks || berth_pool_submit(a->api->quick, finish_job, a, &none) < 0)
+    if (!blocks || berth_api_quick(a->api->quick, NULL, finish_job, a, &none) < 0)
         exec_finish(a);
 }
 

@@ -10,6 +10,7 @@
 #include "api/caller.h"
 #include "api/command.h"
 #include "api/place_call.h"
+#include "api/quick.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
@@ -22,7 +23,6 @@
 #include "core/place_share.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run_cancel.h"
-#include "os/pool.h"
 #include "store/run.h"
 
 #define END_WAIT_MS 60000
@@ -120,7 +120,7 @@ static void run_waiter_answer(struct berth_api_run_waiter *w)
     struct berth_error err;
     berth_timer_clear(w->c->b->engine, &w->timer);
     berth_api_call_go_on(w->c);
-    if (berth_pool_submit(w->c->api->quick, run_waiter_job, w, &err) < 0)
+    if (berth_api_quick(w->c->api->quick, w->c->turn, run_waiter_job, w, &err) < 0)
         berth_api_end_call(w->c, err.code, &err);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/quick.h"
 #include "api/state.h"
 #include "api/stream/live.h"
 #include "api/stream/stream.h"
@@ -16,7 +17,6 @@
 #include "base/limits.h"
 #include "core/activity.h"
 #include "core/company.h"
-#include "os/pool.h"
 
 #define LOOK_MS 100
 #define PAGE_ROWS 50
@@ -148,7 +148,7 @@ static void read_on(struct berth_api_listener *l)
     if (!l->s.x || l->at >= settled || berth_api_stream_full(&l->s))
         return;
     l->until = settled;
-    l->reading = berth_pool_submit(l->events->api->quick, read_job, l, &none) == BERTH_OK;
+    l->reading = berth_api_quick(l->events->api->quick, NULL, read_job, l, &none) == BERTH_OK;
 }
 
 static void on_page(struct berth_post *post)
@@ -221,7 +221,7 @@ static void look(struct berth_api_events *e)
     struct berth_error none;
     if (e->looking || e->closing || !e->count)
         return;
-    e->looking = berth_pool_submit(e->api->quick, look_job, e, &none) == BERTH_OK;
+    e->looking = berth_api_quick(e->api->quick, NULL, look_job, e, &none) == BERTH_OK;
     if (!e->looking)
         berth_timer_set(e->api->b->engine, &e->timer, LOOK_MS);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/quick.h"
 #include "api/stream/input.h"
 #include "api/stream/log_cursor.h"
 #include "api/stream/stream.h"
@@ -15,7 +16,6 @@
 #include "base/json.h"
 #include "base/time.h"
 #include "os/file_watch.h"
-#include "os/pool.h"
 
 /* Between looks at the log and the row of a command that another process runs. */
 #define LOOK_MS 50
@@ -44,6 +44,7 @@ struct berth_api_watch {
     struct berth_api_log_cursor cursor;
     struct berth_error trouble;
     struct berth_post post;
+    char turn[BERTH_API_TURN_SIZE]; /* of its call */
 };
 
 static struct berth_api_watch *of_post(struct berth_post *post)
@@ -127,7 +128,7 @@ static void read_on(struct berth_api_watch *w)
         return;
     w->reading = true;
     w->waiting = w->changed = false;
-    if (berth_pool_submit(w->api->quick, read_job, w, &err) == BERTH_OK)
+    if (berth_api_quick(w->api->quick, w->turn, read_job, w, &err) == BERTH_OK)
         return;
     w->reading = false;
     berth_timer_set(w->s.engine, &w->look, LOOK_MS);
@@ -416,6 +417,7 @@ int berth_api_watch_start(const struct berth_api_call *c,
                                      .on_stalled = on_stalled,
                                      .on_drain = on_drain,
                                      .on_gone = on_gone};
+    (void)snprintf(w->turn, sizeof w->turn, "%s", c->turn);
     berth_api_stream_let_in(&w->s, c);
     (void)snprintf(w->cursor.exec_id, sizeof w->cursor.exec_id, "%s",
                    options->exec_id ? options->exec_id : "");
