@@ -320,21 +320,27 @@ static int connect_link(struct berth_ssh_link *link, const struct berth_ssh_conf
     return rc;
 }
 
-/* Hashes the config. Equal hashes share a connection. */
-static int key_of(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SIZE],
-                  struct berth_error *err)
+/* Writes a text so that it cannot be taken for a part of the next one. */
+static void key_put(struct berth_buf *buf, const char *text)
+{
+    if (text)
+        berth_buf_printf(buf, "%zu:%s", strlen(text), text);
+    else
+        berth_buf_puts(buf, "-");
+}
+
+int berth_ssh_link_key(const struct berth_ssh_config *c, char out[BERTH_SHA256_HEX_SIZE],
+                       struct berth_error *err)
 {
     auto_buf buf = BERTH_BUF_INIT(KEY_TEXT_BYTES_MAX);
-    berth_buf_printf(&buf, "%s\n%d\n%s\n%d\n", c->host, c->port, c->username, c->strict);
-    berth_buf_puts(&buf, c->private_key ? c->private_key : "");
-    berth_buf_puts(&buf, "\n");
-    berth_buf_puts(&buf, c->known_hosts ? c->known_hosts : "");
+    buf.secret = true;
+    key_put(&buf, c->host);
+    key_put(&buf, c->username);
+    key_put(&buf, c->private_key);
+    key_put(&buf, c->known_hosts);
+    berth_buf_printf(&buf, "%d %d", c->port, c->strict);
     int rc = berth_buf_check(&buf, "The SSH config", err);
-    if (rc == BERTH_OK)
-        rc = berth_sha256_hex(buf.data, buf.len, out, err);
-    if (buf.data)
-        explicit_bzero(buf.data, buf.len);
-    return rc;
+    return rc < 0 ? rc : berth_sha256_hex(buf.data, buf.len, out, err);
 }
 
 /* Lock held. */
@@ -443,7 +449,7 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
                         struct berth_error *err)
 {
     char key[BERTH_SHA256_HEX_SIZE];
-    int rc = key_of(config, key, err);
+    int rc = berth_ssh_link_key(config, key, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&links->lock);

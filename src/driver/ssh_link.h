@@ -6,6 +6,7 @@
 
 #include <berth/driver.h>
 
+#include "crypto/hash.h"
 #include "driver/ssh_script.h"
 #include "os/capture.h"
 
@@ -19,6 +20,11 @@ struct berth_ssh_config {
     int port;
     bool strict;
 };
+
+/* Hashes the config, except its path. Configs with equal hashes share connections, so two that
+ * differ never have the same one. */
+int berth_ssh_link_key(const struct berth_ssh_config *config, char out[BERTH_SHA256_HEX_SIZE],
+                       struct berth_error *err);
 
 struct berth_ssh_links; /* all connections of a driver; safe to share between threads */
 struct berth_ssh_link;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/unit/ssh_mux.c - sessions over an ssh(1) master: one that opens them, and one that does not
  * become ready. */
+#include "driver/ssh_link.h"
 #include "driver/ssh_mux.h"
 
 #include "engines.h"
@@ -203,6 +204,36 @@ static void master_that_leaves_gives_no_session(void **state)
     close_master(&m);
 }
 
+/* A connection is shared by configs that are equal, never by those whose texts only join to the
+ * same.
+ */
+static void connections_are_not_shared_by_accident(void **state)
+{
+    (void)state;
+    static const struct berth_ssh_config configs[] = {
+        {.host = "h", .username = "u", .port = 22, .known_hosts = "L1\nL2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "\nL1", .known_hosts = "L2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "", .known_hosts = "L1\nL2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "L1\nL2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "L1", .known_hosts = "L2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "L1\n", .known_hosts = "L2"},
+        {.host = "h", .username = "u", .port = 22, .private_key = "L1", .known_hosts = "\nL2"},
+        {.host = "h", .username = "u", .port = 22, .known_hosts = "L1\nL2", .strict = true},
+        {.host = "h", .username = "u", .port = 23, .known_hosts = "L1\nL2"},
+        {.host = "h1:u", .username = "", .port = 22, .known_hosts = "L1\nL2"},
+    };
+    enum { COUNT = sizeof configs / sizeof configs[0] };
+    char keys[COUNT][BERTH_SHA256_HEX_SIZE], again[BERTH_SHA256_HEX_SIZE];
+    struct berth_error err;
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(berth_ssh_link_key(&configs[i], keys[i], &err), BERTH_OK);
+        assert_int_equal(berth_ssh_link_key(&configs[i], again, &err), BERTH_OK);
+        assert_string_equal(keys[i], again);
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(keys[i], keys[j]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +241,7 @@ int main(void)
         cmocka_unit_test(deadline_ends_the_wait),
         cmocka_unit_test(cancel_ends_the_wait),
         cmocka_unit_test(master_that_leaves_gives_no_session),
+        cmocka_unit_test(connections_are_not_shared_by_accident),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
