@@ -104,6 +104,7 @@
 /* Lines of one worker that are handled before the engine's thread turns to others. A turn of its
  * loop has up to four such portions. */
 #define BERTH_WORKER_LINES_PER_TURN 8
+#define BERTH_WORKER_METHODS_MAX 64      /* names in `supportedMethods` that are kept */
 #define BERTH_WORKER_INITIALIZE_MS 15000 /* how long a worker may take to answer `initialize` */
 /* How long a call waits for a worker that is being started: longer than a start may take. */
 #define BERTH_WORKER_START_MS 20000
@@ -118,11 +119,18 @@
 #define BERTH_LOCAL_THREADS 16         /* of them for work without a provider */
 #define BERTH_QUEUED_CALLS_MAX 16384   /* calls that wait for one of these threads */
 #define BERTH_QUEUED_SHARE_MAX 4096    /* of one provider, and of one company */
-#define BERTH_PROVIDER_SWEEPS_MAX 16   /* environments of one provider swept at once */
+/* Leases of one environment that owe clean-up; places that a provider lists beyond that are not
+ * recorded before. */
+#define BERTH_FOUND_PLACES_MAX 100
+#define BERTH_PROVIDER_SWEEPS_MAX 16 /* environments of one provider swept at once */
 
-#define BERTH_CAGE_START_MS 5000  /* until a program in a cage runs */
-#define BERTH_ROOT_MOUNTS_MAX 128 /* files and directories in the root of a confined program */
-#define BERTH_ROOT_SCRATCH_OPTIONS "mode=1777,size=1g" /* of its /tmp, which is in memory */
-#define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024)         /* npm's settings, and certificates for it */
+#define BERTH_CAGE_START_MS 5000      /* until a program in a cage runs */
+#define BERTH_CAGE_PROCESSES_MAX 1024 /* processes and threads; less if berth's user has few */
+#define BERTH_CAGE_SIGNALS_MAX 4096   /* that are queued */
+#define BERTH_CAGE_WATCHERS_MAX "32"  /* inotify instances, in a user namespace */
+#define BERTH_ROOT_MOUNTS_MAX 128     /* files and directories in the root of a confined program */
+#define BERTH_ROOT_SCRATCH_OPTIONS                                                                 \
+    "mode=1777,size=1g,nr_inodes=100k"         /* of its /tmp, which is in memory */
+#define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024) /* npm's settings, and certificates for it */
 #define BERTH_SOCKETS_MAX 16 /* Unix sockets that an operator lets one plugin use */
 #endif

@@ -64,6 +64,8 @@ int berth_environment_change_config(struct berth_environment_change *c,
     if (rc == BERTH_OK)
         rc = berth_config_normalise(c->b->registry, e->driver, taken ? taken : config,
                                     c->input->use, issues, &normalised, err);
+    if (rc == BERTH_OK && taken)
+        rc = berth_secret_refs_compare(c->b->registry, c->arena, driver, taken, normalised, err);
     /* Again: only the normalised config tells which provider is meant. */
     if (rc == BERTH_OK && taken)
         rc = berth_secret_refs_take(c->b->registry, c->arena, driver, normalised, &c->pasted, err);

@@ -318,6 +318,34 @@ int berth_secret_refs_take(const struct berth_registry *registry, struct berth_a
     return rc;
 }
 
+/* Returns whether the answered value is the given one, but for white space around it, or blank. */
+static bool is_same_secret(const struct berth_json *given, const struct berth_json *answered)
+{
+    size_t given_len = 0, len;
+    if (berth_json_type(answered) == BERTH_JSON_NULL)
+        return true;
+    if (!berth_json_is(answered, BERTH_JSON_STRING))
+        return false;
+    const char *text = trim(answered, &len);
+    const char *sent = berth_json_is(given, BERTH_JSON_STRING) ? trim(given, &given_len) : "";
+    return len == 0 || (len == given_len && memcmp(text, sent, len) == 0);
+}
+
+int berth_secret_refs_compare(const struct berth_registry *registry, struct berth_arena *arena,
+                              const char *driver, const struct berth_json *given,
+                              const struct berth_json *answered, struct berth_error *err)
+{
+    struct berth_list paths;
+    int rc = paths_of(registry, arena, driver, answered, &paths, err);
+    for (int i = 0; rc == BERTH_OK && i < paths.count; i++)
+        if (!is_same_secret(value_at(given, paths.items[i]), value_at(answered, paths.items[i])))
+            rc =
+                berth_fail(err, BERTH_E_UPSTREAM,
+                           "The worker answered with another secret at %s than it was asked about.",
+                           (const char *)paths.items[i]);
+    return rc;
+}
+
 void berth_pasted_clear(struct berth_list *pasted)
 {
     for (int i = 0; i < pasted->count; i++)

@@ -35,6 +35,11 @@ int berth_secret_refs_of(const struct berth_registry *registry, struct berth_are
 int berth_secret_refs_take(const struct berth_registry *registry, struct berth_arena *arena,
                            const char *driver, struct berth_json *config, struct berth_list *out,
                            struct berth_error *err);
+/* Checks the config that a worker answered to `given`. UPSTREAM: at the place of a secret it has
+ * something other than `given` had there. A worker may leave a secret out. */
+int berth_secret_refs_compare(const struct berth_registry *registry, struct berth_arena *arena,
+                              const char *driver, const struct berth_json *given,
+                              const struct berth_json *answered, struct berth_error *err);
 void berth_pasted_clear(struct berth_list *pasted);
 
 /* Writes the config as text, with one value at the place of each reference. UNPROCESSABLE: a value
