@@ -347,6 +347,16 @@ int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error
                         NULL, 0, berth_row_int, out, err);
 }
 
+int berth_lease_count_owed_of(struct berth_db *db, const char *environment_id, int64_t *out,
+                              struct berth_error *err)
+{
+    *out = 0;
+    return berth_db_exec(db,
+                         "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"
+                         " AND environment_id = $1 AND cleanup_status IN ('pending', 'failed')",
+                         berth_row_int, out, err, berth_text(environment_id));
+}
+
 int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
                              const char *provider_lease_id, const char *but, bool *held,
                              struct berth_error *err)

@@ -109,6 +109,9 @@ int berth_lease_tally(struct berth_db *db, struct berth_arena *arena, struct ber
                       struct berth_error *err);
 /* Counts the standing rows that still need clean-up, in all environments. */
 int berth_lease_count_owed(struct berth_db *db, int64_t *out, struct berth_error *err);
+/* The same for one environment. */
+int berth_lease_count_owed_of(struct berth_db *db, const char *environment_id, int64_t *out,
+                              struct berth_error *err);
 /* Sets *held when a standing row other than `but` has this place. */
 int berth_lease_place_holder(struct berth_db *db, const char *environment_id,
                              const char *provider_lease_id, const char *but, bool *held,

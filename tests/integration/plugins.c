@@ -17,6 +17,7 @@
 #include "base/container.h"
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "core/driver.h"
 #include "os/engine.h"
@@ -1091,6 +1092,42 @@ static void X12_config_that_is_saved_is_never_rewritten(void **state)
                  try_create(s, BERTH_DRIVER_SANDBOX, js(s, WITH_TEXTS, "y"), &issues, &e));
 }
 
+/* A worker that knows the id of a secret does not get its value by putting the id into a config. */
+static void X12_worker_cannot_name_a_secret(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    const struct berth_secret *mine = make_text_secret(f, "mine", "the-value-of-mine");
+    const struct berth_secret *other = make_text_secret(f, "other", "the-value-of-other");
+    struct berth_issues issues;
+    struct berth_environment *e;
+    const char *given = js(s, WITH_KEY, mine->id);
+    const char *none = "{\"provider\":\"fake-plugin\",\"image\":\"x\"}";
+    const struct {
+        const char *config, *answer;
+        bool good;
+    } tries[] = {
+        {none, other->id, false},  {none, "a new secret", false}, {none, " ", true},
+        {given, other->id, false}, {given, "planted", false},     {given, " ", true},
+        {given, mine->id, true},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        script(s, VALIDATE,
+               js(s, "[{'result':{'ok':true,'normalizedConfig':{'image':'x','apiKey':'%s'}}}]",
+                  tries[i].answer));
+        int rc = try_create(s, BERTH_DRIVER_SANDBOX, tries[i].config, &issues, &e);
+        if (tries[i].good)
+            assert_ok(f, rc);
+        else
+            assert_fails(f, BERTH_E_UPSTREAM,
+                         "The worker answered with another secret at apiKey than it was asked "
+                         "about.",
+                         rc);
+    }
+    assert_string_equal(json_text(f, e->config_json, "apiKey"), mine->id);
+}
+
 /* --- R10 --- */
 
 static void R10_a_worker_that_is_starting_is_waited_for(void **state)
@@ -2012,6 +2049,31 @@ static void X3_place_that_comes_late_is_found_by_the_sweep(void **state)
     assert_destroyed(s, e, l);
 }
 
+/* A provider may list any number of places with a label of ours. */
+static void X3_provider_that_lies_cannot_fill_the_ledger(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    spy_set_finds(s->spy, true);
+    bring_up(s);
+    struct berth_lease *l = lose_acquire(s, environment(s, R8_STORED));
+    auto_buf list = BERTH_BUF_INIT(1024 * 1024);
+    for (int i = 0; i < 3 * BERTH_FOUND_PLACES_MAX; i++)
+        berth_buf_printf(&list, "%s{'leaseId':'$LEASE','providerLeaseId':'ghost-%d'}", i ? "," : "",
+                         i);
+    script(s, FIND, text(f, "[{'result':{'leases':[%s]}}]", berth_buf_str(&list)));
+    script(s, DESTROY, "[{'error':{'code':-32002,'message':'no'}}]");
+    assert_int_equal(sweep(f).found, BERTH_FOUND_PLACES_MAX);
+    assert_int_equal(sweep(f).found, 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases"), BERTH_FOUND_PLACES_MAX);
+    script(s, DESTROY, "[{'result':null}]");
+    move_clock(24 * 3600 * 1000);
+    assert_int_equal(sweep(f).cleaned, BERTH_FOUND_PLACES_MAX);
+    assert_int_equal(sweep(f).found, BERTH_FOUND_PLACES_MAX);
+    (void)l;
+}
+
 /* Makes an acquire of a worker that runs time out. Returns the lease's row. */
 static struct berth_lease *outwait_next_acquire(struct stage *s, const struct berth_environment *e)
 {
@@ -2665,6 +2727,7 @@ int main(void)
         BY_BOTH(X3_lost_acquire_is_found_by_the_sweep),
         BY_BOTH(X3_acquire_without_an_owner_is_found_by_the_sweep),
         BY_BOTH(X3_place_that_comes_late_is_found_by_the_sweep),
+        BY_PROCESS(X3_provider_that_lies_cannot_fill_the_ledger),
         BY_BOTH(X3_place_of_a_late_answer_is_ended),
         BY_PROCESS(X3_late_answer_at_the_end_is_kept),
         BY_PROCESS(X3_late_answer_is_recorded_in_the_end),
@@ -2686,6 +2749,7 @@ int main(void)
         BY_BOTH(X12_release_without_config_is_masked),
         BY_PROCESS(X12_refusal_of_a_config_is_masked),
         BY_PROCESS(X12_config_that_is_saved_is_never_rewritten),
+        BY_PROCESS(X12_worker_cannot_name_a_secret),
         BY_BOTH(saving_for_the_plugin_driver_texts),
         BY_BOTH(probe_of_the_plugin_driver),
         BY_BOTH(probe_of_a_worker_that_is_down_text),

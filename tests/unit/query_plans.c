@@ -207,6 +207,7 @@ static void run_leases(struct ground *g)
     RUN("leases_standing", berth_lease_count_of_provider, "sandbox", "fake", &count);
     RUN("leases_standing", berth_lease_tally, &g->arena, &list);
     RUN("leases_standing", berth_lease_count_owed, &count);
+    RUN("leases_standing", berth_lease_count_owed_of, "e", &count);
     RUN("leases_place", berth_lease_place_holder, "e", "place", "other", &yes);
     RUN("leases_standing", berth_lease_select_standing, &g->arena, &list);
 }

@@ -6,6 +6,7 @@
 
 #include "base/failpoint.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "core/activity.h"
@@ -32,6 +33,7 @@ struct audit {
     struct berth_list list; /* of struct found */
     const struct found *at;
     enum finding finding; /* what the place at hand is */
+    int64_t owed;         /* leases of the environment that owe clean-up */
 };
 
 static int on_found(void *ctx, const char *lease_id, const char *place_id, struct berth_error *err)
@@ -150,13 +152,25 @@ static int ask_provider(struct audit *audit, const struct berth_route *route,
     return rc;
 }
 
-/* Finds the places of the list that no lease answers for. */
+static int tx_count_owed(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct audit *audit = ctx;
+    return berth_lease_count_owed_of(db, audit->environment->id, &audit->owed, err);
+}
+
+/* Returns whether more places can be recorded. A provider that lies could fill the ledger. */
+static bool has_room(const struct audit *audit, int64_t more)
+{
+    return audit->owed + more < BERTH_FOUND_PLACES_MAX;
+}
+
+/* Finds places of the list that no lease answers for: as many as can be recorded. */
 static int find_suspects(struct audit *audit, struct berth_list *out, int *foreign,
                          struct berth_error *err)
 {
-    int rc = BERTH_OK;
+    int rc = berth_store_read(audit->b->store, tx_count_owed, audit, err);
     *out = (struct berth_list){0};
-    for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
+    for (int i = 0; rc == BERTH_OK && i < audit->list.count && has_room(audit, out->count); i++) {
         audit->at = audit->list.items[i];
         if (audit->at->secret)
             continue; /* an id that repeats a secret is not kept */
@@ -190,7 +204,7 @@ static int audit_route(struct audit *audit, const struct berth_route *route,
     if (rc < 0 || !suspects.count)
         return rc;
     rc = ask_provider(audit, route, err);
-    for (int i = 0; rc == BERTH_OK && i < audit->list.count; i++) {
+    for (int i = 0; rc == BERTH_OK && i < audit->list.count && has_room(audit, 0); i++) {
         audit->at = audit->list.items[i];
         if (!is_among(&suspects, audit->at->place_id))
             continue;
@@ -198,6 +212,7 @@ static int audit_route(struct audit *audit, const struct berth_route *route,
         if (rc < 0 || audit->finding != FORGOTTEN)
             continue;
         report->found++;
+        audit->owed++;
         BERTH_FAILPOINT(sweep_after_found);
     }
     return rc;
@@ -216,4 +231,9 @@ void berth_orphans_end(struct berth *b, const struct berth_environment *e,
     if (audit_route(&audit, route, out, &err) < 0)
         berth_log_line(&b->log, BERTH_LOG_WARN, "provider could not be asked", "environmentId",
                        e->id, "error", err.message, NULL);
+    else if (audit.list.count && !has_room(&audit, 0))
+        berth_log_line(
+            &b->log, BERTH_LOG_WARN,
+            "too many leases owe clean-up: further places of the provider are not looked at",
+            "environmentId", e->id, NULL);
 }
