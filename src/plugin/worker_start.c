@@ -68,6 +68,21 @@ static bool json_is_truthy(const struct berth_json *value)
     }
 }
 
+/* Returns the names in the list, which is the worker's, within limits; the caller frees it. */
+static struct berth_json *copy_methods(const struct berth_json *methods)
+{
+    struct berth_json *out = berth_json_new_array();
+    for (size_t i = 0; berth_json_is(methods, BERTH_JSON_ARRAY) && i < berth_json_count(methods) &&
+                       berth_json_count(out) < BERTH_WORKER_METHODS_MAX;
+         i++) {
+        const struct berth_json *name = berth_json_at(methods, i);
+        if (berth_json_is(name, BERTH_JSON_STRING) &&
+            berth_json_str_len(name) <= BERTH_NAME_BYTES_MAX)
+            (void)berth_json_add(out, berth_json_copy(name));
+    }
+    return out;
+}
+
 static void on_initialized(void *ctx, const struct berth_reply *reply)
 {
     struct berth_worker *w = ctx;
@@ -80,11 +95,10 @@ static void on_initialized(void *ctx, const struct berth_reply *reply)
         start_fail(w, "Worker initialize returned ok=false");
         return;
     }
-    const struct berth_json *methods = berth_json_get(reply->result, "supportedMethods");
+    struct berth_json *methods = copy_methods(berth_json_get(reply->result, "supportedMethods"));
     pthread_mutex_lock(&w->ground->lock);
     berth_json_free(w->methods);
-    w->methods = berth_json_is(methods, BERTH_JSON_ARRAY) ? berth_json_copy(methods)
-                                                          : berth_json_new_array();
+    w->methods = methods;
     w->running_since_ms = berth_time_mono_ms();
     w->next_restart_ms = 0;
     w->attempts++;

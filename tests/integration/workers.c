@@ -23,6 +23,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "driver/workers.h"
 #include "os/fs.h"
@@ -1760,6 +1761,25 @@ static void says_that_it_cannot_start(struct ground *g)
     }
 }
 
+/* The list stays in memory and is shown to people. */
+static void says_that_it_has_many_methods(struct ground *g)
+{
+    struct berth_worker_status s;
+    auto_buf list = BERTH_BUF_INIT(1024 * 1024);
+    auto_json *kept = NULL;
+    berth_buf_printf(&list, "{\"ok\":true,\"supportedMethods\":[1,\"%0300d\"", 0);
+    for (int i = 0; i < 10 * BERTH_WORKER_METHODS_MAX; i++)
+        berth_buf_printf(&list, ",\"method-%d\"", i);
+    berth_buf_puts(&list, "]}");
+    set_fault(g, "result initialize", berth_buf_str(&list));
+    assert_ok(&g->f, berth_plugin_restart(g->f.b, &g->f.arena, g->plugin, &s, &g->f.err));
+    assert_string_equal(s.status, "running");
+    assert_ok(&g->f, berth_json_parse(s.methods_json, strlen(s.methods_json), BERTH_JSON_OURS,
+                                      &kept, &g->f.err));
+    assert_int_equal(berth_json_count(kept), BERTH_WORKER_METHODS_MAX);
+    assert_string_equal(berth_json_str(berth_json_at(kept, 0)), "method-0");
+}
+
 /* Why it was killed is what people want to know. */
 static void why_a_start_failed(struct ground *g)
 {
@@ -3021,6 +3041,7 @@ static const struct plan plans[] = {
     CASE(waiting_ends_with_the_plugin),
     CASE(starts_too_slowly),
     CASE(says_that_it_cannot_start),
+    CASE(says_that_it_has_many_methods),
     CASE(asks_before_it_answers),
     CASE(why_a_start_failed),
     CASE(restart_of_one_that_is_stopped),
