@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -89,6 +90,27 @@ static bool map_ids(const struct cage_owner *owner)
     return ok;
 }
 
+/* Sets a limit to `most`, or to a quarter of what we have ourselves. */
+static bool limit_resource(__rlimit_resource_t resource, rlim_t most)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) < 0)
+        return false;
+    rlim_t part = limit.rlim_cur / 4;
+    limit.rlim_cur = limit.rlim_max = part < most ? part : most;
+    return setrlimit(resource, &limit) == 0;
+}
+
+/* Leaves enough for the other programs of our user. The kernel counts what is in a user namespace
+ * apart, and all of it for our user, too. */
+static bool limit_cage(const struct cage_owner *owner)
+{
+    if (!owner->root) /* not all kernels have it */
+        (void)write_file("/proc/sys/user/max_inotify_instances", BERTH_CAGE_WATCHERS_MAX);
+    return limit_resource(RLIMIT_NPROC, BERTH_CAGE_PROCESSES_MAX) &&
+           limit_resource(RLIMIT_SIGPENDING, BERTH_CAGE_SIGNALS_MAX);
+}
+
 /* Puts the two descriptors where they belong, and closes all others that were copied from us. */
 static bool arrange_own_fds(int failure_fd, int image_fd)
 {
@@ -147,6 +169,7 @@ static bool enter_cage(const struct berth_spawn *what, const struct cage_owner *
     give_pipes(c);
     return cage_step(setsid() >= 0, "make a session", f) &&
            cage_step(map_ids(owner), "map the user into a user namespace", f) &&
+           cage_step(limit_cage(owner), "limit resources", f) &&
            berth_root_enter(&c->cage->root, f) &&
            cage_step(!what->cwd || chdir(what->cwd) == 0, "enter the working directory", f) &&
            cage_step(berth_child_give_up_rights(c), "give up rights", f) &&

@@ -15,17 +15,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define PROCESSES 1100
+#define WATCHERS 60
 
 static char plan[8192];
 
@@ -363,6 +368,55 @@ static bool first_process(void)
     return ok;
 }
 
+/* Empty files in memory cost memory, too. */
+static bool files_without_limit(void)
+{
+    struct statvfs st;
+    if (statvfs("/tmp", &st) < 0)
+        return false;
+    errno = EDQUOT;
+    return st.f_files == 0 || st.f_files > 1000000;
+}
+
+/* Takes processes from all others of its user. */
+static bool processes_without_limit(void)
+{
+    int count = 0;
+    pid_t group = 0, pid;
+    for (; count < PROCESSES; count++) {
+        pid = fork();
+        if (pid == 0) {
+            (void)setpgid(0, group);
+            for (;;)
+                (void)pause();
+        }
+        if (pid < 0)
+            break;
+        group = group ? group : pid;
+        (void)setpgid(pid, group);
+    }
+    int number = errno;
+    if (group)
+        (void)kill(-group, SIGKILL);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    errno = number;
+    return count == PROCESSES;
+}
+
+/* The kernel counts them for each user. */
+static bool watchers_without_limit(void)
+{
+    int fds[WATCHERS], count = 0;
+    while (count < WATCHERS && (fds[count] = inotify_init1(IN_CLOEXEC)) >= 0)
+        count++;
+    int number = errno;
+    for (int i = 0; i < count; i++)
+        (void)close(fds[i]);
+    errno = number;
+    return count == WATCHERS;
+}
+
 static const struct {
     const char *name;
     bool (*attempt)(void);
@@ -407,6 +461,9 @@ static const struct {
     {"lease-a-file", lease_a_file},
     {"watch-a-directory", watch_a_directory},
     {"first-process", first_process},
+    {"files-without-limit", files_without_limit},
+    {"processes-without-limit", processes_without_limit, true},
+    {"watchers-without-limit", watchers_without_limit},
 };
 
 int main(int argc, char **argv)
