@@ -349,6 +349,15 @@ static void take_token(struct berth_api_call *c, const struct berth_token *t)
                                     .id = t->agent_id ? t->agent_id : t->id};
 }
 
+/* Hides why the store failed from a client that is not known to be one of ours: the texts of a
+ * database have names of hosts, users and files. */
+static int caller_hide(const struct berth_api_call *c, int rc, struct berth_error *err)
+{
+    return rc != BERTH_E_UNAVAILABLE || berth_http_exchange_peer(c->x)->local
+               ? rc
+               : berth_fail(err, rc, "The store does not answer. Try again later.");
+}
+
 int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c,
                            struct berth_error *err)
 {
@@ -367,7 +376,7 @@ int berth_api_authenticate(struct berth_api_gate *gate, struct berth_api_call *c
     if (rc == BERTH_E_UNAUTHORIZED && c->doubtful)
         return refuse_often(err);
     if (rc < 0)
-        return rc;
+        return caller_hide(c, rc, err);
     take_token(c, token);
     berth_http_exchange_trust(c->x, token->company_id);
     return BERTH_OK;
@@ -379,7 +388,7 @@ int berth_api_check_token(struct berth_api_call *c, struct berth_error *err)
     if (!c->caller.token_id)
         return BERTH_OK;
     int rc = berth_token_alive(c->b, c->caller.token_id, &alive, err);
-    return rc == BERTH_OK && !alive ? caller_refuse(err) : rc;
+    return rc == BERTH_OK && !alive ? caller_refuse(err) : caller_hide(c, rc, err);
 }
 
 /* --- the caller's rights --- */

@@ -2,6 +2,7 @@
  * tests/integration/api.c - the API over a real socket, on both stores: what each route answers,
  * and what it refuses. */
 #include <ctype.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -917,6 +918,43 @@ static void waiting_for_a_thread_needs_a_good_token(void **state)
     (void)close(gate);
 }
 
+static const char *ask_by_tcp(struct fixture *f, int port, const char *path, const char *headers)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char answer[4096] = "";
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    const char *text = text_of(
+        f, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n", path, headers);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    assert_true(recv(fd, answer, sizeof answer - 1, MSG_WAITALL) > 12);
+    (void)close(fd);
+    return text_of(f, "%s", answer);
+}
+
+/* Names of hosts, users and files in the database's errors are not for everybody. */
+static void strangers_do_not_learn_where_the_store_is(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_http_address tcp = {.host = "127.0.0.1"};
+    int port = berth_api_listen(asked_api, &tcp, &f->err);
+    assert_true(port > 0);
+    database("stop");
+    const char *bad = text_of(f, "Authorization: Bearer berth_%032d_%064d\r\n", 1, 2);
+    const char *refused = ask_by_tcp(f, port, "/api/companies", bad);
+    assert_non_null(strstr(refused, " 503 "));
+    assert_non_null(strstr(refused, "\"The store does not answer. Try again later.\""));
+    const char *health = ask_by_tcp(f, port, "/api/health", "");
+    assert_non_null(strstr(health, "\"degraded\""));
+    assert_non_null(strstr(health, "\"The store does not answer.\""));
+    struct reply r = ask(f, "GET", "/api/health", NULL); /* whoever is at the socket is */
+    assert_non_null(strstr(reply_text(f, &r, "store.error"), "PostgreSQL cannot be reached: "));
+    database("start");
+    WAIT_FOR(ask(f, "GET", "/api/companies", NULL).status == 200);
+}
+
 /* A transaction that waits until the descriptor is readable. */
 static int tx_wait_at_gate(struct berth_db *db, void *ctx, struct berth_error *err)
 {
@@ -1044,6 +1082,8 @@ int main(void)
         ASK_ON_BOTH(plugins),
         {"health_answers_while_the_store_hangs (postgres)", health_answers_while_the_store_hangs,
          asking_setup, asking_teardown, &on_postgres},
+        {"strangers_do_not_learn_where_the_store_is (postgres)",
+         strangers_do_not_learn_where_the_store_is, asking_setup, asking_teardown, &on_postgres},
         ASK_ON_BOTH(a_provider_that_hangs_holds_up_nobody),
         ASK_ON_SQLITE(a_thousand_local_acquires_beside_it),
         ASK_ON_BOTH(a_full_queue_is_told),

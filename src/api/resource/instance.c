@@ -12,6 +12,14 @@
 #include "core/sweep/sweep.h"
 #include "store/store.h"
 
+/* Returns what a caller may know: names of hosts, users and files only at the socket. */
+static const char *shown_trouble(const struct berth_api_call *c,
+                                 const struct berth_store_health *store)
+{
+    return !c->x || berth_http_exchange_peer(c->x)->local ? store->trouble
+                                                          : "The store does not answer.";
+}
+
 /* Says what is known. Runs on the loop's thread, so that it answers whatever hangs. */
 static int get_health(struct berth_api_call *c, struct berth_error *err)
 {
@@ -27,7 +35,7 @@ static int get_health(struct berth_api_call *c, struct berth_error *err)
     berth_json_put_bool(&c->w, "answers", store.answers);
     if (!store.answers) {
         berth_json_put_str(&c->w, "since", since);
-        berth_json_put_str(&c->w, "error", store.trouble);
+        berth_json_put_str(&c->w, "error", shown_trouble(c, &store));
     }
     berth_json_close(&c->w, '}');
     berth_json_close(&c->w, '}');
