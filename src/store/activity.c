@@ -85,8 +85,11 @@ int berth_activity_select(struct berth_db *db, struct berth_arena *arena,
             ? "SELECT " COLUMNS " FROM activity WHERE id < $1 AND " BERTH_SAME_ID(
                   "entity_id", BERTH_ID_ARG(2)) " AND (CAST($3 AS TEXT) IS NULL OR company_id = "
                                                 "$3) ORDER BY id DESC LIMIT $4"
-            : "SELECT " COLUMNS " FROM activity WHERE id < $1 AND CAST($2 AS TEXT) IS NULL"
-              " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) ORDER BY id DESC LIMIT $4";
+        : filter->company_id ? "SELECT " COLUMNS " FROM activity WHERE company_id = $3 AND id < $1"
+                               " AND CAST($2 AS TEXT) IS NULL ORDER BY id DESC LIMIT $4"
+                             : "SELECT " COLUMNS
+                               " FROM activity WHERE id < $1 AND CAST($2 AS TEXT) IS NULL"
+                               " AND CAST($3 AS TEXT) IS NULL ORDER BY id DESC LIMIT $4";
     return berth_db_exec(
         db, sql, on_activity, &reader, err, berth_int(filter->before ? filter->before : INT64_MAX),
         berth_text(filter->entity_id), berth_text(filter->company_id), berth_int(filter->limit));

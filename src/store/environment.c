@@ -116,7 +116,8 @@ int berth_environment_select(struct berth_db *db, struct berth_arena *arena,
     " AND (CAST($3 AS TEXT) IS NULL OR e.driver = $3)"                                             \
     " AND (CAST($4 AS TEXT) IS NULL OR e.status = $4)"                                             \
     " AND (CAST($5 AS TEXT) IS NULL OR (e.updated_at, e.created_at, e.id) <"                       \
-    "  (SELECT b.updated_at, b.created_at, b.id FROM environments b WHERE b.id = $5))"
+    "  (SELECT b.updated_at, b.created_at, b.id FROM environments b WHERE b.id = $5"               \
+    "  AND b.company_id = e.company_id))"
 #define NEWEST_FIRST " ORDER BY e.updated_at DESC, e.created_at DESC, e.id DESC LIMIT $6"
     /* The same order. "+ 0" keeps SQLite from walking all rows of the company. */
     static const char *const by_name =

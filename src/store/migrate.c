@@ -268,9 +268,13 @@ static const char *const migration_13[] = {
     "CREATE INDEX environments_by_change ON environments (company_id, updated_at, created_at, id)",
     NULL};
 
+/* For the activity of one company, whatever the others do. */
+static const char *const migration_14[] = {
+    "CREATE INDEX activity_by_company ON activity (company_id, id)", NULL};
+
 static const char *const *const migrations[] = {
-    migration_1, migration_2, migration_3,  migration_4,  migration_5,  migration_6, migration_7,
-    migration_8, migration_9, migration_10, migration_11, migration_12, migration_13};
+    migration_1, migration_2, migration_3,  migration_4,  migration_5,  migration_6,  migration_7,
+    migration_8, migration_9, migration_10, migration_11, migration_12, migration_13, migration_14};
 
 int berth_store_version(void)
 {

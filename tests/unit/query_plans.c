@@ -306,8 +306,8 @@ static void run_activity(struct ground *g)
     RUN(ANY_KEY, berth_activity_insert, &activity);
     RUN(ANY_KEY, berth_activity_last, &last);
     RUN_BARE(ANY_KEY, berth_activity_await_writers);
-    RUN(ANY_KEY, berth_activity_select_after, &g->arena, "c", 0, 9, 10, &list);
-    RUN(ANY_KEY, berth_activity_select, &g->arena, &filter, &list);
+    RUN("activity_by_company", berth_activity_select_after, &g->arena, "c", 0, 9, 10, &list);
+    RUN("activity_by_company", berth_activity_select, &g->arena, &filter, &list);
     filter.entity_id = "l";
     RUN("activity_by_entity", berth_activity_select, &g->arena, &filter, &list);
 }
