@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/time.h"
 
 #define BEARER "Authorization: Bearer "
 #define WAIT_MS 1000
@@ -27,6 +28,9 @@ struct asking {
     int64_t left; /* of the source's length */
     bool failed;  /* no memory, or too much */
     bool no_list; /* no memory for the headers */
+    /* How much was sent and received, and when that changed last. libcurl's own limit is one of
+     * speed, and the heartbeats of a stream are slower than its least speed. */
+    int64_t moved_bytes, moved_at_ms;
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -146,9 +150,7 @@ static int http_client_prepare(struct asking *a, struct berth_error *err)
                curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_ms) == CURLE_OK &&
                curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms) == CURLE_OK;
     if (set && r->stall_ms)
-        set = curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
-              curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, (long)(r->stall_ms / 1000)) == CURLE_OK &&
-              curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK;
+        set = curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK;
     if (set && strcmp(r->method, "HEAD") == 0)
         set = curl_easy_setopt(e, CURLOPT_NOBODY, 1L) == CURLE_OK;
     if (set && r->socket)
@@ -209,6 +211,25 @@ static int http_client_wait(struct asking *a, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* Fails with TIMEOUT when nothing has moved for the time that the request allows. */
+static int check_stall(struct asking *a, struct berth_error *err)
+{
+    curl_off_t received = 0, sent = 0;
+    long head = 0, request = 0;
+    (void)curl_easy_getinfo(a->easy, CURLINFO_SIZE_DOWNLOAD_T, &received);
+    (void)curl_easy_getinfo(a->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+    (void)curl_easy_getinfo(a->easy, CURLINFO_HEADER_SIZE, &head);
+    (void)curl_easy_getinfo(a->easy, CURLINFO_REQUEST_SIZE, &request);
+    int64_t bytes = received + sent + head + request, now_ms = berth_time_mono_ms();
+    if (bytes != a->moved_bytes || !a->moved_at_ms) {
+        a->moved_bytes = bytes;
+        a->moved_at_ms = now_ms;
+    }
+    if (!a->request->stall_ms || now_ms - a->moved_at_ms < a->request->stall_ms)
+        return BERTH_OK;
+    return fail_transfer(a, CURLE_OPERATION_TIMEDOUT, err);
+}
+
 /* Runs the transfer until it ends or is cancelled. */
 static int transfer(struct asking *a, struct berth_error *err)
 {
@@ -231,7 +252,9 @@ static int transfer(struct asking *a, struct berth_error *err)
                     return berth_fail(err, BERTH_E_CANCELLED, "The body to be sent broke off.");
                 return fail_transfer(a, code, err);
             }
-        int rc = http_client_wait(a, err);
+        int rc = check_stall(a, err);
+        if (rc == BERTH_OK)
+            rc = http_client_wait(a, err);
         if (rc < 0)
             return rc;
     }

@@ -43,6 +43,26 @@ static void on_held_gone(void *ctx)
     stage.held = NULL;
 }
 
+/* One byte at a time: more seldom than one in a second, as the heartbeats of a stream. */
+#define BEAT_MS 1600
+#define BEATS 5
+static struct berth_timer beat;
+static int beats_left;
+
+static void on_beat(struct berth_timer *timer)
+{
+    if (!stage.held)
+        return;
+    berth_http_stream_write(stage.held, ":", 1);
+    if (beats_left-- > 0) {
+        berth_timer_set(stage.engine, timer, BEAT_MS);
+        return;
+    }
+    struct berth_http_exchange *x = stage.held;
+    stage.held = NULL;
+    berth_http_stream_end(x);
+}
+
 static void begin_stream(struct berth_http_exchange *x)
 {
     struct berth_http_answer head = {.status = 200, .type = "text/event-stream"};
@@ -62,8 +82,13 @@ static void on_whole(void *ctx)
     const char *body = berth_http_exchange_body(x, &len);
     struct berth_http_answer a = {
         .status = 200, .type = "text/plain", .body = BERTH_BUF_INIT(64 * 1024 * 1024)};
-    if (strcmp(h->path, "/stream") == 0) {
+    bool beats = strcmp(h->path, "/beats") == 0;
+    if (beats || strcmp(h->path, "/stream") == 0) {
         begin_stream(x);
+        beat.run = on_beat;
+        beats_left = BEATS;
+        if (beats)
+            berth_timer_set(stage.engine, &beat, BEAT_MS);
         return;
     }
     if (strcmp(h->path, "/refuse") == 0) {
@@ -376,6 +401,18 @@ static void ends_when_it_should(void **state)
     (void)close(cancel);
 }
 
+/* A command may be silent for hours, and its stream has only heartbeats then. */
+static void slow_is_not_stalled(void **state)
+{
+    (void)state;
+    struct berth_http_client_request r = BERTH_CLIENT_REQUEST_INIT;
+    r.stall_ms = 2000;
+    r.url = url(false, "/beats");
+    expect(&r, 200, "data: 1\n\n::::::");
+    r.url = url(false, "/stream");
+    expect_failure(&r, BERTH_E_TIMEOUT);
+}
+
 /* --- bodies that are read while they are sent --- */
 
 struct source {
@@ -597,6 +634,7 @@ int main(void)
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(hears_as_it_comes),
         cmocka_unit_test(ends_when_it_should),
+        cmocka_unit_test(slow_is_not_stalled),
         cmocka_unit_test(sends_what_does_not_fit_in_memory),
         cmocka_unit_test(sends_a_gigabyte_in_bounded_memory),
         cmocka_unit_test(waits_for_its_source),
