@@ -23,6 +23,8 @@ struct berth_api_run {
     struct berth_api_run_waiter *waiters; /* requests that wait for its end (resource/runs.c) */
 };
 
+struct berth_api_watch;
+
 struct berth_api {
     struct berth *b;
     struct berth_api_gate *gate;
@@ -41,6 +43,9 @@ struct berth_api {
     int run_count;          /* runs that still refer to this struct */
     int stream_count;       /* watches and listeners, which refer to it, too */
     int place_calls;        /* requests on the threads for providers, likewise */
-    char *urls_json;        /* an array of the URLs by which places reach this daemon */
+    /* Watches whose logs are read, and those that wait for it; on the loop's thread. */
+    int log_reads;
+    struct berth_api_watch *readers, *last_reader;
+    char *urls_json; /* an array of the URLs by which places reach this daemon */
 };
 #endif

@@ -61,6 +61,8 @@
 
 /* The standard inputs of all commands in places of plugins, which are sent whole. */
 #define BERTH_INPUTS_BYTES_MAX (INT64_C(128) * 1024 * 1024)
+/* Output that is collected for the watches of a command. */
+#define BERTH_FAN_BYTES_MAX ((size_t)64 * 1024)
 
 #define BERTH_HTTP_HEAD_BYTES_MAX (32 * 1024) /* a request line and its headers */
 #define BERTH_HTTP_TARGET_BYTES_MAX (8 * 1024)

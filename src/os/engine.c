@@ -15,6 +15,7 @@
 #include "os/loop.h"
 
 #define POST_TURNS_MAX 4
+#define WORK_NS ((uint64_t)2 * 1000 * 1000) /* for queued work in one turn of the loop */
 #define TRIM_MS 2000
 #define CHUNK_BYTES (64 * 1024)
 
@@ -28,6 +29,7 @@ struct berth_engine {
     pthread_mutex_t lock; /* guards the queue and the start */
     struct berth_post *head, **tail;
     bool stopping;
+    struct berth_work *work, **work_tail; /* that is queued; the engine's thread alone */
     struct berth_deadlines deadlines;
     struct berth_time_watch watch;
     struct berth_inits *inits;
@@ -125,16 +127,51 @@ static void on_wake(uv_async_t *wake)
         stop_loop(engine);
 }
 
-/* Runs posts several times, since one post often queues the next. The limit gives sockets a turn.
- */
+void berth_work_put(struct berth_engine *engine, struct berth_work *work)
+{
+    if (work->link)
+        return;
+    work->next = NULL;
+    work->link = engine->work_tail;
+    *engine->work_tail = work;
+    engine->work_tail = &work->next;
+}
+
+void berth_work_drop(struct berth_engine *engine, struct berth_work *work)
+{
+    if (!work->link)
+        return;
+    *work->link = work->next;
+    if (work->next)
+        work->next->link = work->link;
+    else
+        engine->work_tail = work->link;
+    work->link = NULL;
+}
+
+static void run_work(struct berth_engine *engine)
+{
+    uint64_t end = engine->work ? uv_hrtime() + WORK_NS : 0;
+    while (engine->work) {
+        struct berth_work *work = engine->work;
+        berth_work_drop(engine, work);
+        work->run(work);
+        if (uv_hrtime() >= end)
+            return;
+    }
+}
+
+/* Runs work and posts; the latter several times, since one post often queues the next. The limits
+ * give sockets a turn. */
 static void on_before(uv_prepare_t *before)
 {
     struct berth_engine *engine = before->data;
-    bool stopping; /* on_wake handles it */
-    for (int turn = 0; turn < POST_TURNS_MAX; turn++)
-        if (!run_posts(engine, &stopping))
-            return;
-    (void)uv_async_send(&engine->wake);
+    bool stopping, more = true; /* on_wake handles `stopping` */
+    run_work(engine);
+    for (int turn = 0; more && turn < POST_TURNS_MAX; turn++)
+        more = run_posts(engine, &stopping);
+    if (more || engine->work)
+        (void)uv_async_send(&engine->wake);
 }
 
 static void on_engine_shift(void *ctx)
@@ -263,6 +300,7 @@ int berth_engine_new(struct berth_engine **out, struct berth_error *err)
         return rc;
     }
     engine->tail = &engine->head;
+    engine->work_tail = &engine->work;
     engine->trim.run = on_trim;
     engine->watch = (struct berth_time_watch){.on_shift = on_engine_shift, .ctx = engine};
     pthread_mutex_init(&engine->lock, NULL);
@@ -339,6 +377,15 @@ static void stop_loop(struct berth_engine *engine)
     }
 }
 
+/* Runs what was queued in the last turn. */
+static void run_left(struct berth_engine *engine)
+{
+    bool stopping;
+    do
+        run_work(engine);
+    while (run_posts(engine, &stopping) || engine->work);
+}
+
 static void stop_thread(struct berth_engine *engine)
 {
     assert(!berth_engine_is_here(engine));
@@ -348,12 +395,7 @@ static void stop_thread(struct berth_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     (void)uv_async_send(&engine->wake);
     (void)pthread_join(engine->thread, NULL);
-    for (struct berth_post *left; (left = engine->head);) { /* let go of after its last turn */
-        engine->head = left->next;
-        if (!engine->head)
-            engine->tail = &engine->head;
-        left->run(left);
-    }
+    run_left(engine);
     (void)uv_loop_close(&engine->loop);
 }
 

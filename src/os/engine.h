@@ -33,6 +33,18 @@ struct berth_post {
 int berth_engine_post(struct berth_engine *engine, struct berth_post *what,
                       struct berth_error *err);
 
+/* Work that is done in small steps, so that other handlers never wait long for it. All work that is
+ * queued takes turns, and gets a few milliseconds together before sockets are looked at again. Used
+ * on the engine's thread only. */
+struct berth_work {
+    /* Does one step, well below a millisecond. The work is not queued any more; run puts it again
+     * when there is more to do. */
+    void (*run)(struct berth_work *work);
+    struct berth_work *next, **link; /* link is NULL: not queued */
+};
+void berth_work_put(struct berth_engine *engine, struct berth_work *work);  /* twice is fine */
+void berth_work_drop(struct berth_engine *engine, struct berth_work *work); /* twice is fine */
+
 /* Runs a function on the engine's thread and waits for it. Call it from any other thread. */
 int berth_engine_do(struct berth_engine *engine, void (*run)(void *ctx), void *ctx,
                     struct berth_error *err);

@@ -23,6 +23,7 @@
 
 #define FILE_BYTES_MAX (4 * 1024 * 1024)
 #define TEXT_BYTES_MAX 10000
+#define LINE_BYTES_MIN 80 /* around a text: its time, its stream and its level */
 #define LOOKED_BYTES_MAX (64 * 1024)
 #define WAITING_BYTES_MAX (1024 * 1024)
 #define VALUES_MAX 256
@@ -272,9 +273,21 @@ static void write_job(void *ctx)
     pthread_mutex_unlock(&log->lock);
 }
 
+/* Counts a line that finds no room, before any work is done for it. */
+static bool log_drops(struct berth_worker_log *log, size_t len)
+{
+    pthread_mutex_lock(&log->lock);
+    bool full = log->writing && log->waiting.len + len > WAITING_BYTES_MAX;
+    log->dropped += full;
+    pthread_mutex_unlock(&log->lock);
+    return full;
+}
+
 void berth_worker_log_write(struct berth_worker_log *log, const char *stream, const char *level,
                             const char *text, size_t len)
 {
+    if (log_drops(log, LINE_BYTES_MIN + (len < TEXT_BYTES_MAX ? len : TEXT_BYTES_MAX)))
+        return;
     size_t looked =
         len < LOOKED_BYTES_MAX ? len : LOOKED_BYTES_MAX; /* what is cut off is not seen */
     auto_free char *clean = berth_worker_log_clean(log, text, looked);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <time.h>
 
 #include "base/time.h"
 
@@ -291,9 +292,83 @@ static void closing_the_engine_forgets_timers(void **state)
     assert_int_equal(timers[0].timer.deadline.index, 0);
 }
 
+/* Work that never ends: each step takes half a millisecond. */
+struct endless {
+    struct berth_work work;
+    int steps;
+};
+
+static struct {
+    struct endless all[8];
+    struct berth_timer tick;
+    int ticks, last_steps, most; /* steps between two ticks, of all together */
+} busy;
+
+static int busy_steps(void)
+{
+    int steps = 0;
+    for (int i = 0; i < 8; i++)
+        steps += busy.all[i].steps;
+    return steps;
+}
+
+static void run_endless(struct berth_work *work)
+{
+    struct timespec from, now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &from);
+    do
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - from.tv_sec) * 1000000000 + now.tv_nsec - from.tv_nsec < 500000);
+    ((struct endless *)(void *)work)->steps++;
+    berth_work_put(engine, work);
+    berth_work_put(engine, work); /* twice is fine */
+}
+
+/* A timer that is due in each turn of the loop. */
+static void on_busy_tick(struct berth_timer *timer)
+{
+    int steps = busy_steps();
+    if (steps - busy.last_steps > busy.most)
+        busy.most = steps - busy.last_steps;
+    busy.last_steps = steps;
+    if (++busy.ticks < 100) {
+        berth_timer_set(engine, timer, 1);
+        return;
+    }
+    for (int i = 0; i < 8; i++)
+        berth_work_drop(engine, &busy.all[i].work);
+    (void)sem_post(&notes.done);
+}
+
+static void start_busy(void *ctx)
+{
+    (void)ctx;
+    for (int i = 0; i < 8; i++) {
+        busy.all[i].work.run = run_endless;
+        berth_work_put(engine, &busy.all[i].work);
+    }
+    busy.tick.run = on_busy_tick;
+    berth_timer_set(engine, &busy.tick, 0);
+}
+
+/* However much work there is: it takes turns, and timers and sockets wait for a few steps only. */
+static void work_takes_turns(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    begin_notes();
+    assert_int_equal(berth_engine_do(engine, start_busy, NULL, &err), BERTH_OK);
+    while (sem_wait(&notes.done) < 0 && errno == EINTR)
+        ;
+    assert_in_range(busy.most, 1, 8);
+    for (int i = 0; i < 8; i++)
+        assert_in_range(busy.all[0].steps - busy.all[i].steps, 0, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_takes_turns),
         cmocka_unit_test(posts_run_in_order),
         cmocka_unit_test(post_from_a_post),
         cmocka_unit_test(post_to_an_engine_that_never_ran),

@@ -14,12 +14,15 @@
 
 #define AGAIN_MS 100
 
+static void run_live(struct berth_work *work);
+
 int berth_api_live_new(struct berth_api *api, struct berth_api_live **out, struct berth_error *err)
 {
     struct berth_api_live *live = calloc(1, sizeof *live);
     if (!live)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     live->api = api;
+    live->work.run = run_live;
     berth_lock_take(&api->lives_lock);
     bool closing = api->closing;
     api->live_count += !closing;
@@ -127,28 +130,43 @@ void berth_api_live_room(struct berth_api_live *live)
 void berth_api_live_output(struct berth_api_live *live, enum berth_stream stream, const char *bytes,
                            size_t len)
 {
-    uint64_t offset = live->said[stream];
-    if (live->watches)
-        live->listeners->hear(live, stream, offset, bytes, len);
+    if (live->watches) {
+        berth_api_fan_add(&live->fan, stream, live->said[stream], bytes, len);
+        berth_work_put(live->api->b->engine, &live->work);
+    }
     live->said[stream] += len;
 }
 
 /* --- its end --- */
 
-static void on_over(struct berth_post *post)
+static void live_free(struct berth_api_live *live)
 {
-    struct berth_api_live *live = berth_container_of(post, struct berth_api_live, post);
     struct berth_api *api = live->api;
-    wake(live);
-    if (live->watches)
-        live->listeners->let_go(live);
     if (live->on_over)
         live->on_over(live->ctx);
+    berth_api_fan_clear(&live->fan);
     free(live);
     berth_lock_take(&api->lives_lock);
     api->live_count--;
     pthread_cond_broadcast(&api->lives_changed);
     berth_lock_drop(&api->lives_lock);
+}
+
+static void run_live(struct berth_work *work)
+{
+    struct berth_api_live *live = berth_container_of(work, struct berth_api_live, work);
+    if (live->watches && live->listeners->step(live))
+        berth_work_put(live->api->b->engine, work);
+    else if (live->over)
+        live_free(live);
+}
+
+static void on_over(struct berth_post *post)
+{
+    struct berth_api_live *live = berth_container_of(post, struct berth_api_live, post);
+    live->over = true;
+    wake(live);
+    berth_work_put(live->api->b->engine, &live->work);
 }
 
 void berth_api_live_end(struct berth_api_live *live)

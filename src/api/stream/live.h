@@ -7,6 +7,7 @@
 #include <berth/exec.h>
 
 #include "api/state.h"
+#include "api/stream/fan.h"
 #include "base/buf.h"
 #include "base/id.h"
 #include "os/engine.h"
@@ -14,11 +15,11 @@
 struct berth_api_watch;
 struct berth_api_live;
 
-/* Callbacks for the watches of a command, on the loop's thread. Each call serves all watches. */
+/* Callback for the watches of a command, on the loop's thread. */
 struct berth_api_live_listeners {
-    void (*hear)(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
-                 const char *bytes, size_t len);
-    void (*let_go)(struct berth_api_live *live); /* the command has ended: the log has the rest */
+    /* Serves some watches of a command that has output for them, or is over. Returns whether it has
+     * to be called again. */
+    bool (*step)(struct berth_api_live *live);
 };
 
 /* A writer that waits because the command's standard input is full. */
@@ -37,10 +38,14 @@ struct berth_api_live {
     /* Used on the loop's thread only: */
     struct berth_api_watch *watches; /* watches that have read the whole log so far */
     const struct berth_api_live_listeners *listeners; /* set with the first watch */
+    struct berth_api_fan fan;                         /* output for the watches */
+    struct berth_api_watch *at;                       /* the next watch of this round */
     struct berth_api_waiter *waiters, *last_waiter;   /* the one that came first, and last */
     uint64_t said[2];                                 /* bytes of output of each stream */
     struct berth_post post;                           /* announces the command's end */
-    void (*on_over)(void *ctx);                       /* called last; or NULL */
+    bool over;                  /* it has ended: the log has all output that watches have not got */
+    struct berth_work work;     /* serves watches, and frees it after its end */
+    void (*on_over)(void *ctx); /* called last; or NULL */
     void *ctx;
 };
 

@@ -14,12 +14,13 @@
 #include "base/auto.h"
 #include "base/container.h"
 #include "base/json.h"
-#include "base/time.h"
 #include "os/file_watch.h"
 
 /* Between looks at the log and the row of a command that another process runs. */
 #define LOOK_MS 50
 #define LOOK_MAX_MS 400
+#define STEP_WATCHES 16 /* served in one step */
+#define READS_MAX 64    /* of logs, at once */
 #define CHANGED_MS 10   /* after a change of the log: a busy command is looked at this often */
 #define WATCHED_MS 1000 /* while changes of the log are reported: the row may say that it ended */
 
@@ -40,7 +41,8 @@ struct berth_api_watch {
     struct berth_api_live *live;  /* the command that sends its output here, or NULL */
     struct berth_api_watch *next, **link;
 
-    bool reading; /* a job is running, and owns the fields below */
+    struct berth_api_watch *next_reader;
+    bool reading; /* a job is running or waits for its turn, and owns the fields below */
     struct berth_api_log_cursor cursor;
     struct berth_error trouble;
     struct berth_post post;
@@ -96,18 +98,17 @@ static void leave(struct berth_api_watch *w)
 {
     if (!w->live)
         return;
+    if (w->live->at == w)
+        w->live->at = w->next;
     *w->link = w->next;
     if (w->next)
         w->next->link = w->link;
     w->live = NULL;
 }
 
-static void watches_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
-                         const char *bytes, size_t len);
-static void watches_let_go(struct berth_api_live *live);
+static bool watches_step(struct berth_api_live *live);
 
-static const struct berth_api_live_listeners watch_listeners = {.hear = watches_hear,
-                                                                .let_go = watches_let_go};
+static const struct berth_api_live_listeners watch_listeners = {.step = watches_step};
 
 static void join(struct berth_api_watch *w, struct berth_api_live *live)
 {
@@ -121,30 +122,58 @@ static void join(struct berth_api_watch *w, struct berth_api_live *live)
     live->listeners = &watch_listeners;
 }
 
-static void read_on(struct berth_api_watch *w)
-{
-    struct berth_error err;
-    if (w->reading || w->live)
-        return;
-    w->reading = true;
-    w->waiting = w->changed = false;
-    if (berth_api_quick(w->api->quick, w->turn, read_job, w, &err) == BERTH_OK)
-        return;
-    w->reading = false;
-    berth_timer_set(w->s.engine, &w->look, LOOK_MS);
-}
-
-static void on_look(struct berth_timer *timer)
-{
-    read_on(of_look(timer));
-}
-
 static void finish_gone(struct berth_api_watch *w)
 {
     struct berth_error none;
     if (w->cancel)
         (void)berth_api_live_cancel(w->api, w->cursor.exec_id, &none);
     free_watch(w);
+}
+
+/* Starts the job of a watch whose turn it is. Returns false when it needs none, or cannot. */
+static bool start_reading(struct berth_api_watch *w)
+{
+    struct berth_error err;
+    if (w->s.x && berth_api_quick(w->api->quick, w->turn, read_job, w, &err) == BERTH_OK)
+        return true;
+    w->reading = false;
+    if (w->s.x)
+        berth_timer_set(w->s.engine, &w->look, LOOK_MS);
+    else if (w->gone)
+        finish_gone(w);
+    return false;
+}
+
+/* Lets those read that wait for it. What they find is in memory until the loop has taken it. */
+static void let_read(struct berth_api *api)
+{
+    while (api->readers && api->log_reads < READS_MAX) {
+        struct berth_api_watch *w = api->readers;
+        api->readers = w->next_reader;
+        api->log_reads++; /* before w is freed, and perhaps the API */
+        if (!start_reading(w))
+            api->log_reads--;
+    }
+}
+
+static void read_on(struct berth_api_watch *w)
+{
+    if (w->reading || w->live)
+        return;
+    w->reading = true;
+    w->waiting = w->changed = false;
+    w->next_reader = NULL;
+    if (w->api->readers)
+        w->api->last_reader->next_reader = w;
+    else
+        w->api->readers = w;
+    w->api->last_reader = w;
+    let_read(w->api);
+}
+
+static void on_look(struct berth_timer *timer)
+{
+    read_on(of_look(timer));
 }
 
 static void on_gone(struct berth_api_stream *s)
@@ -266,6 +295,8 @@ static void on_read(struct berth_post *post)
 {
     struct berth_api_watch *w = of_post(post);
     w->reading = false;
+    w->api->log_reads--;
+    let_read(w->api);
     if (!w->s.x) { /* the client has left; on_gone has been called or will be */
         if (w->gone)
             finish_gone(w);
@@ -299,61 +330,52 @@ static void on_read(struct berth_post *post)
         read_on(w);
 }
 
-/* An event that is written once for all watches with the same format and offset. */
-struct shared_event {
-    struct berth_buf text;
-    const struct berth_api_output_format *format;
-    uint64_t id;
-    int64_t at_ms;
-};
-
-static void hear_piece(struct berth_api_watch *w, enum berth_stream stream, uint64_t offset,
-                       const char *bytes, size_t len, struct shared_event *shared)
+/* Lets the watch read the rest from the log, as soon as its client has taken everything. */
+static void watch_return_to_log(struct berth_api_watch *w)
 {
-    w->cursor.seen[stream] = offset + len;
-    if (!berth_api_log_wants(&w->cursor, stream))
+    leave(w);
+    if (!berth_api_stream_full(&w->s))
+        read_on(w);
+}
+
+static void watch_hear(struct berth_api_watch *w)
+{
+    const struct berth_buf *text = berth_api_fan_give(&w->live->fan, &w->cursor);
+    if (!text) {
+        watch_return_to_log(w);
         return;
-    w->position = berth_api_log_position(&w->cursor);
-    if (!shared->text.len || shared->format != w->cursor.format || shared->id != w->position) {
-        struct berth_api_piece piece = {w->position, stream, offset, shared->at_ms, bytes, len};
-        berth_buf_truncate(&shared->text, 0);
-        shared->format = w->cursor.format;
-        shared->id = w->position;
-        w->cursor.format->output(&shared->text, &piece);
     }
-    if (!shared->text.failed)
-        berth_api_stream_put(&w->s, shared->text.data, shared->text.len);
+    w->position = berth_api_log_position(&w->cursor);
+    if (text->len)
+        berth_api_stream_put(&w->s, text->data, text->len);
     if (w->live && berth_api_stream_full(&w->s))
         leave(w);
 }
 
-static void watches_hear(struct berth_api_live *live, enum berth_stream stream, uint64_t offset,
-                         const char *bytes, size_t len)
+static bool watches_let_go(struct berth_api_live *live)
 {
-    struct shared_event shared = {.text = BERTH_BUF_INIT(BERTH_API_EVENTS_BYTES_MAX),
-                                  .at_ms = berth_time_wall_ms()};
-    while (len && live->watches) {
-        size_t step = berth_api_piece_len(bytes, len);
-        berth_buf_truncate(&shared.text, 0);
-        for (struct berth_api_watch *w = live->watches, *next; w; w = next) {
-            next = w->next;
-            hear_piece(w, stream, offset, bytes, step, &shared);
-        }
-        offset += step;
-        bytes += step;
-        len -= step;
-    }
-    berth_buf_clear(&shared.text);
+    for (int i = 0; i < STEP_WATCHES && live->watches; i++)
+        watch_return_to_log(live->watches);
+    return live->watches;
 }
 
-static void watches_let_go(struct berth_api_live *live)
+static bool watches_step(struct berth_api_live *live)
 {
-    while (live->watches) {
-        struct berth_api_watch *w = live->watches;
-        leave(w);
-        if (!berth_api_stream_full(&w->s))
-            read_on(w);
+    if (live->over)
+        return watches_let_go(live);
+    if (!live->fan.handing) {
+        if (!berth_api_fan_begin(&live->fan))
+            return false;
+        live->at = live->watches;
     }
+    for (int i = 0; i < STEP_WATCHES && live->at; i++) {
+        struct berth_api_watch *w = live->at;
+        live->at = w->next;
+        watch_hear(w);
+    }
+    if (!live->at)
+        berth_api_fan_end(&live->fan);
+    return true;
 }
 
 /* --- the beginning --- */
