@@ -335,7 +335,23 @@ static bool has_capability(const struct berth_json *list, const char *name)
     return false;
 }
 
-/* Does it want more than was agreed to? */
+/* Returns whether a driver of that key and kind is in the list. */
+static bool has_driver(const struct berth_json *drivers, const struct berth_json *wanted)
+{
+    const char *kind = berth_json_str(berth_json_get(wanted, "kind"));
+    const char *key = berth_json_str(berth_json_get(wanted, "driverKey"));
+    for (size_t i = 0; key && i < berth_json_count(drivers); i++) {
+        const struct berth_json *d = berth_json_at(drivers, i);
+        const char *other = berth_json_str(berth_json_get(d, "kind"));
+        const char *name = berth_json_str(berth_json_get(d, "driverKey"));
+        if (name && strcmp(name, key) == 0 && strcmp(other ? other : "", kind ? kind : "") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Does it want more than was agreed to? A new driver is more, too: environments that were made for
+ * another plugin may name it, and their secrets would be sent to this one. */
 static bool wants_more(const char *before_json, const char *after_json)
 {
     auto_json *before = NULL, *after = NULL;
@@ -348,6 +364,10 @@ static bool wants_more(const char *before_json, const char *after_json)
     for (size_t i = 0; i < berth_json_count(wanted); i++)
         if (!has_capability(berth_json_get(before, "capabilities"),
                             berth_json_str(berth_json_at(wanted, i))))
+            return true;
+    wanted = berth_json_get(after, "environmentDrivers");
+    for (size_t i = 0; i < berth_json_count(wanted); i++)
+        if (!has_driver(berth_json_get(before, "environmentDrivers"), berth_json_at(wanted, i)))
             return true;
     return false;
 }
@@ -373,7 +393,8 @@ static int decide_upgrade(struct berth_plugin_change *c, struct berth_plugin *p,
                           berth_plugin_status_name(p->status));
     if (wants_more(p->manifest_json, brought->manifest_json)) {
         p->status = BERTH_PLUGIN_UPGRADE_PENDING;
-        p->last_error = "The new version asks for more capabilities: look at it, then enable it.";
+        p->last_error =
+            "The new version asks for more capabilities or drivers: look at it, then enable it.";
     }
     p->package_path = brought->package_path;
     p->version = brought->version;
