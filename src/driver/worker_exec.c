@@ -378,7 +378,8 @@ static int keep_input(struct worker_running *r, const void *bytes, size_t len,
                       struct berth_error *err)
 {
     struct berth_budget *budget = r->driver->options.inputs;
-    if (budget &&
+    bool fits = r->input.len + len <= r->input.max; /* else trying again does not help */
+    if (budget && fits &&
         !berth_charge_set(&r->input_charge, budget, r->company_id, (int64_t)(r->input.len + len)))
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "There is no memory for the standard input, which the places of plugin "
