@@ -114,6 +114,7 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                                           berth_arena_printf(arena, "%s/%s", b->package, b->entry),
                                       .manifest_json = "{}",
                                       .config_json = "{}",
+                                      .settings_json = "{}",
                                       .state = b->state,
                                       .log = berth_arena_printf(arena, "%s/log", b->state)};
     return berth_arena_check(arena, err);
