@@ -135,4 +135,13 @@
     "mode=1777,size=1g,nr_inodes=100k"         /* of its /tmp, which is in memory */
 #define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024) /* npm's settings, and certificates for it */
 #define BERTH_SOCKETS_MAX 16 /* Unix sockets that an operator lets one plugin use */
+
+#define BERTH_TREE_PATH_BYTES_MAX 4095            /* a path below the root of a workspace */
+#define BERTH_TREE_NAME_BYTES_MAX 255             /* one name of it */
+#define BERTH_TREE_DEPTH_MAX 128                  /* names of one path */
+#define BERTH_TREE_ENTRIES_MAX 2000000            /* files, directories and links of a workspace */
+#define BERTH_TREE_BYTES_MAX (INT64_C(1) << 40)   /* of all its files */
+#define BERTH_IGNORE_FILE_BYTES_MAX (1024 * 1024) /* a .gitignore or .berthignore */
+#define BERTH_IGNORE_LINE_BYTES_MAX 4096
+#define BERTH_IGNORE_RULES_MAX 100000 /* of one workspace */
 #endif

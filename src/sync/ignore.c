@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/sync/ignore.c - see ignore.h. */
+#include "sync/ignore.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/auto.h"
+#include "base/limits.h"
+#include "base/map.h"
+#include "sync/glob.h"
+
+struct rule {
+    const char *pattern; /* without "!", and without "/" at either end */
+    bool negated;
+    bool anchored; /* matches the path from the rule's directory on, not the name alone */
+    bool only_directories;
+};
+
+/* The rules of one directory. */
+struct rule_set {
+    struct berth_list rules; /* of struct rule; the strongest is the last */
+    size_t directory_len;    /* of the directory's path */
+};
+
+struct berth_ignore {
+    struct berth_arena arena;
+    struct berth_map sets; /* struct rule_set by directory */
+    struct rule_set overrides;
+    int count; /* of all rules */
+    /* The directory of the last query, and whether it is excluded. Queries come in the order of a
+     * walk, so most have the same directory. */
+    char last_directory[BERTH_TREE_PATH_BYTES_MAX + 1];
+    bool last_known, last_excluded;
+};
+
+bool berth_ignore_never_crosses(const char *name)
+{
+    return strcmp(name, ".berth") == 0 || strcmp(name, ".paperclip-runtime") == 0 ||
+           strcmp(name, ".git") == 0;
+}
+
+int berth_ignore_new(struct berth_ignore **out, struct berth_error *err)
+{
+    struct berth_ignore *ignore = calloc(1, sizeof *ignore);
+    if (!ignore)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: ignore rules.");
+    *out = ignore;
+    return BERTH_OK;
+}
+
+void berth_ignore_free(struct berth_ignore *ignore)
+{
+    if (!ignore)
+        return;
+    berth_map_clear(&ignore->sets);
+    berth_arena_clear(&ignore->arena);
+    free(ignore);
+}
+
+/* Returns the length without blanks at the end, of which a backslash protects one. */
+static size_t trimmed_len(const char *line, size_t len)
+{
+    while (len && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
+        if (len > 1 && line[len - 2] == '\\' && line[len - 1] != '\r')
+            break;
+        else
+            len--;
+    return len;
+}
+
+/* Parses one line. Returns NULL for a comment, an empty line, or when memory runs out. */
+static struct rule *parse_rule(struct berth_arena *arena, const char *line, size_t len)
+{
+    struct rule rule = {0};
+    len = trimmed_len(line, len);
+    if (!len || *line == '#' || memchr(line, '\0', len))
+        return NULL;
+    if (*line == '!') {
+        rule.negated = true;
+        line++, len--;
+    }
+    if (len && line[len - 1] == '/') {
+        rule.only_directories = true;
+        len--;
+    }
+    rule.anchored = memchr(line, '/', len) != NULL;
+    if (len && *line == '/')
+        line++, len--;
+    if (!len)
+        return NULL;
+    rule.pattern = berth_arena_printf(arena, "%.*s", (int)len, line);
+    struct rule *kept = berth_arena_alloc(arena, sizeof *kept);
+    if (!kept || !rule.pattern)
+        return NULL;
+    *kept = rule;
+    return kept;
+}
+
+static int add_line(struct berth_ignore *ignore, struct rule_set *set, const char *line, size_t len,
+                    struct berth_error *err)
+{
+    if (len > BERTH_IGNORE_LINE_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "An ignore rule is longer than %d bytes.",
+                          BERTH_IGNORE_LINE_BYTES_MAX);
+    struct rule *rule = parse_rule(&ignore->arena, line, len);
+    if (!rule)
+        return berth_arena_check(&ignore->arena, err);
+    if (++ignore->count > BERTH_IGNORE_RULES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "A tree may have at most %d ignore rules.",
+                          BERTH_IGNORE_RULES_MAX);
+    ignore->last_known = false;
+    (void)berth_list_add(&set->rules, &ignore->arena, rule);
+    return berth_arena_check(&ignore->arena, err);
+}
+
+static struct rule_set *set_of(struct berth_ignore *ignore, const char *directory)
+{
+    struct rule_set *set = berth_map_get(&ignore->sets, directory);
+    if (set)
+        return set;
+    set = berth_arena_alloc(&ignore->arena, sizeof *set);
+    if (!set || !berth_map_put(&ignore->sets, directory, set))
+        return NULL;
+    *set = (struct rule_set){.directory_len = strlen(directory)};
+    return set;
+}
+
+int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const char *text,
+                     size_t len, struct berth_error *err)
+{
+    struct rule_set *set = set_of(ignore, directory);
+    if (!set)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: ignore rules.");
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write */
+    if (len >= 3 && memcmp(text, mark, 3) == 0)
+        text += 3, len -= 3;
+    for (const char *end = text + len; text < end;) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        size_t line_len = (size_t)((newline ? newline : end) - text);
+        int rc = add_line(ignore, set, text, line_len, err);
+        if (rc < 0)
+            return rc;
+        text += line_len + 1;
+    }
+    return BERTH_OK;
+}
+
+int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
+                              struct berth_error *err)
+{
+    if (strchr(rule, '\n'))
+        return berth_fail(err, BERTH_E_INVALID, "An exclude rule must be a single line.");
+    return add_line(ignore, &ignore->overrides, rule, strlen(rule), err);
+}
+
+/* Returns the last rule of the set that matches, or NULL. */
+static const struct rule *match_set_rules(const struct rule_set *set, const char *path,
+                                          bool is_directory)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *below = path + set->directory_len + (set->directory_len ? 1 : 0);
+    for (int i = set->rules.count - 1; i >= 0; i--) {
+        const struct rule *rule = set->rules.items[i];
+        if (rule->only_directories && !is_directory)
+            continue;
+        if (rule->anchored ? berth_glob_match_path(rule->pattern, below)
+                           : berth_glob_match_name(rule->pattern, name))
+            return rule;
+    }
+    return NULL;
+}
+
+/* Judges one path whose directory is not excluded. */
+static bool excludes_entry(const struct berth_ignore *ignore, const char *path, bool is_directory)
+{
+    const char *slash = strrchr(path, '/');
+    if (berth_ignore_never_crosses(slash ? slash + 1 : path))
+        return true;
+    const struct rule *rule = match_set_rules(&ignore->overrides, path, is_directory);
+    if (rule)
+        return !rule->negated;
+    if (!ignore->sets.count)
+        return false;
+    char directory[BERTH_TREE_PATH_BYTES_MAX + 1];
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    memcpy(directory, path, len);
+    for (;;) {
+        directory[len] = '\0';
+        const struct rule_set *set = berth_map_get(&ignore->sets, directory);
+        rule = set ? match_set_rules(set, path, is_directory) : NULL;
+        if (rule)
+            return !rule->negated;
+        if (!len)
+            return false;
+        slash = strrchr(directory, '/');
+        len = slash ? (size_t)(slash - directory) : 0;
+    }
+}
+
+/* Judges the directories above a path, from the root down. */
+static bool excludes_above(const struct berth_ignore *ignore, char *directory)
+{
+    for (char *slash = directory; *slash;) {
+        slash += strcspn(slash, "/");
+        char kept = *slash;
+        *slash = '\0';
+        bool excluded = excludes_entry(ignore, directory, true);
+        *slash = kept;
+        if (excluded)
+            return true;
+        slash += kept == '/';
+    }
+    return false;
+}
+
+bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool is_directory)
+{
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    if (strlen(path) > BERTH_TREE_PATH_BYTES_MAX)
+        return true; /* a tree refuses such a path before it asks */
+    if (!ignore->last_known || strlen(ignore->last_directory) != len ||
+        memcmp(ignore->last_directory, path, len) != 0) {
+        memcpy(ignore->last_directory, path, len);
+        ignore->last_directory[len] = '\0';
+        ignore->last_excluded = excludes_above(ignore, ignore->last_directory);
+        ignore->last_known = true;
+    }
+    return ignore->last_excluded || excludes_entry(ignore, path, is_directory);
+}
