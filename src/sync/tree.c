@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/sync/tree.c - see tree.h. */
+#include "sync/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "os/fs.h"
+
+#define PERMISSIONS 0777
+#define SECOND_NS INT64_C(1000000000)
+/* A file that was changed this shortly before it was read may have been changed once more without
+ * another time: clocks of file systems tick slowly, FAT's every two seconds. */
+#define UNSETTLED_NS (3 * SECOND_NS)
+#define HASH_THREADS_MAX 8
+#define HASH_FILES_MIN 64 /* fewer are read by the caller alone */
+#define READ_BYTES (256 * 1024)
+#define READ_TRIES 3 /* of a file that changes meanwhile */
+
+static int64_t in_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * SECOND_NS + t->tv_nsec;
+}
+
+static bool is_cancelled(int cancel_fd)
+{
+    struct pollfd wish = {.fd = cancel_fd, .events = POLLIN};
+    return cancel_fd >= 0 && poll(&wish, 1, 0) > 0;
+}
+
+bool berth_tree_can_vouch(int root_fd)
+{
+    /* Others change files of these without this machine's clock, or number inodes anew. */
+    static const unsigned long others[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC,
+                                           SMB2_SUPER_MAGIC, V9FS_MAGIC,      FUSE_SUPER_MAGIC,
+                                           CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC};
+    struct statfs fs;
+    if (fstatfs(root_fd, &fs) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if ((unsigned long)fs.f_type == others[i])
+            return false;
+    return true;
+}
+
+/* --- listing --- */
+
+struct listing {
+    const struct berth_tree_options *options;
+    struct berth_manifest *out;
+    char path[BERTH_TREE_PATH_BYTES_MAX + 1]; /* of what is being looked at */
+    size_t len;
+    int depth;
+};
+
+/* A name in a directory. */
+struct name {
+    unsigned char type; /* as in struct dirent */
+    char text[];
+};
+
+static int list_directory(struct listing *l, int fd, struct berth_error *err);
+
+/* Appends a name to the path. Returns the length before, which pop_name gets, or < 0. */
+static int push_name(struct listing *l, const char *name, struct berth_error *err)
+{
+    size_t before = l->len, len = strlen(name);
+    if (l->len + 1 + len > BERTH_TREE_PATH_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "A path is longer than %d bytes: %.400s/...",
+                          BERTH_TREE_PATH_BYTES_MAX, l->path);
+    if (l->len)
+        l->path[l->len++] = '/';
+    memcpy(l->path + l->len, name, len + 1);
+    l->len += len;
+    return (int)before;
+}
+
+static void pop_name(struct listing *l, int before)
+{
+    l->len = (size_t)before;
+    l->path[l->len] = '\0';
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct name *const *x = a, *const *y = b;
+    return strcmp((*x)->text, (*y)->text);
+}
+
+/* Reads the names of a directory, sorted, into the arena. */
+static int read_names(struct listing *l, DIR *dir, struct berth_arena *arena,
+                      struct berth_list *names, struct berth_error *err)
+{
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry && errno)
+            return berth_fail_errno(err, "Cannot read the directory %s", l->len ? l->path : ".");
+        if (!entry)
+            break;
+        size_t len = strlen(entry->d_name);
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        struct name *name = berth_arena_alloc(arena, sizeof *name + len + 1);
+        if (name) {
+            name->type = entry->d_type;
+            memcpy(name->text, entry->d_name, len + 1);
+        }
+        if (!name || !berth_list_add(names, arena, name))
+            return berth_arena_check(arena, err);
+    }
+    if (names->count)
+        qsort(names->items, (size_t)names->count, sizeof names->items[0], compare_names);
+    return BERTH_OK;
+}
+
+/* Adds the rules of an ignore file. A link or a directory of that name has none, as with git. */
+static int read_rules(struct listing *l, int fd, const char *name, struct berth_error *err)
+{
+    auto_close int file = openat(fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    if (file < 0 && (errno == ELOOP || errno == ENOENT))
+        return BERTH_OK;
+    if (file < 0 || fstat(file, &st) < 0)
+        return berth_fail_errno(err, "Cannot read %s/%s", l->len ? l->path : ".", name);
+    if (!S_ISREG(st.st_mode))
+        return BERTH_OK;
+    auto_buf text = BERTH_BUF_INIT(BERTH_IGNORE_FILE_BYTES_MAX);
+    int rc = berth_fs_read_all(file, &text, err);
+    if (rc < 0)
+        return berth_wrap(err, "%s/%s", l->path, name);
+    return text.len ? berth_ignore_add(l->options->ignore, l->path, text.data, text.len, err)
+                    : BERTH_OK;
+}
+
+static int read_all_rules(struct listing *l, int fd, const struct berth_list *names,
+                          struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    for (const char *const *file = l->options->ignore_files; file && *file; file++)
+        for (int i = 0; rc == BERTH_OK && i < names->count; i++)
+            if (strcmp(((const struct name *)names->items[i])->text, *file) == 0)
+                rc = read_rules(l, fd, *file, err);
+    return rc;
+}
+
+static int list_link(struct listing *l, int fd, const char *name, struct berth_entry *e,
+                     struct berth_error *err)
+{
+    char target[BERTH_TREE_PATH_BYTES_MAX + 2];
+    ssize_t len = readlinkat(fd, name, target, sizeof target);
+    if (len < 0)
+        return berth_fail_errno(err, "Cannot read the link %s", l->path);
+    if ((size_t)len >= sizeof target)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "The target of the link %.400s is too long.",
+                          l->path);
+    target[len] = '\0';
+    e->kind = BERTH_ENTRY_LINK;
+    e->mode = 0;
+    e->target = target;
+    return berth_manifest_add(l->out, e, err);
+}
+
+static int list_below(struct listing *l, int fd, const char *name, struct berth_error *err)
+{
+    int below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (below < 0)
+        return berth_fail_errno(err, "Cannot read the directory %s", l->path);
+    if (l->depth == BERTH_TREE_DEPTH_MAX) {
+        (void)close(below);
+        return berth_fail(err, BERTH_E_TOO_LARGE, "Directories are more than %d deep: %.400s",
+                          BERTH_TREE_DEPTH_MAX, l->path);
+    }
+    l->depth++;
+    int rc = list_directory(l, below, err);
+    l->depth--;
+    return rc;
+}
+
+/* Adds what stands under a name, and what is below it. */
+static int list_entry(struct listing *l, int fd, const char *name, const struct stat *st,
+                      struct berth_error *err)
+{
+    struct berth_entry e = {.path = l->path,
+                            .mode = (uint16_t)(st->st_mode & PERMISSIONS),
+                            .mtime_ns = in_ns(&st->st_mtim),
+                            .ctime_ns = in_ns(&st->st_ctim),
+                            .inode = (uint64_t)st->st_ino};
+    if (S_ISLNK(st->st_mode))
+        return list_link(l, fd, name, &e, err);
+    if (S_ISREG(st->st_mode)) {
+        e.kind = BERTH_ENTRY_FILE;
+        e.size = (int64_t)st->st_size;
+        return berth_manifest_add(l->out, &e, err);
+    }
+    if (S_ISDIR(st->st_mode)) {
+        e.kind = BERTH_ENTRY_DIRECTORY;
+        int rc = berth_manifest_add(l->out, &e, err);
+        return rc < 0 ? rc : list_below(l, fd, name, err);
+    }
+    if (!l->out->skipped++)
+        l->out->skipped_path = berth_arena_strdup(&l->out->arena, l->path);
+    return berth_arena_check(&l->out->arena, err);
+}
+
+static int list_name(struct listing *l, int fd, const struct name *name, struct berth_error *err)
+{
+    struct stat st;
+    int before = push_name(l, name->text, err);
+    if (before < 0)
+        return before;
+    int rc = BERTH_OK;
+    bool known = name->type != DT_UNKNOWN;
+    bool excluded =
+        known && berth_ignore_excludes(l->options->ignore, l->path, name->type == DT_DIR);
+    if (!excluded) {
+        if (fstatat(fd, name->text, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            rc = errno == ENOENT ? BERTH_OK /* removed since the directory was read */
+                                 : berth_fail_errno(err, "Cannot read %s", l->path);
+        else if (known || !berth_ignore_excludes(l->options->ignore, l->path, S_ISDIR(st.st_mode)))
+            rc = list_entry(l, fd, name->text, &st, err);
+    }
+    pop_name(l, before);
+    return rc;
+}
+
+/* Closes the descriptor. */
+static int list_directory(struct listing *l, int fd, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_list names = {0};
+    auto_dir *dir = fdopendir(fd);
+    if (!dir) {
+        (void)berth_fail_errno(err, "Cannot read the directory %s", l->len ? l->path : ".");
+        (void)close(fd);
+        return err->code;
+    }
+    if (is_cancelled(l->options->cancel_fd))
+        return berth_fail(err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.");
+    int rc = read_names(l, dir, &arena, &names, err);
+    if (rc == BERTH_OK)
+        rc = read_all_rules(l, fd, &names, err);
+    for (int i = 0; rc == BERTH_OK && i < names.count; i++)
+        rc = list_name(l, fd, names.items[i], err);
+    return rc;
+}
+
+int berth_tree_list(int root_fd, const struct berth_tree_options *options,
+                    struct berth_manifest *out, struct berth_error *err)
+{
+    struct timespec now;
+    struct listing l = {.options = options, .out = out};
+    int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot read the workspace");
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of the times of files */
+    out->taken_at_ns = in_ns(&now);
+    int rc = list_directory(&l, fd, err);
+    return rc < 0 ? rc : berth_manifest_sort(out, err);
+}
+
+/* --- hashing --- */
+
+struct hashing {
+    int root_fd, cancel_fd;
+    struct berth_entry **files;
+    size_t count;
+    _Atomic size_t next;
+    _Atomic bool failed;
+    pthread_mutex_t lock;
+    struct berth_error err; /* of the first failure */
+};
+
+/* Reads a whole file into the digest. *stable says whether it was the same before and after. */
+static int hash_open_file(int fd, struct berth_sha256_stream *digest, char *chunk,
+                          struct berth_entry *e, bool *stable, struct berth_error *err)
+{
+    struct stat before, after;
+    int64_t size = 0;
+    if (fstat(fd, &before) < 0)
+        return berth_fail_errno(err, "Cannot read %s", e->path);
+    berth_sha256_stream_begin(digest);
+    for (ssize_t got; (got = read(fd, chunk, READ_BYTES)) != 0;) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return berth_fail_errno(err, "Cannot read %s", e->path);
+        berth_sha256_stream_put(digest, chunk, (size_t)got);
+        size += got;
+    }
+    if (fstat(fd, &after) < 0)
+        return berth_fail_errno(err, "Cannot read %s", e->path);
+    berth_sha256_stream_end(digest, e->hash);
+    *stable = S_ISREG(before.st_mode) && size == (int64_t)after.st_size &&
+              in_ns(&before.st_mtim) == in_ns(&after.st_mtim) &&
+              in_ns(&before.st_ctim) == in_ns(&after.st_ctim);
+    e->size = size;
+    e->mode = (uint16_t)(after.st_mode & PERMISSIONS);
+    e->mtime_ns = in_ns(&after.st_mtim);
+    e->ctime_ns = in_ns(&after.st_ctim);
+    e->inode = (uint64_t)after.st_ino;
+    e->hashed = true;
+    return BERTH_OK;
+}
+
+static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest, char *chunk,
+                     struct berth_entry *e, struct berth_error *err)
+{
+    for (int tries = 0; tries < READ_TRIES; tries++) {
+        bool stable = false;
+        auto_close int fd =
+            berth_fs_open_beneath(h->root_fd, e->path, O_RDONLY | O_NONBLOCK, 0, err);
+        if (fd < 0)
+            return fd;
+        int rc = hash_open_file(fd, digest, chunk, e, &stable, err);
+        if (rc < 0 || stable)
+            return rc;
+    }
+    return berth_fail(err, BERTH_E_CONFLICT, "%.600s changes while it is read. Try again.",
+                      e->path);
+}
+
+static void hash_fail(struct hashing *h, const struct berth_error *err)
+{
+    pthread_mutex_lock(&h->lock);
+    if (!atomic_exchange(&h->failed, true))
+        h->err = *err;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *hash_main(void *ctx)
+{
+    struct hashing *h = ctx;
+    struct berth_error err;
+    struct berth_sha256_stream *digest = NULL;
+    auto_free char *chunk = malloc(READ_BYTES);
+    int rc = chunk ? berth_sha256_stream_new(&digest, &err)
+                   : berth_fail(&err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+    for (size_t i; rc == BERTH_OK && !atomic_load(&h->failed) &&
+                   (i = atomic_fetch_add(&h->next, 1)) < h->count;)
+        rc = is_cancelled(h->cancel_fd)
+                 ? berth_fail(&err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.")
+                 : hash_file(h, digest, chunk, h->files[i], &err);
+    if (rc < 0)
+        hash_fail(h, &err);
+    berth_sha256_stream_free(digest);
+    return NULL;
+}
+
+static int hash_files(struct hashing *h, struct berth_error *err)
+{
+    pthread_t threads[HASH_THREADS_MAX];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int wanted = h->count < HASH_FILES_MIN       ? 0
+                 : processors > HASH_THREADS_MAX ? HASH_THREADS_MAX
+                                                 : (int)processors,
+        started = 0;
+    pthread_mutex_init(&h->lock, NULL);
+    while (started < wanted - 1 && pthread_create(&threads[started], NULL, hash_main, h) == 0)
+        started++;
+    (void)hash_main(h);
+    for (int i = 0; i < started; i++)
+        (void)pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&h->lock);
+    if (!atomic_load(&h->failed))
+        return BERTH_OK;
+    *err = h->err;
+    return err->code;
+}
+
+/* Returns whether an earlier manifest vouches for the content of a file. */
+static bool vouches(const struct berth_manifest *known, const struct berth_entry *then,
+                    const struct berth_entry *now)
+{
+    return then && then->kind == BERTH_ENTRY_FILE && then->hashed && then->size == now->size &&
+           then->mtime_ns == now->mtime_ns && then->ctime_ns == now->ctime_ns &&
+           then->inode == now->inode && now->mtime_ns < known->taken_at_ns - UNSETTLED_NS &&
+           now->ctime_ns < known->taken_at_ns - UNSETTLED_NS;
+}
+
+int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_manifest *known,
+                    int cancel_fd, struct berth_error *err)
+{
+    auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);
+    struct hashing h = {.root_fd = root_fd, .cancel_fd = cancel_fd, .files = files};
+    if (!files)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+    for (size_t i = 0; i < m->count; i++) {
+        struct berth_entry *e = &m->entries[i];
+        const struct berth_entry *then =
+            known && e->kind == BERTH_ENTRY_FILE ? berth_manifest_find(known, e->path) : NULL;
+        if (e->kind != BERTH_ENTRY_FILE || e->hashed)
+            continue;
+        if (vouches(known, then, e)) {
+            memcpy(e->hash, then->hash, sizeof e->hash);
+            e->hashed = true;
+        } else {
+            files[h.count++] = e;
+        }
+    }
+    return h.count ? hash_files(&h, err) : BERTH_OK;
+}

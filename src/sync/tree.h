@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/sync/tree.h - reads the manifest of a directory. Links are never followed, and everything is
+ * opened below the root. What cannot be read is an error, never an absence. */
+#ifndef BERTH_SYNC_TREE_H
+#define BERTH_SYNC_TREE_H
+
+#include "sync/ignore.h"
+#include "sync/manifest.h"
+
+/* How to read a tree. */
+struct berth_tree_options {
+    struct berth_ignore *ignore; /* the rules; those of files in the tree are added to it */
+    /* Names of ignore files to read in each directory, the weakest first, closed by NULL. NULL: the
+     * rules are used as they are. */
+    const char *const *ignore_files;
+    int cancel_fd; /* reading ends when it becomes readable; -1: never */
+};
+
+/* Lists the tree without reading files. `out` is empty before, and sorted afterwards. */
+int berth_tree_list(int root_fd, const struct berth_tree_options *options,
+                    struct berth_manifest *out, struct berth_error *err);
+
+/* Sets the hash of every file that has none. `known` is an earlier manifest of the same tree, or
+ * NULL: it vouches for files whose size, times and inode are the same, unless they may have changed
+ * in the moment at which it was taken. The other files are read, by several threads. CONFLICT: a
+ * file changes while it is read. */
+int berth_tree_hash(int root_fd, struct berth_manifest *manifest,
+                    const struct berth_manifest *known, int cancel_fd, struct berth_error *err);
+
+/* Returns whether times and inodes of this file system can vouch for a file. */
+bool berth_tree_can_vouch(int root_fd);
+#endif
