@@ -49,7 +49,8 @@ struct berth_inits {
     int program_fd; /* -1: not made yet */
     struct berth_init *spares[SPARES_MAX];
     int count;
-    int users; /* for which an init was taken the first time; stops at 2 */
+    bool prepared;  /* a spare init that has served no user is wanted at all times */
+    bool preparing; /* a thread is starting it */
 };
 
 /* --- the pool --- */
@@ -111,10 +112,8 @@ static struct berth_init *pop_spare(struct berth_inits *inits, const char *user)
 {
     pthread_mutex_lock(&inits->lock);
     int at = find_spare(inits, user);
-    if (at < 0) {
-        inits->users += inits->users < 2;
+    if (at < 0)
         at = find_spare(inits, "");
-    }
     struct berth_init *init = at < 0 ? NULL : remove_spare(inits, at);
     pthread_mutex_unlock(&inits->lock);
     return init;
@@ -149,9 +148,10 @@ bool berth_inits_trim(struct berth_inits *inits)
     }
     bool more = inits->count > (kept ? 1 : 0);
     pthread_mutex_unlock(&inits->lock);
+    berth_children_reap_inherited(); /* those that were dropped before have exited */
     for (int i = 0; i < count; i++)
         berth_init_drop(surplus[i]);
-    return more;
+    return more || count;
 }
 
 /* --- one init --- */
@@ -333,20 +333,37 @@ int berth_inits_take(struct berth_inits *inits, const char *user, struct berth_i
 int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err)
 {
     struct berth_init *init;
+    pthread_mutex_lock(&inits->lock);
+    inits->prepared = true;
+    pthread_mutex_unlock(&inits->lock);
     int rc = start_init(inits, &init, err);
     if (rc == BERTH_OK)
         push_spare(inits, init);
     return rc;
 }
 
+/* Returns whether this thread is to start a spare init. */
+static bool begin_preparing(struct berth_inits *inits)
+{
+    pthread_mutex_lock(&inits->lock);
+    bool wanted = inits->prepared && !inits->preparing && find_spare(inits, "") < 0;
+    inits->preparing |= wanted;
+    pthread_mutex_unlock(&inits->lock);
+    return wanted;
+}
+
+/* Looks again after each: another thread may have taken it, and left this to the one that prepares.
+ */
 void berth_inits_replenish(struct berth_inits *inits)
 {
     struct berth_error ignored; /* the next command starts one itself, and says what is wrong */
-    pthread_mutex_lock(&inits->lock);
-    bool wanted = inits->users > 1 && find_spare(inits, "") < 0;
-    pthread_mutex_unlock(&inits->lock);
-    if (wanted)
-        (void)berth_inits_prepare(inits, &ignored);
+    int rc = BERTH_OK;
+    while (rc == BERTH_OK && begin_preparing(inits)) {
+        rc = berth_inits_prepare(inits, &ignored);
+        pthread_mutex_lock(&inits->lock);
+        inits->preparing = false;
+        pthread_mutex_unlock(&inits->lock);
+    }
 }
 
 static void send_order(struct berth_init *init, enum berth_init_order_kind kind, int number)

@@ -20,18 +20,19 @@ struct berth_init;  /* used by one thread at a time */
 int berth_inits_new(struct berth_inits **out, struct berth_error *err);
 void berth_inits_free(struct berth_inits *inits); /* ends the spare ones; NULL is fine */
 
-/* Starts a spare init, so that the first command does not wait for one. */
+/* Starts a spare init, so that the first command does not wait for one. From then on one is kept
+ * for the next user: for a program that serves many. */
 int berth_inits_prepare(struct berth_inits *inits, struct berth_error *err);
 /* Returns a spare init that has served this user or none, or starts one. The caller gives it back,
  * or drops it. */
 int berth_inits_take(struct berth_inits *inits, const char *user, struct berth_init **out,
                      struct berth_error *err);
-/* Starts a spare init when users come and go, and there is none for the next. */
+/* Starts a spare init when one is to be kept, and there is none. */
 void berth_inits_replenish(struct berth_inits *inits);
 /* Keeps the init for another command of its user. Its tree is empty. */
 void berth_inits_give(struct berth_inits *inits, struct berth_init *init);
 /* Ends the spare inits that were not needed since the last call, except for one that has served no
- * user. Returns whether more than one is left. */
+ * user. Returns whether there is something left to do. */
 bool berth_inits_trim(struct berth_inits *inits);
 /* Lets the init end its tree and exit, without waiting for that. */
 void berth_init_drop(struct berth_init *init);

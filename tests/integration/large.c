@@ -319,8 +319,8 @@ static void two_thousand_runs_at_once(void **state)
     assert_int_equal(atomic_load(&succeeded), RUNS);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"), 0);
     for (int i = 0; i < 500 && open_descriptors() > before; i++)
-        pause_ms(10); /* what was let go of is freed by the loop */
-    assert_int_equal(open_descriptors(), before);
+        pause_ms(10);                               /* what was let go of is freed by the loop */
+    assert_in_range(open_descriptors(), 0, before); /* an init of an earlier test may be gone */
 }
 
 int main(int argc, char **argv)
