@@ -48,10 +48,9 @@ static bool is_ours(pid_t pid)
     return found && uid == getuid();
 }
 
-/* The command line of an init is its name and that of its owner. */
-static bool is_orphaned_init(pid_t pid)
+bool berth_init_owner(pid_t pid, char out[BERTH_OWNER_NAME_SIZE])
 {
-    char path[64], line[BERTH_OWNER_NAME_SIZE + sizeof BERTH_INIT_NAME + 1];
+    char path[64], line[sizeof BERTH_INIT_NAME + BERTH_OWNER_NAME_SIZE];
     (void)snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t len = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
@@ -59,7 +58,14 @@ static bool is_orphaned_init(pid_t pid)
         memcmp(line, BERTH_INIT_NAME, sizeof BERTH_INIT_NAME) != 0)
         return false;
     line[len] = '\0';
-    return berth_owner_group_is_dead(line + sizeof BERTH_INIT_NAME) && is_ours(pid);
+    memcpy(out, line + sizeof BERTH_INIT_NAME, (size_t)len + 1 - sizeof BERTH_INIT_NAME);
+    return true;
+}
+
+static bool is_orphaned_init(pid_t pid)
+{
+    char owner[BERTH_OWNER_NAME_SIZE];
+    return berth_init_owner(pid, owner) && berth_owner_group_is_dead(owner) && is_ours(pid);
 }
 
 static int compare_pids(const void *a, const void *b)

@@ -14,10 +14,30 @@
 
 #include "base/auto.h"
 #include "os/fs.h"
+#include "os/orphan_inits.h"
+#include "os/owner_group.h"
+#include "os/proc_stat.h"
 
+#define ANCESTORS_MAX 10000 /* of a chain that the kernel would not make longer */
 #define ROUNDS 20           /* a tree that forks as fast as we kill does not get away for long */
 #define KILLED_WAIT_MS 1000 /* for one that the kernel holds */
 #define ENVIRON_BYTES_MAX (256 * 1024)
+
+/* Returns whether the process is below an init whose owner lives, and so is not left over. Its row
+ * then comes from a copy of the store that the owner uses. */
+static bool is_looked_after(pid_t pid)
+{
+    struct berth_proc_stat stat;
+    for (int i = 0; i < ANCESTORS_MAX && berth_proc_stat_read(pid, &stat); i++) {
+        pid = stat.parent;
+        if (pid <= 1)
+            return false;
+        char owner[BERTH_OWNER_NAME_SIZE];
+        if (berth_init_owner(pid, owner))
+            return !berth_owner_group_is_dead(owner);
+    }
+    return false;
+}
 
 /* Is one of the texts among the variables of the process? */
 static bool carries(pid_t pid, const char *const *labels, char *text)
@@ -43,7 +63,7 @@ static bool kill_carrier(pid_t pid, const char *const *labels, char *text)
 {
     auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
-    if (fd < 0 || !carries(pid, labels, text) ||
+    if (fd < 0 || !carries(pid, labels, text) || is_looked_after(pid) ||
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0)
         return false;
     (void)poll(&ended, 1, KILLED_WAIT_MS);
