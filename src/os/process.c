@@ -883,13 +883,13 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
         free(arrival);
         if (p)
             free_process(p);
-        return rc;
+    } else {
+        *out = p;
+        process_arrive(p, arrival, options->timeout_ms);
     }
-    *out = p;
-    process_arrive(p, arrival, options->timeout_ms);
-    if (options->init_user)
-        berth_inits_replenish(berth_engine_inits(engine)); /* while the program runs */
-    return BERTH_OK;
+    if (options->init_user) /* while the program runs; one that could not has used up its init */
+        berth_inits_replenish(berth_engine_inits(engine));
+    return rc;
 }
 
 int berth_process_adopt(struct berth_engine *engine, const struct berth_adoption *what,
