@@ -21,7 +21,7 @@ check-long:
 
 bench: build
 	@tools/setup check
-	@tests/with-postgres build/bench/bench-lease
+	@tests/with-postgres --durable build/bench/bench-lease
 	@echo; tests/with-sshd build/bench/bench-exec
 	@echo; build/bench/bench-rpc build/workers/fake bench
 	@echo; build/bench/bench-http build/berthd
