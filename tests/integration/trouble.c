@@ -391,7 +391,8 @@ static void owed_cleanup_is_retried_until_it_is_confirmed(void **state)
         assert_row(f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_LIVE, BERTH_CLEANUP_FAILED);
         assert_int_equal(row->cleanup_attempts, attempt);
         assert_string_equal(row->cleanup_error, "no route to the box");
-        assert_int_equal(row->due_at_ms - row->updated_at_ms, wait);
+        assert_in_range(row->due_at_ms - row->updated_at_ms, wait - 100,
+                        wait + 100); /* the times are from two clocks */
         assert_null(row->owner);
         assert_int_equal(scripted_calls(f->world, SCRIPTED_RELEASE), attempt);
         /* Before its time it is not tried. */
