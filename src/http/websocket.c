@@ -19,8 +19,9 @@
 #define LENGTH_IN_2_BYTES 126 /* lengths below stand in the head itself */
 #define LENGTH_IN_8_BYTES 127
 /* When more bytes than this wait for a client that does not read, no more is read from the client.
- * One batch of our own output is smaller. */
-#define QUEUED_BYTES_MAX ((size_t)64 * 1024)
+ * One round of a command's output is smaller, with the heads of its frames, so that a client that
+ * cannot follow the output can still cancel the command. */
+#define QUEUED_BYTES_MAX (2 * BERTH_FAN_BYTES_MAX)
 
 struct berth_http_websocket {
     wslay_event_context_ptr wslay;

@@ -137,6 +137,7 @@ struct stage {
 
 struct peer {
     struct stage *s;
+    struct berth_http_exchange *x;
     struct berth_http_websocket *ws;
 };
 
@@ -180,7 +181,7 @@ static void begin(struct stage *s, struct berth_http_exchange *x)
         .on_message = on_message, .on_gone = on_gone, .ctx = p};
     berth_http_handshake_read(berth_http_exchange_head(x), PROTOCOL, &asked);
     assert_int_equal(asked.status, 101);
-    p->s = s;
+    *p = (struct peer){.s = s, .x = x};
     s->peer = p;
     assert_int_equal(
         berth_http_websocket_new(WS_ACCEPT, asked.named ? PROTOCOL : NULL, &p->ws, &err), 0);
@@ -480,6 +481,33 @@ static void answers_that_nobody_reads(void **state)
     await(s->gone == 1);
 }
 
+/* Writes until some bytes wait for the client, then one round of a command's output. */
+static void write_too_much(void *ctx)
+{
+    const struct peer *p = ((struct stage *)ctx)->peer;
+    auto_free char *zeros = calloc(1, BERTH_FAN_BYTES_MAX);
+    auto_buf small = BERTH_BUF_INIT(2000), round = BERTH_BUF_INIT(2 * BERTH_FAN_BYTES_MAX);
+    berth_http_websocket_frame(&small, false, 1000);
+    berth_buf_append(&small, zeros, 1000);
+    berth_http_websocket_frame(&round, false, BERTH_FAN_BYTES_MAX);
+    berth_buf_append(&round, zeros, BERTH_FAN_BYTES_MAX);
+    while (berth_http_stream_queued(p->x) == 0)
+        berth_http_websocket_write(p->ws, small.data, small.len);
+    berth_http_websocket_write(p->ws, round.data, round.len);
+}
+
+static void who_does_not_read_is_still_heard(void **state)
+{
+    struct stage *s = *state;
+    struct ws ws;
+    struct berth_error err;
+    open_at(s, &ws, "/");
+    assert_int_equal(berth_engine_do(s->engine, write_too_much, s, &err), 0);
+    ws_send(&ws, WS_TEXT, "end", 3);
+    await(s->gone == 1);
+    ws_close(&ws);
+}
+
 static void beat(void *ctx)
 {
     struct stage *s = ctx;
@@ -535,6 +563,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(fragments_that_are_too_much, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_read_while_it_is_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_that_nobody_reads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_read_is_still_heard, set_up, tear_down),
         cmocka_unit_test_setup_teardown(clients_are_asked_whether_they_are_there, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_server_says_goodbye, set_up, tear_down),
