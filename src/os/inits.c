@@ -119,11 +119,13 @@ static struct berth_init *pop_spare(struct berth_inits *inits, const char *user)
     return init;
 }
 
-/* The oldest makes room: its user is more likely gone. */
+/* The oldest makes room, because its user is more likely gone. The one for the next user stays. */
 static void push_spare(struct berth_inits *inits, struct berth_init *init)
 {
+    struct berth_init *oldest = NULL;
     pthread_mutex_lock(&inits->lock);
-    struct berth_init *oldest = inits->count == SPARES_MAX ? remove_spare(inits, 0) : NULL;
+    if (inits->count == SPARES_MAX)
+        oldest = remove_spare(inits, find_spare(inits, "") == 0 ? 1 : 0);
     init->idle = false;
     inits->spares[inits->count++] = init;
     pthread_mutex_unlock(&inits->lock);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/inits.c - which inits are kept when their commands have ended. */
+#include "os/inits.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+#define USERS 40 /* more than there is room for */
+
+/* Returns whether the process is an init that has not exited. */
+static bool is_init(int pid)
+{
+    char path[64], state = 'Z';
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    bool found = fscanf(file, "%*d (berth-init) %c", &state) == 1; /* NOLINT */
+    (void)fclose(file);
+    return found && state != 'Z';
+}
+
+/* The number of inits of this process. */
+static int count_inits(void)
+{
+    int count = 0, pid;
+    FILE *list = fopen("/proc/thread-self/children", "re");
+    assert_non_null(list);
+    while (fscanf(list, "%d", &pid) == 1) /* NOLINT */
+        count += is_init(pid);
+    (void)fclose(list);
+    return count;
+}
+
+/* However many were in use, one stays that nobody has used. */
+static void one_is_kept_for_the_next_user(void **state)
+{
+    struct berth_inits *inits;
+    struct berth_init *used[USERS];
+    struct berth_error err;
+    (void)state;
+    assert_int_equal(berth_inits_new(&inits, &err), 0);
+    assert_int_equal(berth_inits_prepare(inits, &err), 0);
+    for (int i = 0; i < USERS; i++) {
+        char user[16];
+        (void)snprintf(user, sizeof user, "user %d", i);
+        assert_int_equal(berth_inits_take(inits, user, &used[i], &err), 0);
+        berth_inits_replenish(inits);
+    }
+    for (int i = 0; i < USERS; i++)
+        berth_inits_give(inits, used[i]);
+    while (berth_inits_trim(inits))
+        continue;
+    WAIT_FOR(count_inits() <= 1);
+    assert_int_equal(count_inits(), 1);
+    berth_inits_free(inits);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_is_kept_for_the_next_user)};
+    return cmocka_run_group_tests_name("inits", tests, NULL, NULL);
+}
