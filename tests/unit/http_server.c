@@ -806,7 +806,7 @@ static void answers_share_one_budget(void **state)
     say(small, "GET /x HTTP/1.1\r\n" HOST "X-Owner: a\r\n\r\n");
     (void)hear(small, "/x\r\n\r\n", &short_one);
     (void)hear(fds[0], "039999\n", &rest);
-    assert_int_equal(berth_http_server_stats(s->server).answers_bytes, 0);
+    WAIT_FOR(berth_http_server_stats(s->server).answers_bytes == 0);
     say(fds[1], MUCH_OF("a"));
     assert_non_null(strstr(hear(fds[1], "039999\n", &again), "Retry-After: 1"));
     (void)close(fds[0]);
