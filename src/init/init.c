@@ -8,13 +8,13 @@
  * owner and must not trust the command, which may kill or stop it: its owner watches for that. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,7 +40,8 @@ static void init_report(enum berth_init_report_kind kind, int number)
                                        .code = command.info.si_code,
                                        .status = number,
                                        .gone = command.gone};
-    (void)send(OWNER, &report, sizeof report, MSG_NOSIGNAL); /* a dead owner is seen by the poll */
+    (void)send(OWNER, &report, sizeof report,
+               MSG_NOSIGNAL); /* a dead owner is seen by the next wait */
 }
 
 /* Enters the cgroup of the owner, if there is one: what the children do there, they do as its
@@ -258,7 +259,7 @@ static void signal_command(int number)
 
 static void on_child_signal(int number)
 {
-    (void)number; /* it only interrupts the poll */
+    (void)number; /* it only interrupts the wait */
 }
 
 static void obey(const struct berth_init_order *order)
@@ -271,12 +272,15 @@ static void obey(const struct berth_init_order *order)
         clear_tree();
 }
 
-/* Waits for an order or the end of a child. Returns false when the owner is gone. */
+/* Waits for an order or the end of a child. Returns false when the owner is gone. Not by poll,
+ * which fails when the command has set the limit of descriptors of this process to 0. */
 static bool serve_once(const sigset_t *waiting)
 {
-    struct pollfd owner = {.fd = OWNER, .events = POLLIN};
+    fd_set owner;
     struct berth_init_order order;
-    if (ppoll(&owner, 1, NULL, waiting) > 0) {
+    FD_ZERO(&owner);
+    FD_SET(OWNER, &owner);
+    if (pselect(OWNER + 1, &owner, NULL, NULL, NULL, waiting) > 0) {
         ssize_t got = recv(OWNER, &order, sizeof order, MSG_DONTWAIT);
         if (got == sizeof order)
             obey(&order);

@@ -253,10 +253,16 @@ static void signal_init(int number)
     (void)kill(init, number);
 }
 
-/* Takes all descriptors from the init that it has not opened yet. */
+/* Takes all descriptors from the init that it has not opened yet, and gives it an orphan to reap,
+ * so that it waits anew. */
 static void starve_init(void)
 {
     (void)prlimit(getppid(), RLIMIT_NOFILE, &(struct rlimit){0}, NULL);
+    if (fork() == 0) {
+        let_go_of_pipes();
+        fork_away();
+        _exit(0);
+    }
     if (fork() == 0) {
         let_go_of_pipes();
         fork_twice();
