@@ -59,40 +59,50 @@ static bool carries(pid_t pid, const char *const *labels, char *text)
 
 /* Kills through a descriptor, after a second look: another process may have got the number. Waits
  * until the process has ended, so that it is not counted again. */
-static bool kill_carrier(pid_t pid, const char *const *labels, char *text)
+static bool kill_carrier(pid_t pid, const char *const *labels, bool orphaned, char *text)
 {
     auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
-    if (fd < 0 || !carries(pid, labels, text) || is_looked_after(pid) ||
+    if (fd < 0 || !carries(pid, labels, text) || (orphaned && is_looked_after(pid)) ||
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) < 0)
         return false;
     (void)poll(&ended, 1, KILLED_WAIT_MS);
     return true;
 }
 
-static int kill_once(const char *const *labels, char *text)
+static int kill_once(const char *const *labels, bool orphaned, char *text)
 {
     auto_dir *dir = opendir("/proc");
     int killed = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         pid_t pid = (pid_t)atoi(entry->d_name); /* 0: the entry is not a process */
         if (pid > 0 && pid != getpid() && carries(pid, labels, text) &&
-            kill_carrier(pid, labels, text))
+            kill_carrier(pid, labels, orphaned, text))
             killed++;
     }
     return killed;
 }
 
-int berth_strays_end(const char *const *labels)
+static int end_strays(const char *const *labels, bool orphaned)
 {
     auto_free char *text = malloc(ENVIRON_BYTES_MAX + 1);
     int all = 0;
     for (int round = 0; text && round < ROUNDS; round++) {
-        int killed = kill_once(labels, text);
+        int killed = kill_once(labels, orphaned, text);
         all += killed;
         if (!killed)
             break;
         (void)usleep(1000);
     }
     return all;
+}
+
+int berth_strays_end(const char *const *labels)
+{
+    return end_strays(labels, false);
+}
+
+int berth_strays_end_orphaned(const char *const *labels)
+{
+    return end_strays(labels, true);
 }

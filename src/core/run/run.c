@@ -226,7 +226,8 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const struct ber
     const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
     if (!label)
         return berth_arena_check(arena, err);
-    int strays = berth_orphan_inits_end() + berth_strays_end((const char *const[]){label, NULL});
+    int strays =
+        berth_orphan_inits_end() + berth_strays_end_orphaned((const char *const[]){label, NULL});
     char socket[BERTH_RUNTIME_SOCKET_SIZE];
     if (berth_runtime_socket(run->id, socket, err) == BERTH_OK)
         (void)unlink(socket);
