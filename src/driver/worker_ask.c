@@ -113,10 +113,10 @@ static int not_running(const struct berth_worker_driver *d,
 {
     const struct berth_worker_driver_options *o = &d->options;
     char why[500] = "is not running.";
-    if (absence->starting)
-        (void)snprintf(why, sizeof why, "did not start within %lld ms.", (long long)waited_ms);
-    else if (absence->start_failed)
+    if (absence->start_failed)
         (void)snprintf(why, sizeof why, "did not start: %s", absence->error);
+    else if (absence->starting)
+        (void)snprintf(why, sizeof why, "did not start within %lld ms.", (long long)waited_ms);
     if (o->sandbox)
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "Sandbox provider \"%s\" is installed via plugin \"%s\", but its worker "
@@ -153,8 +153,11 @@ int berth_worker_ready(struct berth_worker_driver *d, const struct berth_call *c
         int64_t limit_ms = in_start ? o->start_ms : o->ready_ms;
         if (call->deadline_ms < begun_ms + limit_ms)
             limit_ms = call->deadline_ms > begun_ms ? call->deadline_ms - begun_ms : 0;
-        if (berth_time_mono_ms() - begun_ms >= limit_ms)
+        if (berth_time_mono_ms() - begun_ms >= limit_ms) {
+            /* Why the awaited start failed says more than that the next one has begun. */
+            absence.start_failed |= absence.starting && !in_start && absence.error[0];
             return not_running(d, &absence, limit_ms, err);
+        }
         struct pollfd cancel = {.fd = call->cancel_fd, .events = POLLIN};
         if (poll(&cancel, 1, absence.starting && ops->want ? 0 : (int)o->poll_ms) > 0)
             return berth_fail(err, BERTH_E_CANCELLED, "The call was cancelled.");
