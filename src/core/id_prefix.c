@@ -87,10 +87,14 @@ int berth_id_prefix_owner(struct berth *b, struct berth_arena *arena, enum berth
     *company_id = *lease_id = NULL;
     if (berth_id_parse(id, kinds[kind][0], &parsed, err) < 0)
         return BERTH_OK;
-    if (kind == BERTH_KIND_EXEC)
-        berth_exec_journal_flush(b);
+    struct berth_error behind;
+    int flushed = kind == BERTH_KIND_EXEC ? berth_exec_journal_flush(b, &behind) : BERTH_OK;
     struct ownership o = {.arena = arena, .kind = kind, .id = parsed.text};
     int rc = berth_store_read(b->store, tx_owner, &o, err);
+    if (rc == BERTH_OK && !o.company_id && flushed < 0) { /* it may not be written yet */
+        *err = behind;
+        rc = flushed;
+    }
     *company_id = o.company_id;
     *lease_id = o.lease_id;
     return rc;

@@ -530,7 +530,7 @@ static void W29_leases_expire_and_are_touched(void **state)
     const char *exec = text_of(f, "/api/environment-leases/%s/exec", id);
     berth_time_shift(59000, 0);
     assert_int_equal(ask(f, "POST", exec, "{'command':'true'}").status, 200);
-    berth_exec_journal_flush(f->b); /* it is written a little later */
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err)); /* it is written a little later */
     r = ask(f, "GET", text_of(f, "/api/environment-leases/%s", id), NULL);
     assert_string_not_equal(reply_text(f, &r, "lastUsedAt"), used);
     berth_time_shift(2000, 0);

@@ -19,6 +19,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "core/id_prefix.h"
 #include "core/lease/node.h"
 #include "core/paths.h"
 #include "core/run/exec.h"
@@ -401,7 +402,7 @@ static void an_end_that_is_queued_is_no_loss(void **state)
     struct live live;
     struct berth_exec *x = live_start(f, &r, &live);
     struct berth_exec_end end;
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE cause IS NULL"), 1);
     berth_exec_journal_hold(f->b);
     berth_exec_close_stdin(x);
@@ -592,7 +593,7 @@ static void a_trim_keeps_what_is_not_written(void **state)
     assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
     for (int i = 0; i < 5000; i++)
         assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
     char path[PATH_MAX];
     auto_buf text = BERTH_BUF_INIT(1 << 20);
     journal_path(f, berth_node_id(f->b->node), path);
@@ -601,7 +602,7 @@ static void a_trim_keeps_what_is_not_written(void **state)
     assert_non_null(strstr(berth_buf_str(&text), record.id));
     assert_in_range(text.len, 1, 1000);
     berth_exec_journal_void(f->b, record.id);
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
     assert_int_equal(journal_size(f), 0);
 }
 
@@ -624,7 +625,7 @@ static void refused_commands_leave_a_short_journal(void **state)
     for (int i = 0; i < 5000; i++) /* 374 bytes each */
         assert_int_equal(berth_exec_start(f->b, &r, NULL, &x, &f->err), BERTH_E_DENIED);
     assert_true(journal_size(f) > 1024 * 1024);
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
     assert_int_equal(journal_size(f), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs"), 0);
 }
@@ -649,7 +650,7 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     run_sql(f, "ALTER TABLE execs RENAME TO execs_elsewhere", NULL);
     for (int i = 0; i < 3; i++) {
         run_command(f, l);
-        berth_exec_journal_flush(f->b);
+        assert_true(berth_exec_journal_flush(f->b, &f->err) < 0);
     }
     assert_true(journal_size(f) > 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs_elsewhere"), 0);
@@ -658,8 +659,35 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     for (int i = 0; i < 100 && count_rows(f, of_all) < 3; i++)
         pause_ms(100);
     assert_int_equal(count_rows(f, of_all), 3);
-    berth_exec_journal_flush(f->b); /* behind the one that wrote them */
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err)); /* behind the one that wrote them */
     assert_int_equal(journal_size(f), 0);
+}
+
+/* Nobody is told that a command does not exist, or that a run had none, while its row waits. */
+static void a_row_that_waits_is_not_missing(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth_exec_request r = request_of(l, SH("exit 3"));
+    struct berth_exec_record *record;
+    struct berth_exec_end end;
+    struct live live;
+    const char *company, *lease;
+    struct berth_id nobody = berth_id_new();
+    auto_arena arena = BERTH_ARENA_INIT;
+    berth_exec_journal_hold(f->b);
+    struct berth_exec *x = live_start(f, &r, &live);
+    run_sql(f, "ALTER TABLE leases RENAME TO leases_elsewhere", NULL); /* written, not read */
+    assert_true(berth_exec_rows_get(f->b, &arena, berth_exec_id(x), &record, &f->err) < 0);
+    assert_int_not_equal(f->err.code, BERTH_E_NOT_FOUND);
+    assert_true(berth_exec_rows_next(f->b, &arena, nobody.text, "", &record, &f->err) < 0);
+    assert_true(berth_id_prefix_owner(f->b, &arena, BERTH_KIND_EXEC, berth_exec_id(x), &company,
+                                      &lease, &f->err) < 0);
+    run_sql(f, "ALTER TABLE leases_elsewhere RENAME TO leases", NULL);
+    assert_ok(f, berth_exec_rows_get(f->b, &arena, berth_exec_id(x), &record, &f->err));
+    berth_exec_wait(x, &end);
+    berth_exec_free(x);
+    live_clear(&live);
 }
 
 static void what_cannot_be_recorded_is_not_started(void **state)
@@ -871,7 +899,7 @@ static void record_running(struct fixture *f, const struct berth_lease *l, const
                                        .end = {.started_at_ms = 1000}};
     assert_ok(f, berth_exec_journal_begin(f->b, &record, &f->err));
     berth_exec_journal_started(f->b, id);
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
 }
 
 /* The sweep ends what a killed process left running, and nothing of a process that lives. */
@@ -1021,6 +1049,7 @@ int main(void)
         TEST_ON_SQLITE(a_trim_keeps_what_is_not_written),
         TEST_ON_SQLITE(refused_commands_leave_a_short_journal),
         TEST_ON_BOTH(rows_wait_for_a_store_that_is_away),
+        TEST_ON_BOTH(a_row_that_waits_is_not_missing),
         TEST_ON_SQLITE(what_cannot_be_recorded_is_not_started),
         TEST_ON_SQLITE(silence_needs_no_log),
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),

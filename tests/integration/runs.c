@@ -199,7 +199,7 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     assert_run(f, &result, BERTH_RUN_SUCCEEDED, NULL);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_events"), 1);
-    berth_exec_journal_flush(f->b);
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%the-value%'"),
                      0);
     assert_int_equal(

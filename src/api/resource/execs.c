@@ -241,9 +241,11 @@ static int run_now(struct berth_api_call *c, struct berth_error *err)
         return rc;
     const char *id = berth_arena_strdup(&c->arena, berth_exec_id(a->exec));
     c->brief = berth_arena_printf(&c->arena, "{\"execId\":\"%s\"}", berth_exec_id(a->exec));
+    struct berth_error later; /* the command runs, and its row is written later */
     if (body->detach) {
         let_run(a);
-        berth_exec_journal_flush(c->b); /* other processes must find the exec once its id is out */
+        /* Other processes must find the exec once its id is out. */
+        (void)berth_exec_journal_flush(c->b, &later);
         c->status = 202;
         berth_json_open(&c->w, '{');
         berth_json_put_str(&c->w, "execId", id);

@@ -60,8 +60,9 @@ void berth_exec_journal_free(struct berth_exec_journal *j)
 {
     if (!j)
         return;
+    struct berth_error ignored; /* it is logged, and the file has what is left */
     if (j->first)
-        berth_exec_journal_flush(j->b);
+        (void)berth_exec_journal_flush(j->b, &ignored);
     berth_journal_close(j->file, j->first != NULL);
     berth_exec_notes_free(j->first);
     berth_lock_destroy(&j->writer);
@@ -241,18 +242,20 @@ static void journal_trim(struct berth_exec_journal *j)
 
 /* --- from outside --- */
 
-void berth_exec_journal_flush(struct berth *b)
+int berth_exec_journal_flush(struct berth *b, struct berth_error *err)
 {
     struct berth_exec_journal *j = b->exec_journal;
-    struct berth_error err;
+    struct berth_error why;
     berth_lock_take(&j->writer);
     berth_lock_take(&j->lock);
     struct berth_exec_note *notes = queue_take(j);
     berth_lock_drop(&j->lock);
-    int rc = write_notes(b, notes, &err);
-    if (rc < 0)
-        berth_log_line(&b->log, BERTH_LOG_WARN, "commands not recorded yet", "error", err.message,
+    int rc = write_notes(b, notes, &why);
+    if (rc < 0) {
+        berth_log_line(&b->log, BERTH_LOG_WARN, "commands not recorded yet", "error", why.message,
                        NULL);
+        rc = berth_fail(err, BERTH_E_UNAVAILABLE, "Commands are not recorded yet: %s", why.message);
+    }
     berth_lock_take(&j->lock);
     if (rc < 0)
         queue_put_back(j, notes);
@@ -262,6 +265,7 @@ void berth_exec_journal_flush(struct berth *b)
     if (rc == BERTH_OK)
         berth_exec_notes_free(notes);
     berth_lock_drop(&j->writer);
+    return rc;
 }
 
 void berth_exec_journal_hold(struct berth *b)
@@ -275,10 +279,11 @@ void berth_exec_journal_hold(struct berth *b)
 static void flush_job(void *ctx)
 {
     struct berth_exec_journal *j = ctx;
+    struct berth_error ignored; /* it is logged */
     berth_lock_take(&j->lock);
     j->timed = false;
     berth_lock_drop(&j->lock);
-    berth_exec_journal_flush(j->b);
+    (void)berth_exec_journal_flush(j->b, &ignored);
     berth_lock_take(&j->lock);
     const struct berth_exec_note *note = j->first;
     while (note && note->intended)

@@ -23,8 +23,9 @@ void berth_exec_journal_started(struct berth *b, const char *id);
 void berth_exec_journal_void(struct berth *b, const char *id); /* the command was not started */
 /* Records how the command ended. From here on the end survives a kill of this process. */
 void berth_exec_journal_end(struct berth *b, const struct berth_exec_record *record);
-/* Writes what is queued before it returns. */
-void berth_exec_journal_flush(struct berth *b);
+/* Writes what is queued before it returns. Returns UNAVAILABLE, and logs it, when that cannot be
+ * done now: the rows in the store are behind then, and are written later. */
+int berth_exec_journal_flush(struct berth *b, struct berth_error *err);
 /* For tests: sets no timer from now on, so that only a flush writes rows. */
 void berth_exec_journal_hold(struct berth *b);
 /* Writes what killed processes had queued. */

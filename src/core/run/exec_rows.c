@@ -42,10 +42,15 @@ int berth_exec_rows_get(struct berth *b, struct berth_arena *arena, const char *
     if (rc < 0)
         return berth_fail(err, BERTH_E_NOT_FOUND, "Exec not found");
     struct exec_query listing = {.arena = arena, .id = parsed.text};
-    berth_exec_journal_flush(b);
+    struct berth_error behind;
+    int flushed = berth_exec_journal_flush(b, &behind);
     rc = berth_store_read(b->store, tx_get, &listing, err);
-    if (rc == BERTH_OK && !listing.record)
+    if (rc == BERTH_OK && !listing.record && flushed < 0) { /* it may not be written yet */
+        *err = behind;
+        rc = flushed;
+    } else if (rc == BERTH_OK && !listing.record) {
         rc = berth_fail(err, BERTH_E_NOT_FOUND, "Exec not found");
+    }
     if (rc == BERTH_OK)
         *out = listing.record;
     return rc;
@@ -64,7 +69,8 @@ int berth_exec_rows_list(struct berth *b, struct berth_arena *arena, const char 
 {
     struct exec_query listing = {
         .arena = arena, .run_id = run_id, .id = before, .limit = limit, .out = out};
-    berth_exec_journal_flush(b);
+    struct berth_error behind;
+    (void)berth_exec_journal_flush(b, &behind);
     return berth_store_read(b->store, tx_list, &listing, err);
 }
 
@@ -79,8 +85,13 @@ int berth_exec_rows_next(struct berth *b, struct berth_arena *arena, const char 
                          const char *after, struct berth_exec_record **out, struct berth_error *err)
 {
     struct exec_query listing = {.arena = arena, .run_id = run_id, .id = after};
-    berth_exec_journal_flush(b);
+    struct berth_error behind;
+    int flushed = berth_exec_journal_flush(b, &behind);
     int rc = berth_store_read(b->store, tx_next, &listing, err);
+    if (rc == BERTH_OK && !listing.record && flushed < 0) { /* it may not be written yet */
+        *err = behind;
+        rc = flushed;
+    }
     *out = listing.record;
     return rc;
 }
@@ -131,8 +142,9 @@ static int end_one(struct berth *b, struct berth_arena *arena, const struct bert
 {
     const char *id = x->id, *machine;
     struct exec_query now = {.arena = arena, .id = id};
-    berth_exec_journal_flush(b); /* it may be one of ours, whose end is queued */
-    int rc = berth_store_read(b->store, tx_get, &now, err);
+    int rc = berth_exec_journal_flush(b, err); /* it may be one of ours, whose end is queued */
+    if (rc == BERTH_OK)
+        rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.record || now.record->ended)
         return rc; /* it has ended since it was listed */
     rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
@@ -148,7 +160,8 @@ static int end_one(struct berth *b, struct berth_arena *arena, const struct bert
         return berth_arena_check(arena, err);
     char count[16];
     (void)snprintf(count, sizeof count, "%d",
-                   berth_orphan_inits_end() + berth_strays_end((const char *const[]){label, NULL}));
+                   berth_orphan_inits_end() +
+                       berth_strays_end_orphaned((const char *const[]){label, NULL}));
     berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
                    "processes", count, NULL);
     return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
