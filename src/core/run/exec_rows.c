@@ -137,51 +137,80 @@ static int tx_lost(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_exec_set_lost(db, ctx, berth_time_wall_ms(), err);
 }
 
-static int end_one(struct berth *b, struct berth_arena *arena, const struct berth_exec_record *x,
-                   int *left, struct berth_error *err)
+/* Sets *lost to whether nothing on this machine looks after the command any more. */
+static int judge_open(struct berth *b, struct berth_arena *arena, const struct berth_exec_record *x,
+                      bool *lost, int *left, struct berth_error *err)
 {
-    const char *id = x->id, *machine;
-    struct exec_query now = {.arena = arena, .id = id};
-    int rc = berth_exec_journal_flush(b, err); /* it may be one of ours, whose end is queued */
+    struct exec_query now = {.arena = arena, .id = x->id};
+    bool at_work, untold = false;
+    const char *machine;
+    int rc = berth_node_at_work(b->node, x->owner, x->id, 0, &at_work, err);
+    if (rc == BERTH_OK && !at_work && x->owner && strcmp(x->owner, berth_node_id(b->node)) != 0)
+        rc = berth_exec_journal_is_left(b, x->owner, &untold, err);
+    if (rc < 0 || at_work || untold)
+        return rc;
+    rc = berth_exec_journal_flush(b, err); /* it may be one of ours, whose end is queued */
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.record || now.record->ended)
         return rc; /* it has ended since it was listed */
     rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
-    if (rc < 0)
-        return rc;
-    if (machine) {
-        berth_foreign_machine_tell(b, machine, "execId", id);
+    if (rc == BERTH_OK && machine) {
+        berth_foreign_machine_tell(b, machine, "execId", x->id);
         ++*left;
-        return BERTH_OK;
     }
-    const char *label = berth_arena_printf(arena, "BERTH_EXEC_ID=%s", id);
-    if (!label)
-        return berth_arena_check(arena, err);
-    char count[16];
-    (void)snprintf(count, sizeof count, "%d",
-                   berth_orphan_inits_end() +
-                       berth_strays_end_orphaned((const char *const[]){label, NULL}));
-    berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
-                   "processes", count, NULL);
-    return berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
+    *lost = rc == BERTH_OK && !machine;
+    return rc;
+}
+
+static bool add_label(struct berth_list *labels, struct berth_arena *arena, const char *exec_id)
+{
+    return berth_list_add(labels, arena, berth_arena_printf(arena, "BERTH_EXEC_ID=%s", exec_id));
+}
+
+void berth_exec_rows_log_processes(struct berth *b, const char *event, int count)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", count);
+    if (count)
+        berth_log_line(&b->log, BERTH_LOG_WARN, event, "processes", number, NULL);
+}
+
+/* Ends the processes of all lost commands with one look at /proc, then writes their rows. */
+static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_list *lost,
+                    struct berth_error *err)
+{
+    struct berth_list labels = {0};
+    for (int i = 0; i < lost->count; i++)
+        (void)add_label(&labels, arena, ((const struct berth_exec_record *)lost->items[i])->id);
+    (void)berth_list_add(&labels, arena, NULL);
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0 || !lost->count)
+        return rc;
+    int processes = berth_orphan_inits_end() +
+                    berth_strays_end_orphaned((const char *const *)(void *)labels.items);
+    berth_exec_rows_log_processes(b, "processes of lost commands ended", processes);
+    for (int i = 0; rc == BERTH_OK && i < lost->count; i++) {
+        const char *id = ((const struct berth_exec_record *)lost->items[i])->id;
+        berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
+                       NULL);
+        rc = berth_store_tx(b->store, tx_lost, (void *)(uintptr_t)id, err);
+    }
+    return rc;
 }
 
 int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *left,
                              struct berth_error *err)
 {
-    struct berth_list open = {0};
+    struct berth_list open = {0}, lost = {0};
     struct exec_query listing = {.arena = arena, .out = &open};
     berth_exec_journal_recover(b);
     int rc = berth_store_read(b->store, tx_open, &listing, err);
     for (int i = 0; rc == BERTH_OK && i < open.count; i++) {
-        const struct berth_exec_record *x = open.items[i];
-        bool at_work, untold = false;
-        rc = berth_node_at_work(b->node, x->owner, x->id, 0, &at_work, err);
-        if (rc == BERTH_OK && !at_work && x->owner && strcmp(x->owner, berth_node_id(b->node)) != 0)
-            rc = berth_exec_journal_is_left(b, x->owner, &untold, err);
-        if (rc == BERTH_OK && !at_work && !untold)
-            rc = end_one(b, arena, x, left, err);
+        bool is_lost = false;
+        rc = judge_open(b, arena, open.items[i], &is_lost, left, err);
+        if (is_lost)
+            (void)berth_list_add(&lost, arena, open.items[i]);
     }
-    return rc;
+    return rc < 0 ? rc : end_lost(b, arena, &lost, err);
 }

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/lease/node.h"
+#include "core/run/exec_rows.h"
 #include "core/run/foreign_machine.h"
 #include "os/runtime.h"
 #include "os/orphan_inits.h"
@@ -207,55 +208,70 @@ static int tx_performed(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_run_select_performed(db, listing->arena, listing->out, err);
 }
 
-static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_run *run,
-                    int *count, struct berth_error *err)
+/* Sets *lost to whether nothing on this machine performs the run any more. */
+static int judge_performed(struct berth *b, struct berth_arena *arena, const struct berth_run *run,
+                           bool *lost, struct berth_error *err)
+{
+    struct work now = {.arena = arena, .id = run->id};
+    bool at_work;
+    const char *machine;
+    int rc = berth_node_at_work(b->node, run->owner, run->id, 0, &at_work, err);
+    if (rc < 0 || at_work)
+        return rc;
+    rc = berth_store_read(b->store, tx_get, &now, err);
+    if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
+        return rc; /* its process has ended the run since it was listed */
+    rc = berth_foreign_machine(b, arena, run->environment_id, run->owner, &machine, err);
+    if (rc == BERTH_OK &&
+        machine) /* its leases stay open, too: they follow the run or a deadline */
+        berth_foreign_machine_tell(b, machine, "runId", run->id);
+    *lost = rc == BERTH_OK && !machine;
+    return rc;
+}
+
+static int end_lost(struct berth *b, struct berth_arena *arena, const char *id,
+                    struct berth_error *err)
 {
     static const struct berth_run_end lost = {.status = BERTH_RUN_FAILED,
                                               .error = "The process that ran it is gone.",
                                               .error_code = "process_lost"};
-    struct work now = {.arena = arena, .id = run->id};
-    int rc = berth_store_read(b->store, tx_get, &now, err);
-    if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
-        return rc;       /* its process has ended the run since it was listed */
-    const char *machine; /* its leases stay open, too: they follow the run or their own deadline */
-    rc = berth_foreign_machine(b, arena, run->environment_id, run->owner, &machine, err);
-    if (rc == BERTH_OK && machine)
-        berth_foreign_machine_tell(b, machine, "runId", run->id);
-    if (rc < 0 || machine)
-        return rc;
-    const char *label = berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id);
-    if (!label)
-        return berth_arena_check(arena, err);
-    int strays =
-        berth_orphan_inits_end() + berth_strays_end_orphaned((const char *const[]){label, NULL});
     char socket[BERTH_RUNTIME_SOCKET_SIZE];
-    if (berth_runtime_socket(run->id, socket, err) == BERTH_OK)
+    if (berth_runtime_socket(id, socket, err) == BERTH_OK)
         (void)unlink(socket);
-    struct work work = {.arena = arena, .id = run->id, .end = &lost};
-    rc = berth_store_tx(b->store, tx_finish, &work, err);
-    if (rc < 0)
-        return rc;
-    char number[16];
-    (void)snprintf(number, sizeof number, "%d", strays);
-    berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", run->id,
-                   "processes", number, NULL);
-    (*count)++;
-    return BERTH_OK;
+    struct work work = {.arena = arena, .id = id, .end = &lost};
+    int rc = berth_store_tx(b->store, tx_finish, &work, err);
+    if (rc == BERTH_OK)
+        berth_log_line(&b->log, BERTH_LOG_WARN, "run of a dead process ended", "runId", id, NULL);
+    return rc;
 }
 
 int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
                        struct berth_error *err)
 {
-    struct berth_list performed = {0};
+    struct berth_list performed = {0}, lost = {0}, labels = {0};
     struct listing listing = {.arena = arena, .out = &performed};
     *count = 0;
     int rc = berth_store_read(b->store, tx_performed, &listing, err);
     for (int i = 0; rc == BERTH_OK && i < performed.count; i++) {
         const struct berth_run *run = performed.items[i];
-        bool at_work;
-        rc = berth_node_at_work(b->node, run->owner, run->id, 0, &at_work, err);
-        if (rc == BERTH_OK && !at_work)
-            rc = end_lost(b, arena, run, count, err);
+        bool is_lost = false;
+        rc = judge_performed(b, arena, run, &is_lost, err);
+        if (!is_lost)
+            continue;
+        (void)berth_list_add(&lost, arena, performed.items[i]);
+        (void)berth_list_add(&labels, arena, berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id));
+    }
+    (void)berth_list_add(&labels, arena, NULL);
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && lost.count) /* one look at /proc for all of them */
+        berth_exec_rows_log_processes(
+            b, "processes of lost runs ended",
+            berth_orphan_inits_end() +
+                berth_strays_end_orphaned((const char *const *)(void *)labels.items));
+    for (int i = 0; rc == BERTH_OK && i < lost.count; i++) {
+        rc = end_lost(b, arena, ((const struct berth_run *)lost.items[i])->id, err);
+        *count += rc == BERTH_OK;
     }
     return rc;
 }
