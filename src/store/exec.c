@@ -178,6 +178,18 @@ int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struc
                         &reader, err);
 }
 
+int berth_exec_select_overdue(struct berth_db *db, struct berth_arena *arena, int64_t before_ms,
+                              struct berth_list *out, struct berth_error *err)
+{
+    *out = (struct berth_list){0};
+    struct reader reader = {.arena = arena, .out = out};
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM execs WHERE cause IS NULL AND EXISTS"
+                         " (SELECT 1 FROM leases l WHERE " BERTH_SAME_ID(
+                             "l.id", "execs.lease_id") " AND l.released_at < $1)",
+                         on_exec, &reader, err, berth_int(before_ms));
+}
+
 int berth_exec_set_lost(struct berth_db *db, const char *id, int64_t now_ms,
                         struct berth_error *err)
 {

@@ -62,6 +62,9 @@ int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const c
 /* Lists the execs of all companies whose end is not written. */
 int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
                            struct berth_error *err);
+/* Lists those of them whose lease has ended before this time. */
+int berth_exec_select_overdue(struct berth_db *db, struct berth_arena *arena, int64_t before_ms,
+                              struct berth_list *out, struct berth_error *err);
 /* Ends an exec as lost. An end that is already written stays. */
 int berth_exec_set_lost(struct berth_db *db, const char *id, int64_t now_ms,
                         struct berth_error *err);

@@ -40,6 +40,7 @@
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS (60 * MINUTE_MS)
 #define DAY_MS (24 * HOUR_MS)
+#define OVERDUE_MS 31000 /* a little more than a living owner is given */
 
 static struct berth_lease *lease_here(struct fixture *f)
 {
@@ -936,6 +937,37 @@ static void commands_of_a_dead_process_are_killed(void **state)
     assert_false(row->ended);
 }
 
+/* A process that is suspended cannot end its command when another one ends the lease. */
+static void commands_of_a_suspended_process_end_with_their_lease(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease *l = lease_here(f);
+    struct berth *own = f->b, *suspended;
+    struct berth_id id = berth_id_new();
+    struct berth_exec_record *row;
+    char label[128];
+    int status;
+    fixture_open(f);
+    suspended = f->b;
+    f->b = own;
+    (void)snprintf(label, sizeof label, "BERTH_EXEC_ID=%s", id.text);
+    pid_t pid = spawn_labelled(label);
+    record_running(f, l, id.text, berth_node_id(suspended->node));
+    end_lease(f, NULL, l->id, RELEASED);
+    (void)sweep(f);
+    pid_t ended_at_once = waitpid(pid, &status, WNOHANG);
+    berth_time_shift(OVERDUE_MS, OVERDUE_MS);
+    (void)sweep(f);
+    berth_time_shift(-OVERDUE_MS, -OVERDUE_MS);
+    int left = berth_strays_end((const char *const[]){label, NULL});
+    bury(pid);
+    berth_close(suspended);
+    assert_int_equal(ended_at_once, 0); /* its owner has some time */
+    assert_int_equal(left, 0);
+    assert_ok(f, berth_exec_rows_get(f->b, &f->arena, id.text, &row, &f->err));
+    assert_false(row->ended); /* its owner writes the end */
+}
+
 /* Puts a dead node of another machine into the shared store. */
 static void add_foreign_node(struct fixture *f, const char *id)
 {
@@ -1055,6 +1087,7 @@ int main(void)
         TEST_ON_SQLITE(a_log_that_cannot_be_made_is_said_to_be_missing),
         TEST_ON_SQLITE(command_waits_for_a_log_that_lags),
         TEST_ON_BOTH(commands_of_a_dead_process_are_killed),
+        TEST_ON_BOTH(commands_of_a_suspended_process_end_with_their_lease),
         TEST_ON_POSTGRES(commands_of_another_machine_are_left_to_it),
         TEST_ON_SQLITE(strays_are_ended_before_the_place_is_given_back),
     };

@@ -227,6 +227,7 @@ static void run_execs(struct ground *g)
     RUN("execs_by_run", berth_exec_select, &g->arena, "r", NULL, 10, &list);
     RUN("execs_by_run", berth_exec_load_next, &g->arena, "r", "", &found);
     RUN("execs_open", berth_exec_select_open, &g->arena, &list);
+    RUN("execs_open", berth_exec_select_overdue, &g->arena, 1, &list);
     RUN(ANY_KEY, berth_exec_set_lost, "x", 2);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/lease_execs.h - the commands that this process runs, by lease. No command outlives
  * its lease: code that ends a lease ends its commands here. When another process ends the lease,
- * its commands are found a few seconds later. */
+ * its commands are found a few seconds later; those of a process that does not act are killed by a
+ * sweep (run/exec_rows.h). */
 #ifndef BERTH_CORE_LEASE_LEASE_EXECS_H
 #define BERTH_CORE_LEASE_LEASE_EXECS_H
 

@@ -18,6 +18,8 @@
 #include "os/strays.h"
 #include "store/store.h"
 
+#define OVERDUE_MS 30000 /* after the end of a lease; a living owner needs half of it */
+
 /* --- reading --- */
 
 struct exec_query {
@@ -124,12 +126,19 @@ int berth_exec_rows_log(struct berth *b, const char *exec_id, char **out, struct
     return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: log.") : BERTH_OK;
 }
 
-/* --- those whose process is gone --- */
+/* --- those whose process is gone, or does not end them --- */
 
 static int tx_open(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     const struct exec_query *listing = ctx;
     return berth_exec_select_open(db, listing->arena, listing->out, err);
+}
+
+static int tx_overdue(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    const struct exec_query *listing = ctx;
+    return berth_exec_select_overdue(db, listing->arena, berth_time_wall_ms() - OVERDUE_MS,
+                                     listing->out, err);
 }
 
 static int tx_lost(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -213,4 +222,28 @@ int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *le
             (void)berth_list_add(&lost, arena, open.items[i]);
     }
     return rc < 0 ? rc : end_lost(b, arena, &lost, err);
+}
+
+int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena, struct berth_error *err)
+{
+    struct berth_list overdue = {0}, labels = {0};
+    struct exec_query listing = {.arena = arena, .out = &overdue};
+    int rc = berth_store_read(b->store, tx_overdue, &listing, err);
+    for (int i = 0; rc == BERTH_OK && i < overdue.count; i++) {
+        const struct berth_exec_record *x = overdue.items[i];
+        const char *machine;
+        if (x->owner && strcmp(x->owner, berth_node_id(b->node)) == 0)
+            continue; /* its end may be queued */
+        rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
+        if (rc == BERTH_OK && !machine)
+            (void)add_label(&labels, arena, x->id);
+    }
+    bool some = labels.count > 0;
+    (void)berth_list_add(&labels, arena, NULL);
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && some)
+        berth_exec_rows_log_processes(b, "processes of ended leases ended",
+                                      berth_strays_end((const char *const *)(void *)labels.items));
+    return rc;
 }

@@ -25,6 +25,10 @@ int berth_exec_rows_next(struct berth *b, struct berth_arena *arena, const char 
  * *left the commands that another machine has to end. */
 int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *left,
                              struct berth_error *err);
+/* Kills commands on this machine whose lease has long ended, though the process that runs them
+ * lives: it is suspended, or hangs. Their rows are left to that process. */
+int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena,
+                                struct berth_error *err);
 /* Logs that processes were killed, unless there were none. */
 void berth_exec_rows_log_processes(struct berth *b, const char *event, int count);
 void berth_exec_rows_json(struct berth_json_writer *w, const struct berth_exec_record *record);

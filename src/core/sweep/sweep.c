@@ -446,6 +446,8 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
     if (rc == BERTH_OK && !pass->options.own_only)
         rc = berth_exec_rows_end_lost(b, &pass->arena, &pass->report.elsewhere, err);
+    if (rc == BERTH_OK && !pass->options.own_only)
+        rc = berth_exec_rows_end_overdue(b, &pass->arena, err);
     if (rc == BERTH_OK)
         rc = berth_store_read(b->store, tx_read, pass, err);
     if (rc == BERTH_OK)
