@@ -238,10 +238,13 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
         " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
         " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
+    static const char *const newest_of_company =
+        "SELECT " COLUMNS " FROM leases WHERE company_id = $3 AND CAST($1 AS TEXT) IS NULL"
+        " AND (CAST($2 AS TEXT) IS NULL OR status = $2) AND $4 = 0"
+        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
     static const char *const newest =
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
+        " AND (CAST($2 AS TEXT) IS NULL OR status = $2) AND CAST($3 AS TEXT) IS NULL AND $4 = 0"
         " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
     /* The same order. "+ 0" keeps SQLite from walking all rows ever written. */
     static const char *const newest_open =
@@ -260,6 +263,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     const char *sql = filter->environment_id  ? (stands ? standing_by_environment : by_environment)
                       : filter->standing_only ? standing
                       : open                  ? newest_open
+                      : filter->company_id    ? newest_of_company
                                               : newest;
     return berth_db_exec(db, sql, on_lease, &reader, err, berth_text(filter->environment_id),
                          berth_text(status), berth_text(filter->company_id), berth_int(stands),

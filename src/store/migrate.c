@@ -272,9 +272,14 @@ static const char *const migration_13[] = {
 static const char *const migration_14[] = {
     "CREATE INDEX activity_by_company ON activity (company_id, id)", NULL};
 
+/* For the leases of one company, likewise. */
+static const char *const migration_15[] = {
+    "CREATE INDEX leases_by_company ON leases (company_id, created_at, id)", NULL};
+
 static const char *const *const migrations[] = {
-    migration_1, migration_2, migration_3,  migration_4,  migration_5,  migration_6,  migration_7,
-    migration_8, migration_9, migration_10, migration_11, migration_12, migration_13, migration_14};
+    migration_1,  migration_2,  migration_3,  migration_4,  migration_5,
+    migration_6,  migration_7,  migration_8,  migration_9,  migration_10,
+    migration_11, migration_12, migration_13, migration_14, migration_15};
 
 int berth_store_version(void)
 {

@@ -156,9 +156,12 @@ int berth_secret_remove(struct berth_db *db, const char *id, struct berth_error 
 int berth_secret_count_captures(struct berth_db *db, const char *company_id, const char *secret_id,
                                 int64_t *out, struct berth_error *err)
 {
-    *out = 0; /* LIKE suffices: a UUID does not occur by chance */
+    /* LIKE suffices: a UUID does not occur by chance. The "|| ''" keeps the databases from walking
+     * all leases of the company instead of those that stand. */
+    *out = 0;
     return berth_db_exec(db,
-                         "SELECT count(*) FROM leases WHERE due_at IS NOT NULL AND company_id = $1"
+                         "SELECT count(*) FROM leases WHERE due_at IS NOT NULL"
+                         " AND company_id || '' = $1"
                          " AND config LIKE '%' || CAST($2 AS TEXT) || '%'",
                          berth_row_int, out, err, berth_text(company_id), berth_text(secret_id));
 }

@@ -170,6 +170,12 @@ static void select_leases(struct ground *g)
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
     struct berth_list list;
     RUN("leases_by_age", berth_lease_select, &g->arena, &filter, &list);
+    filter.company_id = "c";
+    RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
+    filter.before = "l";
+    RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
+    filter.status = BERTH_LEASE_FAILED;
+    RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
     filter.status = BERTH_LEASE_ACTIVE;
     RUN("leases_standing", berth_lease_select, &g->arena, &filter, &list);
     filter.standing_only = true;
