@@ -26,6 +26,7 @@
 #define FAILURES_MAX 20
 #define FAILURE_MS 3000 /* until one is forgotten */
 #define BEARER "Bearer "
+#define ID_OF_NOTHING "00000000-0000-0000-0000-000000000000"
 
 struct berth_api_gate {
     pthread_mutex_t lock;
@@ -429,26 +430,34 @@ static int allow_run(struct berth_api_call *c, enum berth_kind kind, const char 
                : berth_fail(err, BERTH_E_DENIED, "A run's token sees its own run and lease only");
 }
 
-/* Returns DENIED when the thing that the path names belongs to another company. A thing that does
- * not exist passes; the handler reports it. */
+static int deny_company(const struct berth_api_call *c, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_DENIED,
+                      c->caller.kind == BERTH_TOKEN_AGENT
+                          ? "Agent key cannot access another company"
+                          : "User does not have access to this company");
+}
+
+/* Keeps the caller to its company, without telling whether an id of another company exists: all
+ * companies but its own are DENIED, also those that do not exist. For another thing of another
+ * company, the path is made to name nothing, and the handler answers as for any unknown id. */
 static int allow_company(struct berth_api_call *c, struct berth_error *err)
 {
     enum berth_kind kind;
     const char *company_id, *lease_id;
     if (!c->caller.company_id || !kind_of(c->route, &kind))
         return BERTH_OK;
+    if (kind == BERTH_KIND_COMPANY && c->caller.kind != BERTH_TOKEN_RUN)
+        return same_id(c->params[0], c->caller.company_id) ? BERTH_OK : deny_company(c, err);
     int rc =
         berth_id_prefix_owner(c->b, &c->arena, kind, c->params[0], &company_id, &lease_id, err);
     if (rc < 0)
         return rc;
     if (c->caller.kind == BERTH_TOKEN_RUN)
         return allow_run(c, kind, lease_id, err);
-    if (!company_id || same_id(company_id, c->caller.company_id))
-        return BERTH_OK;
-    return berth_fail(err, BERTH_E_DENIED,
-                      c->caller.kind == BERTH_TOKEN_AGENT
-                          ? "Agent key cannot access another company"
-                          : "User does not have access to this company");
+    if (company_id && !same_id(company_id, c->caller.company_id))
+        c->params[0] = ID_OF_NOTHING;
+    return BERTH_OK;
 }
 
 static int need(const struct berth_api_call *c, unsigned permission, struct berth_error *err)

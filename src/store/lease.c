@@ -205,14 +205,17 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err)
 {
-    /* Rows after the cursor, in the order of the list. */
+    /* Rows after the cursor, in the order of the list. A cursor of another company selects nothing:
+     * otherwise it would tell when a foreign lease was made. */
+#define OF_COMPANY " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3)"
 #define BEFORE                                                                                     \
     "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
-    " (SELECT last_used_at, created_at, id FROM leases WHERE " BERTH_SAME_ID("id",                 \
-                                                                             BERTH_ID_ARG(6)) "))"
+    " (SELECT last_used_at, created_at, id FROM leases WHERE " BERTH_SAME_ID(                      \
+        "id", BERTH_ID_ARG(6)) OF_COMPANY "))"
 #define CREATED_BEFORE                                                                             \
     "(CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                              \
-    " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) "))"
+    " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) OF_COMPANY   \
+        "))"
     /* Each statement compares the first columns of an index; the other conditions filter. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"

@@ -85,7 +85,7 @@ int berth_run_select(struct berth_db *db, struct berth_arena *arena,
                          " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
                          " AND (CAST($4 AS TEXT) IS NULL OR (created_at, id) <"
                          "  (SELECT created_at, id FROM runs WHERE " BERTH_SAME_ID(
-                             "id", BERTH_ID_ARG(4)) "))"
+                             "id", BERTH_ID_ARG(4)) " AND company_id = $1))"
                                                     " ORDER BY created_at DESC, id DESC LIMIT $3",
                          on_run, &reader, err, berth_text(filter->company_id),
                          berth_text(filter->status < 0 ? NULL : status_names[filter->status]),

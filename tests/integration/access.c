@@ -40,7 +40,8 @@ enum caller {
     CALLERS,
 };
 
-/* For each caller in that order: "+" is let in, "4" is not known (401), "-" may not (403). */
+/* For each caller in that order: "+" is let in, "4" is not known (401), "-" may not (403), "0" does
+ * not learn whether the thing exists (404). */
 static const struct row {
     const char *who, *method, *pattern;
 } table[] = {
@@ -68,42 +69,42 @@ static const struct row {
     {"+4444+--+-----+", "POST", "/api/secret-provider-configs/:id/health"},
     {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import/preview"},
     {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets/remote-import"},
-    {"+4444-+++++--++", "GET", "/api/environments/:id"},
-    {"+4444--+--+---+", "PATCH", "/api/environments/:id"},
-    {"+4444--+--+---+", "DELETE", "/api/environments/:id"},
-    {"+4444--+--+---+", "POST", "/api/environments/:id/probe"},
-    {"+4444--+--+---+", "GET", "/api/environments/:id/leases"},
-    {"+4444--+--+---+", "POST", "/api/environments/:id/leases"},
+    {"+44440+++++--++", "GET", "/api/environments/:id"},
+    {"+44440-+--+---+", "PATCH", "/api/environments/:id"},
+    {"+44440-+--+---+", "DELETE", "/api/environments/:id"},
+    {"+44440-+--+---+", "POST", "/api/environments/:id/probe"},
+    {"+44440-+--+---+", "GET", "/api/environments/:id/leases"},
+    {"+44440-+--+---+", "POST", "/api/environments/:id/leases"},
     {"+4444--+--+---+", "GET", "/api/companies/:companyId/leases"},
-    {"+4444--+--++--+", "GET", "/api/environment-leases/:leaseId"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/release"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
+    {"+44440-+--++--+", "GET", "/api/environment-leases/:leaseId"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/release"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
     {"+4444---------+", "POST", "/api/secret-key/rotate"},
     {"+4444-+++----++", "GET", "/api/companies/:companyId/secrets"},
     {"+4444---+-----+", "POST", "/api/companies/:companyId/secrets"},
-    {"+4444---+-----+", "POST", "/api/secrets/:id/rotate"},
-    {"+4444---+-----+", "PATCH", "/api/secrets/:id"},
-    {"+4444---+-----+", "DELETE", "/api/secrets/:id"},
-    {"+4444-+++----++", "GET", "/api/secrets/:id/usage"},
-    {"+4444-+++----++", "GET", "/api/secrets/:id/access-events"},
+    {"+44440--+-----+", "POST", "/api/secrets/:id/rotate"},
+    {"+44440--+-----+", "PATCH", "/api/secrets/:id"},
+    {"+44440--+-----+", "DELETE", "/api/secrets/:id"},
+    {"+44440+++----++", "GET", "/api/secrets/:id/usage"},
+    {"+4444++++----++", "GET", "/api/secrets/:id/access-events"},
     {"+4444-+++++--++", "GET", "/api/companies/:companyId/runs"},
-    {"+4444-++++++-++", "GET", "/api/runs/:id"},
-    {"+4444--+--+---+", "POST", "/api/environment-leases/:leaseId/exec"},
-    {"+4444--+--++--+", "GET", "/api/execs/:id"},
-    {"+4444--+--++--+", "GET", "/api/execs/:id/result"},
-    {"+4444--+--++--+", "GET", "/api/execs/:id/log"},
-    {"+4444--+--+---+", "GET", "/api/execs/:id/attach"},
-    {"+4444--+--+---+", "POST", "/api/execs/:id/cancel"},
-    {"+4444--+--+---+", "POST", "/api/execs/:id/stdin"},
-    {"+4444--+--+---+", "POST", "/api/execs/:id/resize"},
+    {"+44440++++++-++", "GET", "/api/runs/:id"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/exec"},
+    {"+44440-+--++--+", "GET", "/api/execs/:id"},
+    {"+44440-+--++--+", "GET", "/api/execs/:id/result"},
+    {"+44440-+--++--+", "GET", "/api/execs/:id/log"},
+    {"+44440-+--+---+", "GET", "/api/execs/:id/attach"},
+    {"+44440-+--+---+", "POST", "/api/execs/:id/cancel"},
+    {"+44440-+--+---+", "POST", "/api/execs/:id/stdin"},
+    {"+44440-+--+---+", "POST", "/api/execs/:id/resize"},
     {"+4444--+--+---+", "POST", "/api/companies/:companyId/runs"},
-    {"+4444--+--++--+", "GET", "/api/runs/:id/execs"},
-    {"+4444--+--++--+", "GET", "/api/runs/:id/log"},
-    {"+4444--+--+---+", "POST", "/api/runs/:id/cancel"},
-    {"+4444--+--+---+", "POST", "/api/runs/:id/finish"},
+    {"+44440-+--++--+", "GET", "/api/runs/:id/execs"},
+    {"+44440-+--++--+", "GET", "/api/runs/:id/log"},
+    {"+44440-+--+---+", "POST", "/api/runs/:id/cancel"},
+    {"+44440-+--+---+", "POST", "/api/runs/:id/finish"},
     {"+4444-+++++--++", "GET", "/api/companies/:companyId/activity"},
     {"+4444-+++++--++", "GET", "/api/companies/:companyId/events"},
     {"+4444--------++", "GET", "/api/plugins"},
@@ -138,7 +139,7 @@ static const struct row *row_of(const struct berth_api_route *route)
 
 struct stage {
     struct fixture *f;
-    const char *company, *environment, *lease, *run, *secret, *exec;
+    const char *company, *environment, *lease, *run, *secret, *exec, *other; /* a company */
     const char *tokens[CALLERS]; /* NULL: by the socket */
     int port;
 };
@@ -164,7 +165,7 @@ static void make_tokens(struct stage *s)
     struct fixture *f = s->f;
     const char *c = s->company;
     struct reply r = ask(f, "POST", "/api/companies", "{'name':'Other'}");
-    const char *other = reply_text(f, &r, "id");
+    const char *other = s->other = reply_text(f, &r, "id");
     struct berth_run *second = make_run(f);
     const char *second_lease = lease_of(s, berth_run_id(second));
     s->tokens[BAD] = text_of(f, "berth_%032d_%064d", 1, 2);
@@ -299,7 +300,8 @@ static int status_for(struct stage *s, enum caller who, const struct berth_api_r
                       char expected)
 {
     bool looks = strcmp(route->method, "GET") == 0;
-    const char *path = path_for(s, route, looks || expected != '+');
+    bool company = strncmp(route->pattern, "/api/companies/", 15) == 0;
+    const char *path = path_for(s, route, looks || company || expected != '+');
     if (who == STRANGER)
         return ask_as_stranger(s->f, route->method, path);
     if (who == NONE)
@@ -309,7 +311,10 @@ static int status_for(struct stage *s, enum caller who, const struct berth_api_r
                                                    "application/json\r\n",
                                                    s->tokens[who])
                                          : "Content-Type: application/json\r\n";
-    return ask_status(s->f, headers, route->method, path, looks ? NULL : "{\"noSuchKey\":1}");
+    return ask_status(s->f, headers, route->method, path,
+                      looks             ? NULL
+                      : expected == '0' ? "{}"
+                                        : "{\"noSuchKey\":1}");
 }
 
 static void every_route_for_every_caller(void **state)
@@ -334,7 +339,10 @@ static void every_route_for_every_caller(void **state)
                 if (who == STRANGER && !root)
                     continue;
                 int status = status_for(&s, who, r, row->who[who]);
-                char got = status == 401 ? '4' : status == 403 ? '-' : '+';
+                char got = status == 401                           ? '4'
+                           : status == 403                         ? '-'
+                           : status == 404 && row->who[who] == '0' ? '0'
+                                                                   : '+';
                 if (got != row->who[who] || status >= 500)
                     fail_msg("%s %s by caller %d: %d, expected %c", r->method, r->pattern, who,
                              status, row->who[who]);
@@ -674,12 +682,73 @@ static void restricted_readers_see_no_config(void **state)
     assert_null(strstr(r.body, "configRedacted"));
     expect_error(f, ask_by(f, s.tokens[VIEWER], "GET", text_of(f, "%s/leases", one), NULL), 403,
                  "denied", "Missing permission: environments:manage");
-    expect_error(f, ask_by(f, s.tokens[OTHER], "GET", one, NULL), 403, "denied",
+    expect_error(f, ask_by(f, s.tokens[OTHER], "GET", one, NULL), 404, "not_found",
+                 "Environment not found");
+    expect_error(f, ask_by(f, s.tokens[OTHER], "GET", list, NULL), 403, "denied",
                  "User does not have access to this company");
     expect_error(
         f,
         ask_by(f, s.tokens[AGENT], "GET", text_of(f, "/api/companies/%s/secrets", s.company), NULL),
         403, "denied", "Board access required");
+}
+
+/* Asks for two things that the caller may not see, of another company and of none. */
+static void expect_same(const struct stage *s, const char *token, const struct berth_api_route *r,
+                        const char *body)
+{
+    body = strcmp(r->method, "GET") == 0 ? NULL : body;
+    struct reply real = ask_by(s->f, token, r->method, path_for(s, r, true), body);
+    struct reply none = ask_by(s->f, token, r->method, path_for(s, r, false), body);
+    if (real.status != none.status || strcmp(real.body, none.body) != 0)
+        fail_msg("%s %s: %d %s, but for an id of nothing %d %s", r->method, r->pattern, real.status,
+                 real.body, none.status, none.body);
+}
+
+static void whether_others_have_it_is_not_told(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *agent =
+        make_token(&s, text_of(f, "{'name':'a','kind':'agent','companyId':'%s'}", s.other));
+    for (int t = 0; berth_api_tables[t]; t++)
+        for (const struct berth_api_route *r = berth_api_tables[t]; r->method; r++)
+            if (strchr(r->pattern, ':')) {
+                expect_same(&s, s.tokens[OTHER], r, "{}");
+                expect_same(&s, s.tokens[OTHER], r, "{\"noSuchKey\":1}");
+                expect_same(&s, agent, r, "{}");
+            }
+}
+
+/* The place of a foreign thing in an own list would tell when it was made. */
+static void foreign_cursors_select_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *other = text_of(f, "/api/companies/%s", s.other);
+    struct reply r = ask(f, "POST", text_of(f, "%s/environments", other),
+                         "{'name':'theirs','driver':'sandbox','config':{'provider':'scripted'}}");
+    const char *leases = text_of(f, "/api/environments/%s/leases", reply_text(f, &r, "id"));
+    r = ask(f, "POST", leases, "{}");
+    const char *lease = reply_text(f, &r, "id");
+    struct berth_run *run;
+    assert_ok(f, berth_run_create(f->b, &f->arena, s.other, &run, &f->err));
+    run_sql(f, "UPDATE leases SET created_at = 1, last_used_at = 1 WHERE id = $1", lease);
+    run_sql(f, "UPDATE runs SET created_at = 1 WHERE id = $1", run->id);
+    const struct {
+        const char *list, *foreign;
+    } lists[] = {{leases, s.lease},
+                 {text_of(f, "%s/leases", other), s.lease},
+                 {text_of(f, "%s/runs", other), s.run}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        r = ask_by(f, s.tokens[OTHER], "GET", lists[i].list, NULL);
+        assert_int_equal(reply_count(&r), 1);
+        r = ask_by(f, s.tokens[OTHER], "GET",
+                   text_of(f, "%s?before=%s", lists[i].list, lists[i].foreign), NULL);
+        assert_int_equal(r.status, 200);
+        assert_int_equal(reply_count(&r), 0);
+    }
 }
 
 /* Commands of a local environment run as the daemon's user, who may read its key. */
@@ -835,6 +904,8 @@ int main(void)
         ASK_ON_BOTH(W25_W36_strangers_learn_nothing),
         ASK_ON_BOTH(W33_claimed_runs_are_dropped),
         ASK_ON_BOTH(restricted_readers_see_no_config),
+        ASK_ON_BOTH(whether_others_have_it_is_not_told),
+        ASK_ON_BOTH(foreign_cursors_select_nothing),
         ASK_ON_BOTH(this_machine_is_for_the_instance),
         ASK_ON_BOTH(the_daemons_keys_are_for_the_instance),
         ASK_ON_BOTH(runs_hand_out_no_secrets),

@@ -91,9 +91,9 @@ int berth_run_list(struct berth *b, struct berth_arena *arena,
                                            : BERTH_OK;
 }
 
-static int not_found(const char *id, struct berth_error *err)
+static int not_found(struct berth_error *err)
 {
-    return berth_fail(err, BERTH_E_NOT_FOUND, "Run \"%.60s\" not found.", id);
+    return berth_fail(err, BERTH_E_NOT_FOUND, "Run not found");
 }
 
 static int tx_create(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -167,11 +167,11 @@ int berth_run_get(struct berth *b, struct berth_arena *arena, const char *id,
 {
     struct berth_id parsed;
     if (berth_id_parse(id, "Run", &parsed, err) < 0)
-        return not_found(id, err);
+        return not_found(err);
     struct work work = {.arena = arena, .id = parsed.text};
     int rc = berth_store_read(b->store, tx_get, &work, err);
     if (rc == BERTH_OK && !work.run)
-        rc = not_found(id, err);
+        rc = not_found(err);
     if (rc == BERTH_OK)
         *out = work.run;
     return rc;
@@ -184,7 +184,7 @@ static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0)
         return rc;
     if (!work->run)
-        return not_found(work->id, err);
+        return not_found(err);
     if (berth_run_ended((int)work->run->status))
         return BERTH_OK;
     struct berth_run *run = work->run;
@@ -289,7 +289,7 @@ int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
 {
     struct berth_id parsed;
     if (berth_id_parse(id, "Run", &parsed, err) < 0)
-        return not_found(id, err);
+        return not_found(err);
     if (!berth_run_ended((int)end->status))
         return berth_fail(err, BERTH_E_INVALID,
                           "A run ends as succeeded, failed, cancelled or timed_out.");
