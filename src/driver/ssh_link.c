@@ -343,14 +343,25 @@ int berth_ssh_link_key(const struct berth_ssh_config *c, char out[BERTH_SHA256_H
     return rc < 0 ? rc : berth_sha256_hex(buf.data, buf.len, out, err);
 }
 
+/* Opens the room, and a new one when it was removed. Links that have lost their sockets with it
+ * keep their sessions, and take no new ones. Lock held. */
+static int links_open_room(struct berth_ssh_links *links, struct berth_error *err)
+{
+    if (berth_runtime_room_stands(&links->room))
+        return BERTH_OK;
+    for (struct berth_ssh_link *link = links->first; link; link = link->next)
+        link->leaving = true;
+    berth_runtime_room_close(&links->room);
+    return berth_runtime_room_open("ssh", &links->room, err);
+}
+
 /* Lock held. */
 static int new_link(struct berth_ssh_links *links, const struct berth_ssh_config *c,
                     const char *key, struct berth_ssh_link **out, struct berth_error *err)
 {
-    int rc = links->room.fd < 0 ? berth_runtime_room_open("ssh", &links->room, err) : BERTH_OK;
-    struct berth_ssh_link *link = rc == BERTH_OK ? calloc(1, sizeof *link) : NULL;
+    struct berth_ssh_link *link = calloc(1, sizeof *link);
     if (!link)
-        return rc < 0 ? rc : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH.");
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: SSH.");
     *link = (struct berth_ssh_link){.links = links,
                                     .next = links->first,
                                     .id = berth_id_new(),
@@ -367,8 +378,8 @@ static int new_link(struct berth_ssh_links *links, const struct berth_ssh_config
     (void)snprintf(link->control, sizeof link->control, "%s/%d.s", links->room.path, number);
     (void)snprintf(link->key_file, sizeof link->key_file, "%s/%d.k", links->room.path, number);
     (void)snprintf(link->hosts_file, sizeof link->hosts_file, "%s/%d.h", links->room.path, number);
-    rc = link->settled_fd < 0 ? berth_fail_errno(err, "Cannot make an event descriptor")
-                              : connect_link(link, c, err);
+    int rc = link->settled_fd < 0 ? berth_fail_errno(err, "Cannot make an event descriptor")
+                                  : connect_link(link, c, err);
     if (rc < 0) {
         (void)unlink(link->key_file);
         (void)unlink(link->hosts_file);
@@ -453,11 +464,12 @@ int berth_ssh_link_take(struct berth_ssh_links *links, struct berth_call *call,
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&links->lock);
-    struct berth_ssh_link *link = find_link(links, key);
+    rc = links_open_room(links, err);
+    struct berth_ssh_link *link = rc == BERTH_OK ? find_link(links, key) : NULL;
     if (link) {
         link->sessions++;
         berth_process_limit(link->process, 0);
-    } else {
+    } else if (rc == BERTH_OK) {
         rc = new_link(links, config, key, &link, err);
     }
     pthread_mutex_unlock(&links->lock);

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +161,13 @@ int berth_runtime_room_open(const char *kind, struct berth_runtime_room *out,
     return rc < 0
                ? rc
                : berth_fail(err, BERTH_E_UNAVAILABLE, "Cannot lock a directory in %s.", directory);
+}
+
+bool berth_runtime_room_stands(const struct berth_runtime_room *room)
+{
+    struct stat ours, found;
+    return room->fd >= 0 && fstat(room->fd, &ours) == 0 && lstat(room->path, &found) == 0 &&
+           ours.st_dev == found.st_dev && ours.st_ino == found.st_ino;
 }
 
 void berth_runtime_room_close(struct berth_runtime_room *room)

@@ -4,6 +4,8 @@
 #ifndef BERTH_OS_RUNTIME_H
 #define BERTH_OS_RUNTIME_H
 
+#include <stdbool.h>
+
 #include <berth/error.h>
 
 #define BERTH_RUNTIME_PATH_SIZE                                                                    \
@@ -38,6 +40,9 @@ struct berth_runtime_room {
     }
 int berth_runtime_room_open(const char *kind, struct berth_runtime_room *out,
                             struct berth_error *err);
+/* Returns whether it is open and its path still leads to it. The system may remove it while the
+ * process lives: logind does at the last logout of the user. */
+bool berth_runtime_room_stands(const struct berth_runtime_room *room);
 void berth_runtime_room_close(struct berth_runtime_room *room); /* removes it; twice is fine */
 /* Removes the rooms of that kind whose process is dead. */
 void berth_runtime_tidy(const char *kind);

@@ -740,6 +740,42 @@ static void disk_is_full_while_a_command_runs(void **state)
     empty_disk();
 }
 
+/* --- this machine --- */
+
+static void remove_runtime_directory(struct fixture *f)
+{
+    const char *path = berth_arena_printf(&f->arena, "%s/berth", getenv("XDG_RUNTIME_DIR"));
+    assert_ok(f, berth_fs_remove_tree(path, &f->err));
+}
+
+/* As logind does it at the last logout of the user. Commands go on, others begin, and places are
+ * given back. */
+static void runtime_directory_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = far_environment(f);
+    struct berth_lease *l = take_lease(f, e, make_run(f)), *other;
+    struct berth_exec_end end;
+    struct live live;
+    struct berth_exec *x = start_long(f, l, false, &live);
+    remove_runtime_directory(f); /* with the socket of a connection that is used */
+    assert_says(f, l, "echo one", "one\n");
+    other = take_lease(f, e, make_run(f));
+    berth_exec_cancel(x);
+    finish(x, &end);
+    assert_int_equal(end.cause, BERTH_END_CANCELLED);
+    live_clear(&live);
+    remove_runtime_directory(f); /* of one that is idle */
+    assert_done(f, give_lease(f, other, BERTH_LEASE_RELEASED), BERTH_LEASE_RELEASED,
+                BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    remove_runtime_directory(f);
+    x = start_long(f, l, true, &live);
+    berth_exec_cancel(x);
+    finish(x, &end);
+    live_clear(&live);
+    give_back(f, l);
+}
+
 /* --- whole runs --- */
 
 struct performed {
@@ -904,6 +940,7 @@ int main(void)
         SSH_TEST(network_is_cut),
         SSH_TEST(full_disk_makes_no_place),
         SSH_TEST(disk_is_full_while_a_command_runs),
+        SSH_TEST(runtime_directory_is_removed),
         SSH_TEST(runs_over_ssh),
         SSH_TEST(nothing_runs_here_instead),
     };

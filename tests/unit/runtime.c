@@ -76,6 +76,22 @@ static void room_goes_with_all_in_it(void **state)
     berth_runtime_room_close(&room);
 }
 
+static void room_that_was_removed_is_noticed(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    struct berth_runtime_room room = BERTH_RUNTIME_ROOM_INIT;
+    assert_false(berth_runtime_room_stands(&room));
+    assert_int_equal(berth_runtime_room_open("kind", &room, &err), BERTH_OK);
+    assert_true(berth_runtime_room_stands(&room));
+    assert_int_equal(rmdir(room.path), 0);
+    assert_false(berth_runtime_room_stands(&room));
+    assert_int_equal(mkdir(room.path, 0700), 0); /* another one, of the same name */
+    assert_false(berth_runtime_room_stands(&room));
+    berth_runtime_room_close(&room);
+    assert_false(berth_runtime_room_stands(&room));
+}
+
 static void rooms_of_the_dead_are_tidied(void **state)
 {
     (void)state;
@@ -118,6 +134,7 @@ int main(void)
         cmocka_unit_test(directory_is_ours_alone),
         cmocka_unit_test(directory_of_others_is_not_used),
         cmocka_unit_test(room_goes_with_all_in_it),
+        cmocka_unit_test(room_that_was_removed_is_noticed),
         cmocka_unit_test(rooms_of_the_dead_are_tidied),
     };
     return cmocka_run_group_tests_name("runtime", tests, set_up, tear_down);
