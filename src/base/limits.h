@@ -144,4 +144,9 @@
 #define BERTH_IGNORE_FILE_BYTES_MAX (1024 * 1024) /* a .gitignore or .berthignore */
 #define BERTH_IGNORE_LINE_BYTES_MAX 4096
 #define BERTH_IGNORE_RULES_MAX 100000 /* of one workspace */
+
+/* Logs of commands leave this much of their disk free, so that the ledger can still be written: a
+ * part of it, but not more than these bytes. */
+#define BERTH_LOG_RESERVE_PART 20
+#define BERTH_LOG_RESERVE_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 #endif

@@ -9,13 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 
 #define MAGIC "berth-log-1\n"
 #define MAGIC_LEN 12
+#define LOOK_BYTES ((off_t)256 * 1024) /* written between two looks at the free space */
 
 struct header {
     uint8_t kind, zero[3];
@@ -32,6 +35,7 @@ struct berth_framelog {
     bool cut[2];
     bool broken;   /* nothing can be written any more */
     off_t written; /* whole frames end here */
+    off_t look_at; /* when so much is written: is there enough free space? */
 };
 
 static int fail_write(struct berth_framelog *log, struct berth_error *err)
@@ -126,6 +130,20 @@ static void cut(struct berth_framelog *log, enum berth_frame_kind stream, int64_
     (void)framelog_put_frame(log, BERTH_FRAME_CUT, log->seen[stream], &which, 1, at_ms, &ignored);
 }
 
+/* Returns false while the rest of the disk is reserved for the ledger, which must be able to end
+ * what runs. */
+static bool has_space(struct berth_framelog *log)
+{
+    struct statvfs disk;
+    if (log->written < log->look_at || fstatvfs(log->fd, &disk) < 0)
+        return true;
+    uint64_t reserve = (uint64_t)disk.f_blocks * disk.f_frsize / BERTH_LOG_RESERVE_PART;
+    if (reserve > BERTH_LOG_RESERVE_BYTES_MAX)
+        reserve = BERTH_LOG_RESERVE_BYTES_MAX;
+    log->look_at = log->written + LOOK_BYTES;
+    return (uint64_t)disk.f_bavail * disk.f_frsize >= reserve;
+}
+
 int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
                          const char *bytes, size_t len, int64_t at_ms, struct berth_error *err)
 {
@@ -135,7 +153,10 @@ int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind strea
         size_t part = len < BERTH_FRAME_BYTES_MAX ? len : BERTH_FRAME_BYTES_MAX;
         if (part > room)
             part = (size_t)room;
-        if (part)
+        if (part && !has_space(log))
+            rc = berth_fail(err, BERTH_E_UNAVAILABLE,
+                            "The disk is nearly full, and the rest is reserved for the ledger.");
+        else if (part)
             rc = framelog_put_frame(log, stream, log->seen[stream], bytes, part, at_ms, err);
         if (rc == BERTH_OK) {
             log->seen[stream] += part;

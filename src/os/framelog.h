@@ -37,8 +37,8 @@ struct berth_framelog;
  * stream and counts the rest. */
 int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,
                           struct berth_error *err);
-/* Appends output. UNAVAILABLE: the disk is full or broken; later output of the stream is counted,
- * but not kept. */
+/* Appends output. UNAVAILABLE: the disk is nearly full or broken; later output of the stream is
+ * counted, but not kept. */
 int berth_framelog_write(struct berth_framelog *log, enum berth_frame_kind stream,
                          const char *bytes, size_t len, int64_t at_ms, struct berth_error *err);
 /* Appends the result. INVALID: it is empty, or longer than a frame. */
