@@ -57,6 +57,9 @@ struct berth_environment_input {
     const char *config_json, *metadata_json;
     enum berth_config_use use; /* PERSIST for what comes from outside */
     bool own_keys; /* DENIED: a config that would reach its places with keys of this process */
+    /* DENIED: a config that uses stored secrets, unless the environment has exactly this config
+     * already. Values that the config itself brings are allowed. */
+    bool own_secrets;
     const struct berth_actor *actor;
 };
 #define BERTH_ENVIRONMENT_INPUT_INIT                                                               \

@@ -832,8 +832,12 @@ static void the_daemons_keys_are_for_the_instance(void **state)
             ask_by(f, token, "POST", probe, text_of(f, "{\"driver\":\"ssh\",\"config\":%s}", bare)),
             403, "denied", text);
     }
-    struct reply r =
-        ask_by(f, s.tokens[MANAGER], "POST", environments, text_of(f, body, "k", keyed));
+    const char *both =
+        make_token(&s, text_of(f,
+                               "{'name':'b','companyId':'%s',"
+                               "'permissions':['environments:manage','secrets:manage']}",
+                               s.company));
+    struct reply r = ask_by(f, both, "POST", environments, text_of(f, body, "k", keyed));
     assert_int_equal(r.status, 201);
     const char *one = text_of(f, "/api/environments/%s", reply_text(f, &r, "id"));
     expect_error(
@@ -865,6 +869,57 @@ static void runs_hand_out_no_secrets(void **state)
 }
 
 /* A token that was made for an agent asks for places in the name of that agent only. */
+/* Nor by a config: neither by naming it, nor by sending a secret that is there somewhere else. */
+static void configs_hand_out_no_secrets(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    static const char text[] =
+        "A config that uses stored secrets is for operators with secrets:manage. Others can send "
+        "the values again with each change of it.";
+    const char *environments = text_of(f, "/api/companies/%s/environments", s.company);
+    const char *probe = text_of(f, "%s/probe-config", environments);
+    const char *ref = text_of(
+        f, "\"privateKeySecretRef\":{\"type\":\"secret_ref\",\"secretId\":\"%s\"}", s.secret);
+    const char *body = "{\"name\":\"%s\",\"driver\":\"ssh\",\"config\":{\"host\":\"127.0.0.1\","
+                       "\"port\":1,\"username\":\"u\",\"remoteWorkspacePath\":\"/w\",%s}}";
+    struct reply r = ask_by(f, s.tokens[ADMIN], "POST", environments, text_of(f, body, "o", ref));
+    assert_int_equal(r.status, 201);
+    const char *operators = text_of(f, "/api/environments/%s", reply_text(f, &r, "id"));
+    for (int i = 0; i < 2; i++) {
+        const char *token = s.tokens[i ? WORKER : MANAGER];
+        const struct {
+            const char *method, *path, *body;
+            int status;
+        } steps[] = {
+            {"POST", environments, text_of(f, body, "x", ref), 403},
+            {"POST", probe, text_of(f, body, "x", ref), 403},
+            {"PATCH", operators, "{\"config\":{\"host\":\"elsewhere\"}}", 403},
+            {"PATCH", operators, "{\"config\":{\"strictHostKeyChecking\":false}}", 403},
+            {"PATCH", operators, "{\"config\":{\"host\":\"127.0.0.1\"}}", 200}, /* as it is */
+            {"PATCH", operators, "{\"status\":\"archived\"}", 200},
+            {"POST", probe, text_of(f, body, "x", "\"privateKey\":\"pasted\""), 200},
+            {"POST", environments, text_of(f, body, "p", "\"privateKey\":\"pasted\""), 201},
+        };
+        for (size_t k = 0; k < sizeof steps / sizeof steps[0]; k++) {
+            r = ask_by(f, token, steps[k].method, steps[k].path, steps[k].body);
+            if (r.status != steps[k].status)
+                fail_msg("step %zu by %s: %d %s", k, i ? "agent" : "operator", r.status, r.body);
+            if (r.status == 403)
+                assert_string_equal(reply_text(f, &r, "error"), text);
+        }
+        const char *own = text_of(f, "/api/environments/%s", reply_text(f, &r, "id"));
+        expect_error(f, ask_by(f, token, "PATCH", own, text_of(f, "{\"config\":{%s}}", ref)), 403,
+                     "denied", text);
+        expect_error(f, ask_by(f, token, "PATCH", own, "{\"config\":{\"host\":\"elsewhere\"}}"),
+                     403, "denied", text);
+        r = ask_by(f, token, "PATCH", own,
+                   "{\"config\":{\"host\":\"elsewhere\",\"privateKey\":\"again\"}}");
+        assert_int_equal(r.status, 200);
+    }
+}
+
 static void agents_name_no_other_agent(void **state)
 {
     struct fixture *f = *state;
@@ -909,6 +964,7 @@ int main(void)
         ASK_ON_BOTH(this_machine_is_for_the_instance),
         ASK_ON_BOTH(the_daemons_keys_are_for_the_instance),
         ASK_ON_BOTH(runs_hand_out_no_secrets),
+        ASK_ON_BOTH(configs_hand_out_no_secrets),
         ASK_ON_BOTH(agents_name_no_other_agent),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);

@@ -91,6 +91,8 @@ static int read_input(struct berth_api_call *c, bool with_name, bool with_driver
     input->metadata_json = body.metadata;
     input->actor = &c->actor;
     input->own_keys = c->caller.company_id != NULL;
+    input->own_secrets =
+        c->caller.kind != BERTH_TOKEN_OPERATOR || !(c->caller.permissions & BERTH_MAY_SECRETS);
     return rc;
 }
 

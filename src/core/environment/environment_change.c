@@ -45,6 +45,32 @@ void berth_environment_change_end(struct berth_environment_change *c)
     berth_pasted_clear(&c->pasted);
 }
 
+static bool is_pasted(const struct berth_environment_change *c, const char *secret_id)
+{
+    for (int i = 0; i < c->pasted.count; i++)
+        if (strcmp(((const struct berth_pasted *)c->pasted.items[i])->secret_id, secret_id) == 0)
+            return true;
+    return false;
+}
+
+/* Refuses stored secrets to an input with own_secrets. Any other change of a config that keeps its
+ * secrets is refused as well: it may send them to another address. */
+static int check_secrets(const struct berth_environment_change *c, struct berth_error *err)
+{
+    const struct berth_environment *e = c->environment, *before = c->before;
+    bool same =
+        before && before->driver == e->driver && strcmp(before->config_json, e->config_json) == 0;
+    if (!c->input->own_secrets || same)
+        return BERTH_OK;
+    for (int i = 0; i < c->references.count; i++)
+        if (!is_pasted(c, ((const struct berth_secret_ref *)c->references.items[i])->secret_id))
+            return berth_fail(
+                err, BERTH_E_DENIED,
+                "A config that uses stored secrets is for operators with secrets:manage. Others "
+                "can send the values again with each change of it.");
+    return BERTH_OK;
+}
+
 int berth_environment_change_config(struct berth_environment_change *c,
                                     const struct berth_json *config, struct berth_issues *issues,
                                     struct berth_error *err)
@@ -84,7 +110,10 @@ int berth_environment_change_config(struct berth_environment_change *c,
     if (strlen(e->config_json) > BERTH_CONFIG_BYTES_MAX)
         return berth_fail(err, BERTH_E_TOO_LARGE, "The config is longer than %d bytes.",
                           BERTH_CONFIG_BYTES_MAX);
-    return berth_config_fingerprint(c->arena, e->driver, e->config_json, &e->fingerprint, err);
+    rc = check_secrets(c, err);
+    return rc < 0 ? rc
+                  : berth_config_fingerprint(c->arena, e->driver, e->config_json, &e->fingerprint,
+                                             err);
 }
 
 int berth_environment_change_metadata(struct berth_environment_change *c, struct berth_error *err)
