@@ -3,6 +3,7 @@
  * stopped, so its tree stays below it until it is killed itself. */
 #include "os/orphan_inits.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -65,7 +66,8 @@ bool berth_init_owner(pid_t pid, char out[BERTH_OWNER_NAME_SIZE])
 static bool is_orphaned_init(pid_t pid)
 {
     char owner[BERTH_OWNER_NAME_SIZE];
-    return berth_init_owner(pid, owner) && berth_owner_group_is_dead(owner) && is_ours(pid);
+    return berth_init_owner(pid, owner) && berth_owner_group_state(owner) == BERTH_OWNER_DEAD &&
+           is_ours(pid);
 }
 
 static int compare_pids(const void *a, const void *b)
@@ -74,11 +76,12 @@ static int compare_pids(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* Returns false when the list lacks a process that is there. */
 static bool add_process(struct processes *all, pid_t pid)
 {
     struct process p = {.pid = pid};
     if (!berth_proc_stat_read(pid, &p.stat))
-        return true; /* it has ended meanwhile */
+        return kill(pid, 0) < 0 && errno == ESRCH; /* it has ended meanwhile */
     if (all->count == all->cap) {
         int cap = all->cap ? all->cap * 2 : 512;
         struct process *grown = realloc(all->items, (size_t)cap * sizeof *grown);
@@ -92,17 +95,20 @@ static bool add_process(struct processes *all, pid_t pid)
     return true;
 }
 
-static void read_processes(struct processes *all)
+/* Returns false when the list is not complete. */
+static bool read_processes(struct processes *all)
 {
     all->count = 0;
     auto_dir *dir = opendir("/proc");
+    bool complete = dir;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         pid_t pid = (pid_t)atoi(entry->d_name); /* 0: the entry is not a process */
         if (pid > 0 && !add_process(all, pid))
-            break;
+            complete = false;
     }
     if (all->count)
         qsort(all->items, (size_t)all->count, sizeof *all->items, compare_pids);
+    return complete;
 }
 
 /* Marks the descendants of orphaned inits. A child usually has a larger number than its parent, so
@@ -135,31 +141,37 @@ static bool kill_process(const struct process *p)
     return true;
 }
 
-/* Kills the processes that are below an init, or else the inits. */
-static int kill_some(const struct processes *all, bool inits)
+/* Kills the processes that are below an init, or else the inits. *found counts them. */
+static int kill_some(const struct processes *all, bool inits, int *found)
 {
     int killed = 0;
+    *found = 0;
     for (int i = 0; i < all->count; i++) {
         const struct process *p = &all->items[i];
-        if (!p->stat.ended && (inits ? p->init : p->below && !p->init))
-            killed += kill_process(p);
+        if (p->stat.ended || !(inits ? p->init : p->below && !p->init))
+            continue;
+        killed += kill_process(p);
+        ++*found;
     }
     return killed;
 }
 
+/* An init stays until nothing is below it: what is left of its tree could not be found without it.
+ */
 int berth_orphan_inits_end(void)
 {
     struct processes all = {0};
-    int total = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        read_processes(&all);
+    bool empty = false;
+    int total = 0, found, killed = 1;
+    for (int round = 0; round < ROUNDS && killed; round++) {
+        bool complete = read_processes(&all);
         mark_descendants(&all);
-        int killed = kill_some(&all, false);
-        if (!killed)
-            break;
+        killed = kill_some(&all, false, &found);
+        empty = complete && !found;
         total += killed;
     }
-    total += kill_some(&all, true);
+    if (empty)
+        total += kill_some(&all, true, &found);
     free(all.items);
     return total;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/owner_group.c - see owner_group.h. A group is called berth.NAMESPACE.PID.START: the pid
- * namespace, because a number means nothing in another one, and when the process was started,
- * because a number is used again. */
+ * src/os/owner_group.c - see owner_group.h. A group is called berth.PIDS.TIMES.PID.START: the pid
+ * namespace, because a number means nothing in another one, the time namespace, because a start has
+ * another time in another one, and when the process was started, because a number is used again. */
 #include "os/owner_group.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +54,7 @@ static bool find_parent(char out[PATH_MAX])
         (void)fclose(groups);
     /* Started below the group of another process, as a command is: groups are made beside it. */
     for (char *at = strchr(own, '/'); at; end = 0, at = strchr(at + 1, '/'))
-        if (sscanf(at, "/" PREFIX "%*u.%*d.%*u%n", &end) == 0 && end &&
+        if (sscanf(at, "/" PREFIX "%*u.%*u.%*d.%*u%n", &end) == 0 && end &&
             (!at[end] || at[end] == '/')) {
             *at = '\0';
             break;
@@ -60,23 +62,29 @@ static bool find_parent(char out[PATH_MAX])
     return find_mount(mount) && snprintf(out, PATH_MAX, "%s%s", mount, own) < PATH_MAX;
 }
 
-static unsigned long long pid_namespace(void)
+/* Returns the number of a namespace of this process, or 0 when it is not known. */
+static unsigned long long own_namespace(const char *path)
 {
     struct stat st;
-    return stat("/proc/self/ns/pid", &st) == 0 ? (unsigned long long)st.st_ino : 0;
+    return stat(path, &st) == 0 ? (unsigned long long)st.st_ino : 0;
 }
 
-/* Returns when the process was started, in ticks since the machine was, or 0 for a dead one. */
-static unsigned long long start_of(int pid)
+static unsigned long long pid_namespace(void)
 {
-    struct berth_proc_stat stat;
-    return berth_proc_stat_read(pid, &stat) && !stat.ended ? stat.start : 0;
+    return own_namespace("/proc/self/ns/pid");
+}
+
+static unsigned long long time_namespace(void)
+{
+    return own_namespace("/proc/self/ns/time");
 }
 
 void berth_owner_group_name(char out[BERTH_OWNER_NAME_SIZE])
 {
-    (void)snprintf(out, BERTH_OWNER_NAME_SIZE, PREFIX "%llu.%d.%llu", pid_namespace(),
-                   (int)getpid(), start_of((int)getpid()));
+    struct berth_proc_stat stat;
+    bool known = berth_proc_stat_read(getpid(), &stat);
+    (void)snprintf(out, BERTH_OWNER_NAME_SIZE, PREFIX "%llu.%llu.%d.%llu", pid_namespace(),
+                   time_namespace(), (int)getpid(), known ? stat.start : 0);
 }
 
 int berth_owner_group_fd(void)
@@ -117,13 +125,20 @@ void berth_owner_group_leave(void)
     pthread_mutex_unlock(&lock);
 }
 
-bool berth_owner_group_is_dead(const char *name)
+enum berth_owner_state berth_owner_group_state(const char *name)
 {
-    unsigned long long namespace, start;
+    unsigned long long pids, times, start;
+    struct berth_proc_stat stat;
     int pid, len = 0;
-    if (sscanf(name, PREFIX "%llu.%d.%llu%n", &namespace, &pid, &start, &len) != 3 || name[len])
-        return false;
-    return namespace && namespace == pid_namespace() && start_of(pid) != start;
+    if (sscanf(name, PREFIX "%llu.%llu.%d.%llu%n", &pids, &times, &pid, &start, &len) != 4 ||
+        name[len] || pid <= 0 || !pids || pids != pid_namespace() || times != time_namespace())
+        return BERTH_OWNER_UNKNOWN;
+    if (kill(pid, 0) < 0 && errno == ESRCH)
+        return BERTH_OWNER_DEAD;
+    /* There is a process. /proc may hide it, or there may be no descriptor to read about it. */
+    if (!berth_proc_stat_read(pid, &stat) || !start)
+        return BERTH_OWNER_LIVES;
+    return stat.ended || stat.start != start ? BERTH_OWNER_DEAD : BERTH_OWNER_LIVES;
 }
 
 /* Kills what is in a group, and removes it when that has ended; else the next call does. */
@@ -148,7 +163,7 @@ static int end_dead_below(const char *path, int depth)
         if (entry->d_type != DT_DIR || *entry->d_name == '.' ||
             snprintf(below, sizeof below, "%s/%s", path, entry->d_name) >= (int)sizeof below)
             continue;
-        if (berth_owner_group_is_dead(entry->d_name))
+        if (berth_owner_group_state(entry->d_name) == BERTH_OWNER_DEAD)
             ended += end_group(below);
         else if (depth < DEPTH_MAX)
             ended += end_dead_below(below, depth + 1);

@@ -5,14 +5,17 @@
 #ifndef BERTH_OS_OWNER_GROUP_H
 #define BERTH_OS_OWNER_GROUP_H
 
-#include <stdbool.h>
-
 #define BERTH_OWNER_NAME_SIZE 96
 
 /* Writes the name of the group of this process, which names the process itself. */
 void berth_owner_group_name(char out[BERTH_OWNER_NAME_SIZE]);
-/* Returns whether the text is the name of a process of this pid namespace that is dead. */
-bool berth_owner_group_is_dead(const char *name);
+enum berth_owner_state {
+    BERTH_OWNER_UNKNOWN, /* the text is no such name, or one of other namespaces */
+    BERTH_OWNER_LIVES,   /* or nothing says that it does not */
+    BERTH_OWNER_DEAD,
+};
+/* Returns what is known of the process with this name. */
+enum berth_owner_state berth_owner_group_state(const char *name);
 
 /* Between these two the group may be used; it is removed when the last user has left it and nothing
  * is left in it. */

@@ -34,7 +34,7 @@ static bool is_looked_after(pid_t pid)
             return false;
         char owner[BERTH_OWNER_NAME_SIZE];
         if (berth_init_owner(pid, owner))
-            return !berth_owner_group_is_dead(owner);
+            return berth_owner_group_state(owner) == BERTH_OWNER_LIVES;
     }
     return false;
 }
