@@ -74,17 +74,32 @@ int berth_runtime_lock(void)
     return fd;
 }
 
+/* Connects to a socket without waiting. Returns a descriptor, or -1 and sets errno. */
+static int socket_connect(const char *path, size_t len)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (len >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(address.sun_path, path, len);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    int error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
 /* Returns whether a process listens at the socket, or whether that is not known. */
 static bool socket_is_used(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat st;
-    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof address.sun_path)
+    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
         return true;
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ||
-           errno != ECONNREFUSED;
+    auto_close int fd = socket_connect(path, strlen(path));
+    return fd >= 0 || errno != ECONNREFUSED;
 }
 
 /* Reads the list of the sockets of this network namespace. Sockets in it have a process, so that
@@ -98,6 +113,35 @@ static char *list_sockets(void)
         return berth_buf_take(&list);
     berth_buf_clear(&list);
     return NULL;
+}
+
+/* Connects to the socket of a process of this user. Returns a descriptor, or -1. */
+static int socket_connect_ours(const char *path, size_t path_len)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    int fd = socket_connect(path, path_len);
+    if (fd < 0 ||
+        (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == geteuid()))
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+int berth_runtime_connect_elsewhere(const char *run_id)
+{
+    char name[BERTH_RUNTIME_SOCKET_SIZE];
+    auto_free char *list = list_sockets();
+    size_t name_len = (size_t)snprintf(name, sizeof name, "/run.%.40s", run_id);
+    int fd = -1;
+    for (const char *line = list; fd < 0 && line && *line;) {
+        size_t len = strcspn(line, "\n");
+        const char *path = memchr(line, '/', len), *end = line + len; /* the last column */
+        if (path && (size_t)(end - path) >= name_len && memcmp(end - name_len, name, name_len) == 0)
+            fd = socket_connect_ours(path, (size_t)(end - path)); /* or of another user */
+        line = end + (*end == '\n');
+    }
+    return fd;
 }
 
 void berth_runtime_tidy_sockets(void)

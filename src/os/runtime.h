@@ -21,6 +21,11 @@ int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_erro
 int berth_runtime_socket(const char *run_id, char out[BERTH_RUNTIME_SOCKET_SIZE],
                          struct berth_error *err);
 
+/* Connects to the socket of a run whose process has another runtime directory: it belongs to
+ * another session of this user. Returns a descriptor that does not block, which the caller closes,
+ * or -1. */
+int berth_runtime_connect_elsewhere(const char *run_id);
+
 /* Locks the runtime directory while a run's socket is made. Returns a descriptor, which the caller
  * closes, or -1. */
 int berth_runtime_lock(void);

@@ -112,13 +112,27 @@ static void stopped_orphan_is_killed(void **state)
     assert_killed(init, below);
 }
 
-/* Its owner lives, is of another pid namespace, or is not the name of a process. */
+static void name_owner(char out[BERTH_OWNER_NAME_SIZE], unsigned long long pids,
+                       unsigned long long times, int pid, unsigned long long start)
+{
+    (void)snprintf(out, BERTH_OWNER_NAME_SIZE, "berth.%llu.%llu.%d.%llu", pids, times, pid, start);
+}
+
+/* Its owner lives, is of another namespace, or is not the name of a process. */
 static void others_are_left_alone(void **state)
 {
     (void)state;
-    char own[BERTH_OWNER_NAME_SIZE];
+    char own[BERTH_OWNER_NAME_SIZE], dead[BERTH_OWNER_NAME_SIZE];
+    char foreign[2][BERTH_OWNER_NAME_SIZE], startless[BERTH_OWNER_NAME_SIZE];
+    unsigned long long pids, times, start;
+    int pid;
     berth_owner_group_name(own);
-    const char *const owners[] = {own, "berth.1.1.1", "berth", "berth.4026531836.1"};
+    dead_owner(dead);
+    assert_int_equal(sscanf(dead, "berth.%llu.%llu.%d.%llu", &pids, &times, &pid, &start), 4);
+    name_owner(foreign[0], pids + 1, times, pid, start);
+    name_owner(foreign[1], pids, times + 1, pid, start);
+    name_owner(startless, pids, times, getpid(), 0);
+    const char *const owners[] = {own, foreign[0], foreign[1], startless, "berth", "berth.1.1.1"};
     for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
         pid_t below[2];
         pid_t init = start_init(owners[i], below);

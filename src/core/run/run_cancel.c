@@ -12,6 +12,7 @@
 #include "base/auto.h"
 #include "core/run/run.h"
 #include "core/run/run_socket.h"
+#include "os/runtime.h"
 
 #define UNSEEN_EXIT_MS 1000 /* where the process cannot be watched */
 #define EXIT_MS 10000       /* for a process to exit that has let go of a run without ending it */
@@ -25,16 +26,23 @@ static int run_connect(const char *id, int *out, struct berth_error *err)
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot make a socket");
-    if (connect(fd, (const struct sockaddr *)&to, sizeof to) < 0) {
-        if (errno == ECONNREFUSED)
-            (void)unlink(to.sun_path);
-        return berth_fail(err, BERTH_E_CONFLICT,
-                          "No process of yours on this machine performs run %s.", id);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0) {
+        *out = fd;
+        fd = -1;
+        return BERTH_OK;
     }
-    *out = fd;
-    fd = -1;
-    return BERTH_OK;
+    if (errno == ECONNREFUSED)
+        (void)unlink(to.sun_path);
+    *out = berth_runtime_connect_elsewhere(id);
+    return *out >= 0
+               ? BERTH_OK
+               : berth_fail(err, BERTH_E_CONFLICT,
+                            "The process that performs run %s cannot be reached: it is on another "
+                            "machine, of another user, or its socket was removed. Cancel the run "
+                            "where it was started, or release its lease: that ends its command.",
+                            id);
 }
+
 /* Returns a pidfd of the process that listens at the other end, or -1. */
 static int peer_process(int fd)
 {
