@@ -215,13 +215,21 @@ int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *le
     struct exec_query listing = {.arena = arena, .out = &open};
     berth_exec_journal_recover(b);
     int rc = berth_store_read(b->store, tx_open, &listing, err);
-    for (int i = 0; rc == BERTH_OK && i < open.count; i++) {
+    for (int i = 0; i < open.count; i++) { /* one that cannot be judged now is judged later */
         bool is_lost = false;
-        rc = judge_open(b, arena, open.items[i], &is_lost, left, err);
+        struct berth_error trouble;
+        if (judge_open(b, arena, open.items[i], &is_lost, left, &trouble) < 0 && rc == BERTH_OK) {
+            rc = trouble.code;
+            *err = trouble;
+        }
         if (is_lost)
             (void)berth_list_add(&lost, arena, open.items[i]);
     }
-    return rc < 0 ? rc : end_lost(b, arena, &lost, err);
+    struct berth_error trouble;
+    int ended = end_lost(b, arena, &lost, &trouble);
+    if (ended < 0 && rc == BERTH_OK)
+        *err = trouble;
+    return rc < 0 ? rc : ended;
 }
 
 int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena, struct berth_error *err)

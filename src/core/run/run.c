@@ -229,8 +229,8 @@ static int judge_performed(struct berth *b, struct berth_arena *arena, const str
     return rc;
 }
 
-static int end_lost(struct berth *b, struct berth_arena *arena, const char *id,
-                    struct berth_error *err)
+static int end_lost_run(struct berth *b, struct berth_arena *arena, const char *id,
+                        struct berth_error *err)
 {
     static const struct berth_run_end lost = {.status = BERTH_RUN_FAILED,
                                               .error = "The process that ran it is gone.",
@@ -245,35 +245,52 @@ static int end_lost(struct berth *b, struct berth_arena *arena, const char *id,
     return rc;
 }
 
-int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
-                       struct berth_error *err)
+/* Ends the processes of all lost runs with one look at /proc, then the runs. */
+static int end_lost_runs(struct berth *b, struct berth_arena *arena, const struct berth_list *lost,
+                         int *count, struct berth_error *err)
 {
-    struct berth_list performed = {0}, lost = {0}, labels = {0};
-    struct listing listing = {.arena = arena, .out = &performed};
-    *count = 0;
-    int rc = berth_store_read(b->store, tx_performed, &listing, err);
-    for (int i = 0; rc == BERTH_OK && i < performed.count; i++) {
-        const struct berth_run *run = performed.items[i];
-        bool is_lost = false;
-        rc = judge_performed(b, arena, run, &is_lost, err);
-        if (!is_lost)
-            continue;
-        (void)berth_list_add(&lost, arena, performed.items[i]);
-        (void)berth_list_add(&labels, arena, berth_arena_printf(arena, "BERTH_RUN_ID=%s", run->id));
-    }
+    struct berth_list labels = {0};
+    for (int i = 0; i < lost->count; i++)
+        (void)berth_list_add(&labels, arena,
+                             berth_arena_printf(arena, "BERTH_RUN_ID=%s",
+                                                ((const struct berth_run *)lost->items[i])->id));
     (void)berth_list_add(&labels, arena, NULL);
-    if (rc == BERTH_OK)
-        rc = berth_arena_check(arena, err);
-    if (rc == BERTH_OK && lost.count) /* one look at /proc for all of them */
-        berth_exec_rows_log_processes(
-            b, "processes of lost runs ended",
-            berth_orphan_inits_end() +
-                berth_strays_end_orphaned((const char *const *)(void *)labels.items));
-    for (int i = 0; rc == BERTH_OK && i < lost.count; i++) {
-        rc = end_lost(b, arena, ((const struct berth_run *)lost.items[i])->id, err);
+    int rc = berth_arena_check(arena, err);
+    if (rc < 0 || !lost->count)
+        return rc;
+    int processes = berth_orphan_inits_end() +
+                    berth_strays_end_orphaned((const char *const *)(void *)labels.items);
+    berth_exec_rows_log_processes(b, "processes of lost runs ended", processes);
+    for (int i = 0; rc == BERTH_OK && i < lost->count; i++) {
+        rc = end_lost_run(b, arena, ((const struct berth_run *)lost->items[i])->id, err);
         *count += rc == BERTH_OK;
     }
     return rc;
+}
+
+int berth_run_end_lost(struct berth *b, struct berth_arena *arena, int *count,
+                       struct berth_error *err)
+{
+    struct berth_list performed = {0}, lost = {0};
+    struct listing listing = {.arena = arena, .out = &performed};
+    *count = 0;
+    int rc = berth_store_read(b->store, tx_performed, &listing, err);
+    for (int i = 0; i < performed.count; i++) { /* one that cannot be judged now is judged later */
+        bool is_lost = false;
+        struct berth_error trouble;
+        if (judge_performed(b, arena, performed.items[i], &is_lost, &trouble) < 0 &&
+            rc == BERTH_OK) {
+            rc = trouble.code;
+            *err = trouble;
+        }
+        if (is_lost)
+            (void)berth_list_add(&lost, arena, performed.items[i]);
+    }
+    struct berth_error trouble;
+    int ended = end_lost_runs(b, arena, &lost, count, &trouble);
+    if (ended < 0 && rc == BERTH_OK)
+        *err = trouble;
+    return rc < 0 ? rc : ended;
 }
 
 enum berth_lease_status berth_run_lease_status(int run_status)
