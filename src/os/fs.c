@@ -8,6 +8,7 @@
 #include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,7 +17,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 
-#define TREE_DEPTH_MAX 200
+#define TREE_DEPTH_MAX 30
 
 /* RESOLVE_BENEATH lets a ".." pass that does not lead out. */
 static bool has_dotdot(const char *path)
@@ -102,38 +103,102 @@ int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error
     return BERTH_OK;
 }
 
-static int remove_in(int parent, const char *name, int depth)
+/* --- removing --- */
+
+/* A tree that is being removed. What lies deeper than TREE_DEPTH_MAX is moved up into its root, so
+ * that no tree needs more descriptors than that. */
+struct removal {
+    int root_fd;
+    unsigned long next; /* the name of the next directory that is moved up */
+    bool moved;         /* since the root was last read */
+    int first_errno;    /* 0: nothing has failed */
+};
+
+static void removal_failed(struct removal *r, int why)
+{
+    if (!r->first_errno)
+        r->first_errno = why;
+}
+
+/* Opens a directory, also one that its owner has closed for himself. */
+static DIR *open_to_empty(int parent, const char *name)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(parent, name, flags);
+    if (fd < 0 && errno == EACCES && fchmodat(parent, name, S_IRWXU, AT_SYMLINK_NOFOLLOW) == 0)
+        fd = openat(parent, name, flags);
+    struct stat st;
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & S_IRWXU) != S_IRWXU)
+        (void)fchmod(fd, S_IRWXU); /* if that fails, the content cannot be removed */
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir && fd >= 0)
+        (void)close(fd);
+    return dir;
+}
+
+static void move_up(struct removal *r, int parent, const char *name)
+{
+    char fresh[32];
+    int rc;
+    do {
+        (void)snprintf(fresh, sizeof fresh, "%lu", r->next++);
+        rc = renameat(parent, name, r->root_fd, fresh); /* over an empty directory is fine */
+    } while (rc < 0 && (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR));
+    if (rc == 0)
+        r->moved = true;
+    else
+        removal_failed(r, errno);
+}
+
+static void remove_entry(struct removal *r, int parent, const char *name, int depth);
+
+static void empty_directory(struct removal *r, DIR *dir, int depth)
+{
+    for (const struct dirent *entry; (entry = readdir(dir));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            remove_entry(r, dirfd(dir), entry->d_name, depth);
+}
+
+/* Goes on after a failure: the rest may still be removed. */
+static void remove_entry(struct removal *r, int parent, const char *name, int depth)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if ((errno != EISDIR && errno != EPERM) || depth > TREE_DEPTH_MAX)
-        return -1;
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        if (fd >= 0)
-            (void)close(fd);
-        return -1;
+        return;
+    auto_dir *dir = errno == EISDIR || errno == EPERM ? open_to_empty(parent, name) : NULL;
+    int why = errno; /* if it was not opened */
+    if (dir && depth == TREE_DEPTH_MAX) {
+        move_up(r, parent, name);
+        return;
     }
-    int rc = 0;
-    for (const struct dirent *entry; rc == 0 && (entry = readdir(dir));)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            rc = remove_in(fd, entry->d_name, depth + 1);
-    (void)closedir(dir);
-    return rc == 0 ? unlinkat(parent, name, AT_REMOVEDIR) : rc;
+    if (dir)
+        empty_directory(r, dir, depth + 1);
+    if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        removal_failed(r, dir ? errno : why);
+}
+
+int berth_fs_remove_tree(const char *path, struct berth_error *err)
+{
+    if (unlink(path) == 0 || errno == ENOENT)
+        return BERTH_OK;
+    auto_dir *dir = errno == EISDIR || errno == EPERM ? open_to_empty(AT_FDCWD, path) : NULL;
+    if (!dir)
+        return berth_fail_errno(err, "Cannot remove %s", path);
+    struct removal r = {.root_fd = dirfd(dir)};
+    do {
+        r.moved = false;
+        rewinddir(dir);
+        empty_directory(&r, dir, 1);
+    } while (r.moved);
+    if (!r.first_errno && rmdir(path) < 0 && errno != ENOENT)
+        removal_failed(&r, errno);
+    errno = r.first_errno;
+    return errno ? berth_fail_errno(err, "Cannot remove %s", path) : BERTH_OK;
 }
 
 void berth_fs_close_dir(DIR **dir)
 {
     if (*dir)
         (void)closedir(*dir);
-}
-
-int berth_fs_remove_tree(const char *path, struct berth_error *err)
-{
-    if (remove_in(AT_FDCWD, path, 0) < 0)
-        return berth_fail_errno(err, "Cannot remove %s", path);
-    return BERTH_OK;
 }
 
 enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type, enum berth_fs_guard guard)

@@ -20,7 +20,9 @@ int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
                           struct berth_error *err);
 /* Makes the directory and its parents; those that exist are left as they are. */
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
-/* Removes the directory with its content, without following links. A missing one is fine. */
+/* Removes the directory with its content, of any depth, without following links; directories that
+ * their owner has closed are opened. A missing one is fine. Goes on after a failure, and reports
+ * the first. */
 int berth_fs_remove_tree(const char *path, struct berth_error *err);
 /* Appends the whole content of `fd` to `buf`. Fails when it is longer than the buffer may be. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/unit/fs.c - paths that stay beneath their root, directories made whole, bounded
+ * tests/unit/fs.c - paths that stay beneath their root, directories made and removed whole, bounded
  * reads, owners and modes. */
 #include "os/fs.h"
 
@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -65,19 +64,15 @@ static int set_up(void **state)
     return g->root_fd < 0 ? -1 : 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     struct ground *g = *state;
     (void)close(g->root_fd);
-    (void)nftw(g->directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    int rc = seteuid(getuid()); /* a test may be another user */
+    if (rc == 0)
+        rc = berth_fs_remove_tree(g->directory, &g->err);
     free(g);
-    return 0;
+    return rc;
 }
 
 /* --- open_beneath --- */
@@ -223,6 +218,87 @@ static void missing_is_not_found(void **state)
                  berth_fs_open_beneath(g->root_fd, "no-such", O_RDONLY, 0, &g->err));
     assert_fails(g, BERTH_E_NOT_FOUND, NULL,
                  berth_fs_open_beneath(g->root_fd, "", O_RDONLY, 0, &g->err));
+}
+
+/* --- removing --- */
+
+#define OTHER_USER 65534
+#define INNER "a-name-of-20-letters" /* 300 of them are longer than any path */
+
+/* Makes the directory, and `levels` of them below each other in it, with a file in each. */
+static void put_deep(const struct ground *g, const char *name, int levels, mode_t mode)
+{
+    assert_int_equal(mkdir(path_of(g, name), 0700), 0);
+    int at = open(path_of(g, name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; i < levels; i++) {
+        auto_close int file = openat(at, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(file >= 0);
+        assert_int_equal(mkdirat(at, INNER, 0700), 0);
+        int next = openat(at, INNER, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(next >= 0);
+        assert_int_equal(fchmod(at, mode), 0);
+        (void)close(at);
+        at = next;
+    }
+    (void)close(at);
+}
+
+static void removes_a_tree_of_any_depth(void **state)
+{
+    struct ground *g = *state;
+    put_deep(g, "root/sub/long", 300, 0700);
+    put_deep(g, "root/0", 100, 0700); /* names that deep ones could get */
+    put_file(g, "root/1", "in the way");
+    assert_ok(g, berth_fs_remove_tree(path_of(g, "root"), &g->err));
+    assert_int_equal(access(path_of(g, "root"), F_OK), -1);
+    assert_int_equal(access(path_of(g, "secret"), F_OK), 0); /* links are not followed */
+    assert_ok(g, berth_fs_remove_tree(path_of(g, "root"), &g->err));
+}
+
+/* Root may do everything in any directory. */
+static void become_ordinary(const struct ground *g)
+{
+    if (geteuid() == 0) {
+        assert_int_equal(chown(g->directory, OTHER_USER, (gid_t)-1), 0);
+        assert_int_equal(seteuid(OTHER_USER), 0);
+    }
+}
+
+static void removes_directories_that_are_closed_to_their_owner(void **state)
+{
+    struct ground *g = *state;
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } rows[] = {{"a/1", 0}, {"a/2", 0100}, {"a/3", 0300}, {"a/4", 0400}, {"a/5", 0500}};
+    become_ordinary(g);
+    assert_int_equal(mkdir(path_of(g, "a"), 0700), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        put_deep(g, rows[i].name, 100, rows[i].mode);
+    assert_int_equal(chmod(path_of(g, "a"), 0), 0);
+    assert_ok(g, berth_fs_remove_tree(path_of(g, "a"), &g->err));
+    assert_int_equal(access(path_of(g, "a"), F_OK), -1);
+}
+
+/* Goes on with the rest, and says what was wrong. */
+static void one_failure_keeps_nothing_else(void **state)
+{
+    struct ground *g = *state;
+    if (geteuid() != 0)
+        skip(); /* only root can make what the other user cannot remove */
+    assert_int_equal(mkdir(path_of(g, "a"), 0700), 0);
+    static const char *const names[] = {"a/1", "a/2", "a/3"};
+    for (size_t i = 0; i < 3; i++) {
+        put_deep(g, names[i], 1, 0700);
+        assert_int_equal(chown(path_of(g, names[i]), i == 1 ? 0 : OTHER_USER, (gid_t)-1), 0);
+    }
+    assert_int_equal(chown(path_of(g, "a"), OTHER_USER, (gid_t)-1), 0);
+    become_ordinary(g);
+    assert_true(berth_fs_remove_tree(path_of(g, "a"), &g->err) < 0);
+    assert_non_null(strstr(g->err.message, "/a: Operation not permitted"));
+    assert_int_equal(access(path_of(g, "a/1"), F_OK), -1);
+    assert_int_equal(access(path_of(g, "a/2"), F_OK), 0);
+    assert_int_equal(access(path_of(g, "a/3"), F_OK), -1);
 }
 
 /* --- mkdirs --- */
@@ -448,6 +524,9 @@ int main(void)
         ON_GROUND(refuses_links_out),
         ON_GROUND(refuses_links_inside),
         ON_GROUND(missing_is_not_found),
+        ON_GROUND(removes_a_tree_of_any_depth),
+        ON_GROUND(removes_directories_that_are_closed_to_their_owner),
+        ON_GROUND(one_failure_keeps_nothing_else),
         ON_GROUND(makes_parents),
         ON_GROUND(leaves_what_exists),
         ON_GROUND(relative_paths_work),
