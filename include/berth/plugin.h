@@ -96,7 +96,8 @@ BERTH_API int berth_plugin_upgrade(struct berth *b, struct berth_arena *arena, c
                                    const char *version, const struct berth_actor *actor,
                                    struct berth_plugin **out, struct berth_error *err);
 /* Removes a plugin with its state, its log, and its package unless that is in_place. CONFLICT: a
- * lease of its places is open or parked, or owes clean-up. */
+ * lease of its places is open or parked, or owes clean-up; or its state could not be removed, and
+ * the plugin is disabled until it is uninstalled again. */
 BERTH_API int berth_plugin_uninstall(struct berth *b, struct berth_arena *arena, const char *name,
                                      const struct berth_actor *actor, struct berth_error *err);
 /* Replaces the config of the plugin itself, and tells its worker. config_json NULL: {}. */

@@ -541,9 +541,9 @@ static int count_places(struct berth_db *db, const struct berth_plugin *p,
     return rc;
 }
 
-static int tx_remove(struct berth_db *db, void *ctx, struct berth_error *err)
+/* Loads the row; refuses while a lease needs the plugin. */
+static int load_unneeded(struct berth_db *db, struct removal *r, struct berth_error *err)
 {
-    struct removal *r = ctx;
     int64_t places = 0;
     int rc = berth_plugin_load(db, r->arena, r->name, BERTH_LOCK_UPDATE, &r->plugin, err);
     if (rc == BERTH_OK && !r->plugin)
@@ -555,6 +555,31 @@ static int tx_remove(struct berth_db *db, void *ctx, struct berth_error *err)
                         "Plugin %s still answers for %lld leases (open, parked or owing clean-up): "
                         "release them and sweep first.",
                         r->plugin->plugin_key, (long long)places);
+    return rc;
+}
+
+/* Disables the plugin, so that no worker starts while its state is removed. The row stays until
+ * that is done: it shows what is still to be removed. */
+static int tx_retire(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct removal *r = ctx;
+    bool won;
+    int rc = load_unneeded(db, r, err);
+    if (rc < 0)
+        return rc;
+    r->plugin->status = BERTH_PLUGIN_DISABLED;
+    r->plugin->last_error = "Its uninstall has not finished: uninstall it again.";
+    r->plugin->updated_at_ms = berth_time_wall_ms();
+    rc = berth_plugin_save(db, r->plugin, &won, err);
+    if (rc == BERTH_OK && !won)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "Plugin %s was changed meanwhile.", r->name);
+    return rc;
+}
+
+static int tx_remove(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct removal *r = ctx;
+    int rc = load_unneeded(db, r, err);
     if (rc == BERTH_OK)
         rc = berth_plugin_remove(db, r->plugin->id, err);
     return rc < 0 ? rc
@@ -580,14 +605,27 @@ int berth_plugin_uninstall(struct berth *b, struct berth_arena *arena, const cha
     if (rc < 0)
         return rc;
     struct removal r = {.arena = arena, .name = named->id, .actor = actor};
+    const char *state = berth_plugins_directory(b, arena, "plugin-state", named->id, err);
+    if (!state)
+        return err->code;
+    rc = berth_store_tx(b->store, tx_retire, &r, err);
+    if (rc < 0)
+        return rc;
+    struct berth_error why;
+    berth_plugins_reread(b);
+    berth_plugins_stop(b, named->id);
+    if (berth_fs_remove_tree(state, &why) < 0)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Plugin %s is disabled, but not uninstalled, because the files of its "
+                          "worker could not be removed: %.600s. Remove them, then uninstall it "
+                          "again.",
+                          named->plugin_key, why.message);
     rc = berth_store_tx(b->store, tx_remove, &r, err);
     if (rc < 0)
         return rc;
-    struct berth_error ignored;
     berth_plugins_reread(b);
-    berth_plugins_stop(b, r.plugin->id);
-    drop_directory(b, fetched_directory(b, arena, r.plugin, &ignored));
-    drop_directory(b, berth_plugins_directory(b, arena, "plugin-state", r.plugin->id, &ignored));
+    drop_directory(b, fetched_directory(b, arena, r.plugin, &why));
+    drop_directory(b, state); /* if a worker of another process has made it again */
     drop_log(b, arena, r.plugin->id);
     return BERTH_OK;
 }
