@@ -149,4 +149,7 @@
  * part of it, but not more than these bytes. */
 #define BERTH_LOG_RESERVE_PART 20
 #define BERTH_LOG_RESERVE_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
+
+/* Streamed output that `berth plugin check` keeps of one command. */
+#define BERTH_CHECK_STREAMED_BYTES_MAX ((size_t)16 * 1024 * 1024)
 #endif

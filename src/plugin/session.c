@@ -12,7 +12,7 @@
 #include "base/limits.h"
 
 #define CLOSE_MS 2000
-#define STREAMED_MAX 10000 /* messages that are kept */
+#define STREAMED_OVERHEAD 512 /* bytes that a message takes beside its texts */
 
 /* --- on the engine's thread, and waited for --- */
 
@@ -33,14 +33,36 @@ static int do_errand(struct errand *e, void (*run)(void *ctx), struct berth_erro
 
 /* --- what it says --- */
 
+static struct berth_json *copy_text(const struct berth_json *value, size_t *bytes)
+{
+    *bytes += berth_json_str_len(value);
+    return berth_json_is(value, BERTH_JSON_STRING) ? berth_json_copy(value) : berth_json_new_null();
+}
+
+/* Keeps what the checks look at of an execute.log, and nothing after the first that is too much. */
+static void keep_streamed(struct berth_session *s, const struct berth_message *m)
+{
+    struct berth_json *kept = berth_json_new_object(), *params = berth_json_new_object();
+    size_t bytes = STREAMED_OVERHEAD;
+    (void)berth_json_set(params, "stream", copy_text(berth_json_get(m->params, "stream"), &bytes));
+    (void)berth_json_set(params, "chunk", copy_text(berth_json_get(m->params, "chunk"), &bytes));
+    (void)berth_json_set(kept, "paperclipInvocationId",
+                         copy_text(berth_json_get(m->whole, "paperclipInvocationId"), &bytes));
+    (void)berth_json_set(kept, "params", params);
+    pthread_mutex_lock(&s->lock);
+    s->streamed_bytes += bytes;
+    if (s->streamed_bytes <= BERTH_CHECK_STREAMED_BYTES_MAX)
+        (void)berth_json_add(s->streamed, take_ptr(kept));
+    pthread_mutex_unlock(&s->lock);
+    berth_json_free(kept);
+}
+
 static void on_session_message(void *ctx, const struct berth_message *m)
 {
     struct berth_session *s = ctx;
     if (m->kind == BERTH_MESSAGE_NOTIFICATION) {
-        pthread_mutex_lock(&s->lock);
-        if (strcmp(m->method, "execute.log") == 0 && berth_json_count(s->streamed) < STREAMED_MAX)
-            (void)berth_json_add(s->streamed, berth_json_copy(m->whole));
-        pthread_mutex_unlock(&s->lock);
+        if (strcmp(m->method, "execute.log") == 0)
+            keep_streamed(s, m);
         return;
     }
     struct berth_buf line = BERTH_BUF_INIT(64 * 1024);
@@ -255,6 +277,7 @@ struct berth_json *berth_session_take_streamed(struct berth_session *s)
     pthread_mutex_lock(&s->lock);
     struct berth_json *streamed = s->streamed;
     s->streamed = fresh;
+    s->streamed_bytes = 0;
     pthread_mutex_unlock(&s->lock);
     return streamed;
 }

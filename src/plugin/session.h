@@ -25,6 +25,7 @@ struct berth_session {
     char odd[200];               /* the first of the noise */
     char said[2000];             /* the end of what it said on stderr */
     struct berth_json *streamed; /* its messages execute.log, in order; an array */
+    size_t streamed_bytes;       /* of all of them since they were last taken, kept or not */
 };
 
 /* How a question was answered. The result is the caller's. */
@@ -55,7 +56,8 @@ struct berth_session_question *berth_session_begin(struct berth_session *s, cons
                                                    const char *invocation_json, int64_t timeout_ms);
 struct berth_session_reply berth_session_await(struct berth_session_question *question);
 
-/* The messages execute.log so far, whole and in order, as an array of the caller's. */
+/* The messages execute.log so far, in order, as an array of the caller's: their invocation, stream
+ * and chunk. After BERTH_CHECK_STREAMED_BYTES_MAX no more are kept. */
 struct berth_json *berth_session_take_streamed(struct berth_session *s);
 
 void berth_session_write(struct berth_session *s, const char *bytes, size_t len); /* as it is */
