@@ -377,6 +377,16 @@ int berth_api_last_event(const struct berth_api_call *c, int64_t *out, struct be
     return BERTH_OK;
 }
 
+int berth_api_query_page(struct berth_api_call *c, struct berth_page *out, struct berth_error *err)
+{
+    int64_t limit;
+    int rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, 0, &limit, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_query_id(c, "before", &out->before, err);
+    out->limit = (int)limit;
+    return rc;
+}
+
 int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
                          struct berth_error *err)
 {
@@ -403,24 +413,4 @@ void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
     for (int i = 0; i < list->count; i++)
         each(&c->w, list->items[i]);
     berth_json_close(&c->w, ']');
-}
-
-int berth_api_say_page(struct berth_api_call *c, const struct berth_list *all, size_t id_at,
-                       berth_api_item_fn *each, struct berth_error *err)
-{
-    const char *before;
-    int64_t limit;
-    int rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, all->count, &limit, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_id(c, "before", &before, err);
-    if (rc < 0)
-        return rc;
-    int from = 0;
-    for (bool passed = !before; !passed && from < all->count; from++)
-        passed = strcmp(*(char **)((char *)all->items[from] + id_at), before) == 0;
-    int left = all->count - from;
-    struct berth_list page = {.items = left ? all->items + from : NULL,
-                              .count = left < limit ? left : (int)limit};
-    berth_api_say_list(c, &page, each);
-    return BERTH_OK;
 }

@@ -184,6 +184,8 @@ int berth_api_query_limit(struct berth_api_call *c, int *out, struct berth_error
 /* Reads an id; *out is NULL when the parameter is absent. INVALID: the text is not an id. */
 int berth_api_query_id(struct berth_api_call *c, const char *name, const char **out,
                        struct berth_error *err);
+/* Reads `limit` and `before` of a list that comes whole without a limit. */
+int berth_api_query_page(struct berth_api_call *c, struct berth_page *out, struct berth_error *err);
 /* Reads ?name=true or ?name=false; *out is false when the parameter is absent. INVALID: any other
  * text. */
 int berth_api_query_flag(struct berth_api_call *c, const char *name, bool *out,
@@ -199,8 +201,4 @@ void berth_api_say_ok(struct berth_api_call *c); /* {"ok":true} */
 typedef void berth_api_item_fn(struct berth_json_writer *w, const void *item);
 void berth_api_say_list(struct berth_api_call *c, const struct berth_list *list,
                         berth_api_item_fn *each);
-/* Writes the rows of a whole list that ?limit= and ?before= select; without a limit, all. `id_at`
- * is the offset of an item's pointer to its id. */
-int berth_api_say_page(struct berth_api_call *c, const struct berth_list *all, size_t id_at,
-                       berth_api_item_fn *each, struct berth_error *err);
 #endif

@@ -18,6 +18,7 @@ struct work {
     const char *id;
     struct berth_company *company;
     struct berth_list *list;
+    const struct berth_page *page;
 };
 
 const char *berth_company_id(const struct berth_company *company)
@@ -111,13 +112,20 @@ int berth_company_get(struct berth *b, struct berth_arena *arena, const char *id
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     const struct work *work = ctx;
-    return berth_company_select(db, work->arena, work->list, err);
+    return berth_company_select(db, work->arena, work->page, work->list, err);
 }
 
 int berth_company_list(struct berth *b, struct berth_arena *arena, struct berth_list *out,
                        struct berth_error *err)
 {
-    struct work work = {.arena = arena, .list = out};
+    return berth_company_list_page(b, arena, NULL, out, err);
+}
+
+int berth_company_list_page(struct berth *b, struct berth_arena *arena,
+                            const struct berth_page *page, struct berth_list *out,
+                            struct berth_error *err)
+{
+    struct work work = {.arena = arena, .list = out, .page = page};
     *out = (struct berth_list){0};
     return berth_store_read(b->store, tx_list, &work, err);
 }

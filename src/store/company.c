@@ -40,13 +40,18 @@ static int company_find(struct berth_db *db, struct berth_arena *arena, const ch
     return rc;
 }
 
-int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+int berth_company_select(struct berth_db *db, struct berth_arena *arena,
+                         const struct berth_page *page, struct berth_list *out,
                          struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_run(db, "SELECT id, name, created_at, updated_at FROM companies ORDER BY name",
-                        NULL, 0, on_company, &reader, err);
+    return berth_db_exec(db,
+                         "SELECT id, name, created_at, updated_at FROM companies"
+                         " WHERE CAST($1 AS TEXT) IS NULL"
+                         " OR name > (SELECT name FROM companies WHERE id = $1)"
+                         " ORDER BY name LIMIT $2",
+                         on_company, &reader, err, berth_page_before(page), berth_page_limit(page));
 }
 
 int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const char *name,

@@ -21,6 +21,7 @@ int berth_company_by_name(struct berth_db *db, struct berth_arena *arena, const 
 int berth_company_by_id(struct berth_db *db, struct berth_arena *arena, const char *id,
                         struct berth_company **out, struct berth_error *err);
 /* Lists struct berth_company, sorted by name. */
-int berth_company_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+int berth_company_select(struct berth_db *db, struct berth_arena *arena,
+                         const struct berth_page *page, struct berth_list *out,
                          struct berth_error *err);
 #endif

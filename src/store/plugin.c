@@ -109,13 +109,17 @@ int berth_plugin_take_turns(struct berth_db *db, struct berth_error *err)
     return berth_db_run(db, "{migration_lock}", NULL, 0, NULL, NULL, err);
 }
 
-int berth_plugin_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+int berth_plugin_select(struct berth_db *db, struct berth_arena *arena,
+                        const struct berth_page *page, struct berth_list *out,
                         struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_run(db, "SELECT " COLUMNS " FROM plugins ORDER BY install_order", NULL, 0,
-                        on_plugin, &reader, err);
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM plugins WHERE CAST($1 AS TEXT) IS NULL"
+                         " OR install_order > (SELECT install_order FROM plugins WHERE id = $1)"
+                         " ORDER BY install_order LIMIT $2",
+                         on_plugin, &reader, err, berth_page_before(page), berth_page_limit(page));
 }
 
 int berth_plugin_next_order(struct berth_db *db, int64_t *out, struct berth_error *err)

@@ -23,7 +23,8 @@ int berth_plugin_load(struct berth_db *db, struct berth_arena *arena, const char
 /* Makes other transactions that install or upgrade a plugin wait until the commit. */
 int berth_plugin_take_turns(struct berth_db *db, struct berth_error *err);
 /* Lists struct berth_plugin in the order of installation. */
-int berth_plugin_select(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
+int berth_plugin_select(struct berth_db *db, struct berth_arena *arena,
+                        const struct berth_page *page, struct berth_list *out,
                         struct berth_error *err);
 /* Sets *out to the install_order of the next plugin. */
 int berth_plugin_next_order(struct berth_db *db, int64_t *out, struct berth_error *err);

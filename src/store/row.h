@@ -20,6 +20,20 @@ enum berth_row_lock {
     BERTH_LOCK_UPDATE, /* nor lock it */
 };
 
+/* A part of a list. A NULL pointer to it: the whole list. */
+struct berth_page {
+    int limit;          /* rows; 0: all that follow */
+    const char *before; /* only rows that follow the one with this id in the list; or NULL */
+};
+static inline struct berth_value berth_page_limit(const struct berth_page *page)
+{
+    return berth_int(page && page->limit ? page->limit : INT64_MAX);
+}
+static inline struct berth_value berth_page_before(const struct berth_page *page)
+{
+    return berth_text(page ? page->before : NULL);
+}
+
 /* Returns the value with this name, or -1. */
 int berth_enum_find(const struct berth_enum *type, const char *name);
 /* Reads a column. INTERNAL: the text is not a name of the enum. */

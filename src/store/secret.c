@@ -104,13 +104,18 @@ int berth_secret_find(struct berth_db *db, struct berth_arena *arena, const char
 }
 
 int berth_secret_select(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                        struct berth_list *out, struct berth_error *err)
+                        const struct berth_page *page, struct berth_list *out,
+                        struct berth_error *err)
 {
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    return berth_db_exec(
-        db, "SELECT " COLUMNS " FROM secrets s WHERE s.company_id = $1 ORDER BY s.name", on_secret,
-        &reader, err, berth_text(company_id));
+    return berth_db_exec(db,
+                         "SELECT " COLUMNS " FROM secrets s WHERE s.company_id = $1"
+                         " AND (CAST($2 AS TEXT) IS NULL OR s.name > (SELECT c.name FROM secrets c"
+                         "  WHERE c.id = $2 AND c.company_id = $1))"
+                         " ORDER BY s.name LIMIT $3",
+                         on_secret, &reader, err, berth_text(company_id), berth_page_before(page),
+                         berth_page_limit(page));
 }
 
 int berth_secret_select_made_by(struct berth_db *db, struct berth_arena *arena,

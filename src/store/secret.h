@@ -73,7 +73,8 @@ int berth_secret_find(struct berth_db *db, struct berth_arena *arena, const char
 /* List struct berth_secret: those of a company, sorted by name, or those that an environment
  * created. */
 int berth_secret_select(struct berth_db *db, struct berth_arena *arena, const char *company_id,
-                        struct berth_list *out, struct berth_error *err);
+                        const struct berth_page *page, struct berth_list *out,
+                        struct berth_error *err);
 int berth_secret_select_made_by(struct berth_db *db, struct berth_arena *arena,
                                 const char *environment_id, struct berth_list *out,
                                 struct berth_error *err);

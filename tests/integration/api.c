@@ -283,10 +283,61 @@ static void lists_have_pages(void **state)
 
 /* A list that is too large for one answer is refused, and pages of it are read one at a time: all
  * rows together do not fit into the memory of a request. */
+static void expect_pages(struct fixture *f, const char *list, int rows)
+{
+    enum { PAGE = 25 };
+    struct reply r = ask(f, "GET", list, NULL);
+    assert_int_equal(r.status, 413);
+    assert_non_null(strstr(reply_text(f, &r, "error"), "smaller limit"));
+    const char *cursor = "";
+    int seen = 0, count = PAGE;
+    for (; count == PAGE; seen += count) {
+        r = ask(f, "GET", text_of(f, "%s?limit=%d%s", list, PAGE, cursor), NULL);
+        if (r.status != 200)
+            fail_msg("%s after %d rows: %d %s", list, seen, r.status, r.body);
+        count = reply_count(&r);
+        if (count)
+            cursor = text_of(f, "&before=%s", reply_text(f, &r, text_of(f, "%d.id", count - 1)));
+    }
+    assert_int_equal(seen, rows);
+    r = ask(f, "GET", text_of(f, "%s?before=" NOBODY, list), NULL);
+    assert_int_equal(reply_count(&r), 0);
+}
+
+static void other_large_rows_come_in_pages(void **state)
+{
+    struct fixture *f = *state;
+    enum { BYTES = 100000, ROWS = 400 };
+    char *text = berth_arena_alloc(&f->arena, BYTES);
+    (void)snprintf(text, BYTES, "%0*d", BYTES - 1, 1);
+    const char *first = default_company(f);
+    run_sql(f,
+            "INSERT INTO companies (id, name, created_at, updated_at)"
+            " SELECT '00000000-0000-4000-8000-' || (100000000000 + n), n || CAST($1 AS TEXT), 1, 1"
+            " FROM (WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 399)"
+            " SELECT n FROM r) AS numbers",
+            text);
+    run_sql(f,
+            "INSERT INTO secrets (id, company_id, key, name, description, status, latest_version,"
+            " created_at, updated_at) SELECT c.id, d.id, c.id, c.id, CAST($1 AS TEXT), 'active', 1,"
+            " 1, 1 FROM companies c, companies d WHERE d.name = 'default'",
+            text);
+    run_sql(f,
+            "INSERT INTO plugins (id, plugin_key, package_name, package_path, in_place, version,"
+            " status, manifest, config, last_error, install_order, installed_at, updated_at,"
+            " row_version) SELECT id, id, id, 'p', 1, '1.0.0', 'uninstalled', '{}', '{}',"
+            " CAST($1 AS TEXT), (SELECT count(*) FROM companies o WHERE o.id < c.id), 1, 1, 1"
+            " FROM companies c",
+            text);
+    expect_pages(f, "/api/companies", ROWS);
+    expect_pages(f, text_of(f, "/api/companies/%s/secrets", first), ROWS);
+    expect_pages(f, "/api/plugins", ROWS);
+}
+
 static void large_rows_come_in_pages(void **state)
 {
     struct fixture *f = *state;
-    enum { ROWS = 140, PAGE = 20, BYTES = 250000 };
+    enum { ROWS = 140, BYTES = 250000 };
     const char *list = text_of(f, "/api/companies/%s/environments", default_company(f));
     char *metadata = berth_arena_alloc(&f->arena, BYTES);
     (void)snprintf(metadata, BYTES, "{\"x\":\"%0*d\"}", BYTES - 10, 1);
@@ -301,19 +352,7 @@ static void large_rows_come_in_pages(void **state)
         input.metadata_json = metadata;
         assert_ok(f, berth_environment_create(f->b, &arena, &input, &issues, &e, &f->err));
     }
-    struct reply r = ask(f, "GET", list, NULL);
-    assert_int_equal(r.status, 413);
-    assert_non_null(strstr(reply_text(f, &r, "error"), "smaller limit"));
-    const char *cursor = "";
-    int seen = 0, rows = PAGE;
-    for (; rows == PAGE; seen += rows) {
-        r = ask(f, "GET", text_of(f, "%s?limit=%d%s", list, PAGE, cursor), NULL);
-        assert_int_equal(r.status, 200);
-        rows = reply_count(&r);
-        if (rows)
-            cursor = text_of(f, "&before=%s", reply_text(f, &r, text_of(f, "%d.id", rows - 1)));
-    }
-    assert_int_equal(seen, ROWS);
+    expect_pages(f, list, ROWS);
 }
 
 static void secrets(void **state)
@@ -1077,6 +1116,7 @@ int main(void)
         ASK_ON_BOTH(leases_of_a_run),
         ASK_ON_BOTH(lists_have_pages),
         ASK_ON_BOTH(large_rows_come_in_pages),
+        ASK_ON_BOTH(other_large_rows_come_in_pages),
         ASK_ON_BOTH(secrets),
         ASK_ON_BOTH(runs_and_activity),
         ASK_ON_BOTH(plugins),

@@ -343,7 +343,7 @@ static int tx_bind_all(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct fixture *f = ctx;
     struct berth_list secrets, bindings = {0};
-    int rc = berth_secret_select(db, &f->arena, f->b->company_id, &secrets, err);
+    int rc = berth_secret_select(db, &f->arena, f->b->company_id, NULL, &secrets, err);
     for (int i = 0; rc == BERTH_OK && i < secrets.count; i++) {
         const struct berth_secret *s = secrets.items[i];
         struct berth_binding *binding = berth_arena_alloc(&f->arena, sizeof *binding);

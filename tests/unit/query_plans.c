@@ -119,7 +119,7 @@ static void run_companies(struct ground *g)
     RUN(ANY_KEY, berth_company_insert, &company);
     RUN(ANY_KEY, berth_company_by_name, &g->arena, "company", &found);
     RUN(ANY_KEY, berth_company_by_id, &g->arena, "c", &found);
-    RUN(ANY_KEY, berth_company_select, &g->arena, &list);
+    RUN(ANY_KEY, berth_company_select, &g->arena, NULL, &list);
 }
 
 static void run_environments(struct ground *g)
@@ -249,7 +249,7 @@ static void run_secrets(struct ground *g)
     RUN("secret_bindings_by_secret", berth_secret_count_bindings, "s", &count);
     RUN("secret_bindings_by_secret", berth_secret_find, &g->arena, "c", "n", NULL, &found);
     RUN("secret_bindings_by_secret", berth_secret_find, &g->arena, "c", NULL, "k", &found);
-    RUN("secret_bindings_by_secret", berth_secret_select, &g->arena, "c", &list);
+    RUN("secret_bindings_by_secret", berth_secret_select, &g->arena, "c", NULL, &list);
     RUN("secrets_made_by", berth_secret_select_made_by, &g->arena, "e", &list);
     RUN(ANY_KEY, berth_secret_save, &secret);
     RUN(ANY_KEY, berth_secret_touch, "s", 2);
@@ -374,7 +374,7 @@ static void run_nodes_and_plugins(struct ground *g)
     for (int lock = BERTH_LOCK_NONE; lock <= BERTH_LOCK_UPDATE; lock++)
         RUN(ANY_KEY, berth_plugin_load, &g->arena, "key", (enum berth_row_lock)lock, &found);
     RUN(ANY_KEY, berth_plugin_save, &plugin, &yes);
-    RUN(ANY_KEY, berth_plugin_select, &g->arena, &list);
+    RUN(ANY_KEY, berth_plugin_select, &g->arena, NULL, &list);
     RUN(ANY_KEY, berth_plugin_next_order, &order);
     RUN(ANY_KEY, berth_plugin_remove, "p");
 }

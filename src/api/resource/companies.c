@@ -10,20 +10,24 @@ static void company_item(struct berth_json_writer *w, const void *company)
     berth_company_json(w, company);
 }
 
-/* Those that the caller may look at. */
+/* Lists the companies that the caller may see: its own, or all. */
 static int company_list(struct berth_api_call *c, struct berth_error *err)
 {
-    struct berth_list all, found = {0};
-    int rc = berth_company_list(c->b, &c->arena, &all, err);
-    for (int i = 0; rc == BERTH_OK && i < all.count; i++) {
-        const char *id = berth_company_id(all.items[i]), *own = c->caller.company_id;
-        if (!own || strcmp(id, own) == 0)
-            (void)berth_list_add(&found, &c->arena, all.items[i]);
+    struct berth_page page;
+    struct berth_company *own;
+    struct berth_list found = {0};
+    int rc = berth_api_query_page(c, &page, err);
+    if (rc < 0)
+        return rc;
+    if (!c->caller.company_id) {
+        rc = berth_company_list_page(c->b, &c->arena, &page, &found, err);
+    } else if (!page.before) { /* no other row follows the caller's company */
+        rc = berth_company_get(c->b, &c->arena, c->caller.company_id, &own, err);
+        if (rc == BERTH_OK && !berth_list_add(&found, &c->arena, own))
+            rc = berth_arena_check(&c->arena, err);
     }
     if (rc == BERTH_OK)
-        rc = berth_arena_check(&c->arena, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_company, id), company_item, err);
+        berth_api_say_list(c, &found, company_item);
     return rc;
 }
 

@@ -30,7 +30,7 @@ static int environment_list(struct berth_api_call *c, struct berth_error *err)
     struct berth_environment_filter filter = BERTH_ENVIRONMENT_FILTER_INIT;
     struct berth_company *company;
     struct berth_list found;
-    int64_t limit = 0;
+    struct berth_page page = {0};
     filter.company_id = c->params[0];
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
@@ -40,10 +40,9 @@ static int environment_list(struct berth_api_call *c, struct berth_error *err)
         rc =
             berth_api_query_word(c, "driver", berth_environment_drivers.names, &filter.driver, err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_number(c, "limit", 1, BERTH_LIST_ROWS_MAX, 0, &limit, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_query_id(c, "before", &filter.before, err);
-    filter.limit = (int)limit;
+        rc = berth_api_query_page(c, &page, err);
+    filter.limit = page.limit;
+    filter.before = page.before;
     if (rc == BERTH_OK)
         rc = berth_environment_list(c->b, &c->arena, &filter, &found, err);
     if (rc == BERTH_OK)

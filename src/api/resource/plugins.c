@@ -25,10 +25,13 @@ static int plugin_say(struct berth_api_call *c, int rc, const struct berth_plugi
 
 static int plugin_list(struct berth_api_call *c, struct berth_error *err)
 {
+    struct berth_page page;
     struct berth_list found;
-    int rc = berth_plugin_list(c->b, &c->arena, &found, err);
+    int rc = berth_api_query_page(c, &page, err);
     if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_plugin, id), plugin_item, err);
+        rc = berth_plugin_list_page(c->b, &c->arena, &page, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, plugin_item);
     return rc;
 }
 

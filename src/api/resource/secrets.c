@@ -36,12 +36,15 @@ static int secret_say(struct berth_api_call *c, int rc, const struct berth_secre
 static int secret_list(struct berth_api_call *c, struct berth_error *err)
 {
     struct berth_company *company;
+    struct berth_page page;
     struct berth_list found;
     int rc = berth_company_get(c->b, &c->arena, c->params[0], &company, err);
     if (rc == BERTH_OK)
-        rc = berth_secret_list(c->b, &c->arena, company->id, &found, err);
+        rc = berth_api_query_page(c, &page, err);
     if (rc == BERTH_OK)
-        rc = berth_api_say_page(c, &found, offsetof(struct berth_secret, id), secret_item, err);
+        rc = berth_secret_list_page(c->b, &c->arena, company->id, &page, &found, err);
+    if (rc == BERTH_OK)
+        berth_api_say_list(c, &found, secret_item);
     return rc;
 }
 

@@ -222,7 +222,7 @@ static int check_provider(const struct arrival *a, const struct berth_list *othe
 static int check_keys(struct berth_db *db, const struct arrival *a, struct berth_error *err)
 {
     struct berth_list others;
-    int rc = berth_plugin_select(db, a->arena, &others, err);
+    int rc = berth_plugin_select(db, a->arena, NULL, &others, err);
     for (int i = 0; rc == BERTH_OK && i < a->manifest->drivers.count; i++) {
         const struct berth_manifest_driver *d = a->manifest->drivers.items[i];
         if (d->kind && strcmp(d->kind, "sandbox_provider") == 0)

@@ -74,6 +74,7 @@ const char *berth_plugin_log_file(const struct berth *b, struct berth_arena *are
 struct look {
     struct berth_arena *arena;
     const char *name;
+    const struct berth_page *page;
     struct berth_plugin *plugin;
     struct berth_list list;
 };
@@ -87,7 +88,7 @@ static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    return berth_plugin_select(db, look->arena, &look->list, err);
+    return berth_plugin_select(db, look->arena, look->page, &look->list, err);
 }
 
 /* The one whose id begins so. */
@@ -123,7 +124,14 @@ int berth_plugin_get(struct berth *b, struct berth_arena *arena, const char *nam
 int berth_plugin_list(struct berth *b, struct berth_arena *arena, struct berth_list *out,
                       struct berth_error *err)
 {
-    struct look look = {.arena = arena};
+    return berth_plugin_list_page(b, arena, NULL, out, err);
+}
+
+int berth_plugin_list_page(struct berth *b, struct berth_arena *arena,
+                           const struct berth_page *page, struct berth_list *out,
+                           struct berth_error *err)
+{
+    struct look look = {.arena = arena, .page = page};
     int rc = berth_store_read(b->store, tx_list, &look, err);
     if (rc == BERTH_OK)
         *out = look.list;

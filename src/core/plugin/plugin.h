@@ -23,6 +23,11 @@ bool berth_plugin_is_path(const char *source);
 void berth_plugin_json(struct berth_json_writer *w, const struct berth_plugin *plugin);
 void berth_worker_json(struct berth_json_writer *w, const struct berth_worker_status *status);
 
+/* Lists a part of the plugins, as berth_plugin_list does. */
+int berth_plugin_list_page(struct berth *b, struct berth_arena *arena,
+                           const struct berth_page *page, struct berth_list *out,
+                           struct berth_error *err);
+
 /* --- for package.c --- */
 
 /* Reads the rows again, whatever their age. */

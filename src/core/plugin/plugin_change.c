@@ -31,7 +31,7 @@ int berth_plugin_tell(struct berth_db *db, struct berth_arena *arena, const stru
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&details, "Activity details", err);
     if (rc == BERTH_OK)
-        rc = berth_company_select(db, arena, &companies, err);
+        rc = berth_company_select(db, arena, NULL, &companies, err);
     for (int i = 0; rc == BERTH_OK && i < companies.count; i++) {
         const struct berth_company *company = companies.items[i];
         struct berth_entity entity = {.company_id = company->id, .type = "plugin", .id = p->id};

@@ -30,6 +30,7 @@ struct look {
     struct berth_arena *arena;
     const char *id;
     int64_t before, limit;
+    const struct berth_page *page;
     struct berth_secret *secret;
     struct berth_list *list;
 };
@@ -44,7 +45,7 @@ static int tx_get(struct berth_db *db, void *ctx, struct berth_error *err)
 static int tx_list(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct look *look = ctx;
-    return berth_secret_select(db, look->arena, look->id, look->list, err);
+    return berth_secret_select(db, look->arena, look->id, look->page, look->list, err);
 }
 
 static int tx_usage(struct berth_db *db, void *ctx, struct berth_error *err)
@@ -88,7 +89,15 @@ static int list_by(struct berth *b, berth_tx_fn *fn, struct look *look, struct b
 int berth_secret_list(struct berth *b, struct berth_arena *arena, const char *company_id,
                       struct berth_list *out, struct berth_error *err)
 {
-    struct look look = {.arena = arena, .id = company_id ? company_id : b->company_id, .list = out};
+    return berth_secret_list_page(b, arena, company_id, NULL, out, err);
+}
+
+int berth_secret_list_page(struct berth *b, struct berth_arena *arena, const char *company_id,
+                           const struct berth_page *page, struct berth_list *out,
+                           struct berth_error *err)
+{
+    struct look look = {
+        .arena = arena, .id = company_id ? company_id : b->company_id, .page = page, .list = out};
     int rc = list_by(b, tx_list, &look, err);
     return rc == BERTH_E_NOT_FOUND ? berth_fail(err, rc, "Company not found") : rc;
 }

@@ -14,6 +14,11 @@ void berth_secret_json(struct berth_json_writer *w, const struct berth_secret *s
 void berth_binding_json(struct berth_json_writer *w, const struct berth_binding *binding);
 void berth_secret_event_json(struct berth_json_writer *w, const struct berth_secret_event *event);
 
+/* Lists a part of the secrets, as berth_secret_list does. */
+int berth_secret_list_page(struct berth *b, struct berth_arena *arena, const char *company_id,
+                           const struct berth_page *page, struct berth_list *out,
+                           struct berth_error *err);
+
 /* --- what secret.c, resolve.c and rekey.c share --- */
 
 /* Returns the context that a version is sealed with. A sealed value that is moved to another row
