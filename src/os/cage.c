@@ -28,6 +28,7 @@
 #include "os/reaper_image.h"
 #include "os/spawn_child.h"
 
+#define KILLED_MS 1000 /* for a killed child to end */
 #define REAPER_NAME "berth-cage"
 #define FAILURE_FD 3 /* in the child; where reaper.c expects it */
 #define IMAGE_FD 4
@@ -251,8 +252,9 @@ static int cage_start(const struct berth_spawn *what, const char *const *argv, i
         number = await_program(ends[0], failure);
     (void)close(ends[0]);
     if (number && out->pid > 0) {
-        (void)kill(out->pid, SIGKILL); /* it may still try to run the program */
-        (void)waitpid(out->pid, NULL, 0);
+        struct pollfd ended = {.fd = out->pidfd, .events = POLLIN};
+        (void)kill(out->pid, SIGKILL);    /* it may still try to run the program */
+        (void)poll(&ended, 1, KILLED_MS); /* a disk that hangs may hold it longer */
         (void)close(out->pidfd);
     }
     return number;

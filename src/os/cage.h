@@ -24,7 +24,7 @@ int berth_cage_check(bool *own_proc, struct berth_error *err);
 
 /* Starts the program for berth_spawn, in the cage of its confinement. Returns 0, or the errno with
  * which running the file failed. When the cage could not be built, failure->what says what failed.
- */
+ * After a failure, a child that was killed may still be there: out->pid, or -1. */
 int berth_cage_clone(const struct berth_spawn *what, const char *file, struct berth_child *out,
                      struct berth_root_failure *failure);
 

@@ -255,6 +255,7 @@ static int clone_child(const struct berth_spawn *what, const char *file, struct 
     if (number && child->pid > 0) {
         (void)waitpid(child->pid, NULL, 0);
         (void)close(child->pidfd);
+        child->pid = -1;
     }
     return number;
 }
@@ -264,7 +265,7 @@ static int spawn_child(const struct berth_spawn *what, const char *file, struct 
                        struct berth_root_failure *failure)
 {
     const struct berth_cage *cage = what->confinement ? what->confinement->cage : NULL;
-    struct berth_child child;
+    struct berth_child child = {.pid = -1};
     sigset_t all, before;
     (void)sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours runs in the child */
@@ -273,7 +274,9 @@ static int spawn_child(const struct berth_spawn *what, const char *file, struct 
         cage ? berth_cage_clone(what, file, &child, failure) : clone_child(what, file, &child);
     if (number == 0)
         *out = child;
-    berth_children_end_birth(number ? 0 : child.pid);
+    berth_children_end_birth(child.pid > 0 ? child.pid : 0);
+    if (number && child.pid > 0)
+        berth_children_abandon(child.pid);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return number;
 }
