@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -20,8 +19,7 @@
 #include "store/store.h"
 
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
-#define INITIAL_TIME_NAMESPACE 0xeffffffaU /* the same number on every machine */
-#define LINE_BYTES_MAX 128                 /* a boot id and a number */
+#define LINE_BYTES_MAX 128 /* a boot id and a number */
 
 static bool read_line(const char *path, char out[LINE_BYTES_MAX])
 {
@@ -50,17 +48,31 @@ static void write_line(const char *path, const char *line)
         (void)unlink(fresh);
 }
 
-/* Returns the path of the anchor, which the caller frees: `clock` beside the store. In another time
- * namespace the time since boot is another one, and so is the file. */
+/* Reads by how much the time since boot is another one in the time namespace of this process. */
+static void read_boot_offset(long long *seconds, long long *nanoseconds)
+{
+    char line[LINE_BYTES_MAX];
+    *seconds = *nanoseconds = 0;
+    FILE *file = fopen("/proc/self/timens_offsets", "re"); /* not there: there are no namespaces */
+    while (file && fgets(line, sizeof line, file) &&
+           sscanf(line, "boottime %lld %lld", seconds, nanoseconds) != 2)
+        continue;
+    if (file)
+        (void)fclose(file);
+}
+
+/* Returns the path of the anchor, which the caller frees: `clock` beside the store. Where the time
+ * since boot is another one, so is the file. */
 static char *anchor_path(const struct berth_store *store)
 {
-    struct stat st;
+    long long seconds, nanoseconds;
     char *path = NULL;
     auto_free char *copy = strdup(berth_store_where(store));
-    bool usual = stat("/proc/self/ns/time", &st) < 0 || st.st_ino == INITIAL_TIME_NAMESPACE;
-    int len = !copy   ? -1
-              : usual ? asprintf(&path, "%s/clock", dirname(copy))
-                      : asprintf(&path, "%s/clock.%ju", dirname(copy), (uintmax_t)st.st_ino);
+    read_boot_offset(&seconds, &nanoseconds);
+    int len = !copy ? -1
+              : seconds || nanoseconds
+                  ? asprintf(&path, "%s/clock.%lld.%lld", dirname(copy), seconds, nanoseconds)
+                  : asprintf(&path, "%s/clock", dirname(copy));
     return len < 0 ? NULL : path;
 }
 
