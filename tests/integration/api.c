@@ -1005,14 +1005,22 @@ static int tx_wait_at_gate(struct berth_db *db, void *ctx, struct berth_error *e
 struct writing {
     struct fixture *f;
     int gate;
+    _Atomic bool inside; /* it is in its transaction */
     int rc;
 };
+
+static int tx_hold_writer(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct writing *w = ctx;
+    w->inside = true;
+    return tx_wait_at_gate(db, &w->gate, err);
+}
 
 static void *hold_writer(void *ctx)
 {
     struct writing *w = ctx;
     struct berth_error err;
-    w->rc = berth_store_tx(w->f->b->store, tx_wait_at_gate, &w->gate, &err);
+    w->rc = berth_store_tx(w->f->b->store, tx_hold_writer, w, &err);
     return NULL;
 }
 
@@ -1055,6 +1063,7 @@ static void companies_take_turns(void **state)
         expect_status(send_as(f, tokens[i], "GET /api/companies"), "200");
     }
     assert_int_equal(pthread_create(&writer, NULL, hold_writer, &w), 0);
+    WAIT_FOR(w.inside);
     const char *runs = text_of(f, "POST /api/companies/%s/runs", companies[0]);
     for (int i = 0; i < REQUESTS; i++)
         fds[i] = send_as(f, tokens[0], runs);
