@@ -17,8 +17,8 @@
 #include "cli/remote.h"
 #include "cli/session.h"
 
-/* Waits until the command has ended; a signal cancels it. */
-static void exec_wait(struct cli_session *s, struct berth_exec *x)
+/* Waits until the command has ended; a signal cancels it. Returns whether one did. */
+static bool exec_wait(struct cli_session *s, struct berth_exec *x)
 {
     struct pollfd fds[] = {{.fd = s->cancel_fd, .events = POLLIN},
                            {.fd = s->stop_fd, .events = POLLIN}};
@@ -27,6 +27,7 @@ static void exec_wait(struct cli_session *s, struct berth_exec *x)
             berth_exec_cancel(x);
             fds[0].fd = -1;
         }
+    return fds[0].fd < 0;
 }
 
 static int exec_print_json(struct cli *cli, struct berth_exec *x, const struct berth_exec_end *end)
@@ -44,7 +45,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
     struct cli_session s;
     struct berth_exec *x;
     struct berth_exec_end end;
-    bool truncated = false;
+    bool truncated = false, cancelled = false;
     int status = cli_session_open(&s, cli);
     if (status != CLI_OK)
         return status;
@@ -54,7 +55,7 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
     int rc = berth_exec_start(cli->b, request, &handlers, &x, &cli->err);
     if (rc == BERTH_OK) {
         cli_session_start(&s, x);
-        exec_wait(&s, x);
+        cancelled = exec_wait(&s, x);
         cli_session_stop(&s);
         berth_exec_wait(x, &end);
         truncated = berth_exec_truncated(x);
@@ -67,6 +68,8 @@ static int exec_here(struct cli *cli, struct berth_exec_request *request)
         return cli_not_started(cli, rc == BERTH_E_NOT_FOUND ? "command_not_found"
                                     : rc == BERTH_E_DENIED  ? "command_not_executable"
                                                             : "");
+    if (end.cause == BERTH_END_CANCELLED && !cancelled)
+        cli_say_lease_over(cli, request->lease_id);
     return status == CLI_OK || cli->unwritten ? cli_exit_status(cli, &end, truncated) : status;
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/time.h"
+#include "cli/client.h"
 #include "cli/print.h"
 
 void cli_say_held(const struct cli *cli)
@@ -28,6 +30,20 @@ void cli_say_lease_ended(struct cli *cli, const char *code, const char *error)
 {
     if (!cli->quiet && code && error && strcmp(code, "lease_ended") == 0)
         (void)fprintf(stderr, "berth: %s\n", cli_clean(cli, error));
+}
+
+void cli_say_lease_over(struct cli *cli, const char *lease_id)
+{
+    struct cli_answer lease;
+    if (cli->quiet || cli_get(cli, &lease, "/api/environment-leases/%s", lease_id) < 0)
+        return;
+    int64_t expires = cli_time(lease.json, "expiresAt");
+    if (cli_is(lease.json, "status", "expired") || (expires && expires <= berth_time_wall_ms()))
+        (void)fputs("berth: the lease expired before the command ended: acquire one with a longer "
+                    "--ttl\n",
+                    stderr);
+    else if (!cli_is(lease.json, "status", "active"))
+        (void)fputs("berth: the lease was released before the command ended\n", stderr);
 }
 
 int cli_say_timed_out(const struct cli *cli)

@@ -24,6 +24,9 @@ void cli_say_log_cut(const struct cli *cli);
 /* Prints why the run ended before its command did, if it did: `code` and `error` are those of the
  * run, or NULL. */
 void cli_say_lease_ended(struct cli *cli, const char *code, const char *error);
+/* Prints why a command of the lease was ended that this process did not cancel: the lease expired,
+ * or was released. Prints nothing when the lease is still good. */
+void cli_say_lease_over(struct cli *cli, const char *lease_id);
 /* Warns that the place may still exist. */
 void cli_say_owed(const struct cli *cli);
 int cli_say_timed_out(const struct cli *cli); /* returns CLI_TIMED_OUT */

@@ -36,6 +36,7 @@ struct remote {
     struct berth_json *result;  /* of our command; NULL: it has not ended */
     struct berth_json *run;     /* the row of the run after its end */
     bool cancelled;             /* a cancel has been sent */
+    const char *lease_id;       /* of berth exec */
     bool log_cut;               /* the log was cut, which also sets "truncated" of the result */
 };
 
@@ -202,6 +203,8 @@ static int remote_exit_status(const struct remote *r)
     const struct berth_json *code = berth_json_get(r->result, "exitCode");
     if (!r->log_cut && berth_json_true(berth_json_get(r->result, "truncated")))
         cli_say_held(r->cli);
+    if (r->lease_id && !r->cancelled && cause && strcmp(cause, "cancelled") == 0)
+        cli_say_lease_over(r->cli, r->lease_id);
     if (berth_json_true(berth_json_get(r->result, "timedOut")))
         return say_output_missing(r, cli_say_timed_out(r->cli));
     if ((cause && strcmp(cause, "lost") == 0) || (!by && !berth_json_is(code, BERTH_JSON_INT)))
@@ -323,7 +326,7 @@ static bool is_here(struct cli *cli, const char *lease_id)
 
 int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
 {
-    struct remote r = {.cli = cli};
+    struct remote r = {.cli = cli, .lease_id = request->lease_id};
     struct berth_id key = berth_id_new();
     char header[64];
     auto_buf body = CLI_BODY_INIT;
