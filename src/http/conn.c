@@ -150,6 +150,19 @@ static void conn_finish(struct berth_http_conn *c)
         berth_socket_close(c->socket);
 }
 
+/* Frees a long body that is written. The socket has a copy of its last step, so the charge and the
+ * deadline stay until the client has taken that, too. */
+static void conn_end_rest(struct berth_http_conn *c)
+{
+    if (c->rest_len)
+        return;
+    berth_buf_clear(&c->rest_body);
+    if (berth_socket_queued(c->socket))
+        return;
+    berth_charge_drop(&c->rest_charge);
+    c->rest_end_ms = 0;
+}
+
 /* Writes more of a long body, as far as the client takes it. */
 static void conn_send_rest(struct berth_http_conn *c)
 {
@@ -161,10 +174,7 @@ static void conn_send_rest(struct berth_http_conn *c)
         c->rest_len -= step;
         berth_http_conn_write(c, bytes, step);
     }
-    if (c->rest_len)
-        return;
-    berth_buf_clear(&c->rest_body);
-    berth_charge_drop(&c->rest_charge);
+    conn_end_rest(c);
 }
 
 void berth_http_conn_send_fixed(struct berth_http_conn *c, const char *bytes, size_t len)
@@ -215,7 +225,7 @@ void berth_http_conn_refuse(struct berth_http_conn *c, int status, const char *w
 /* Returns whether the client takes a long answer too slowly. */
 static bool conn_is_late(const struct berth_http_conn *c)
 {
-    return c->rest_len && berth_time_mono_ms() > c->rest_end_ms;
+    return c->rest_end_ms && berth_time_mono_ms() > c->rest_end_ms;
 }
 
 static void on_conn_timer(struct berth_timer *timer)
@@ -470,6 +480,7 @@ static void on_conn_bytes(void *ctx, const char *bytes, size_t len)
 static void on_conn_room(void *ctx)
 {
     struct berth_http_conn *c = ctx;
+    conn_end_rest(c);
     if (conn_is_late(c)) {
         berth_socket_close(c->socket);
         return;

@@ -85,8 +85,8 @@ struct berth_http_conn {
     const char *rest; /* of an answer's body, not written yet */
     size_t rest_len;
     struct berth_buf rest_body;      /* where `rest` lies, unless it is fixed */
-    struct berth_charge rest_charge; /* of rest_body */
-    int64_t rest_end_ms;             /* when the client must have taken all of `rest` */
+    struct berth_charge rest_charge; /* of rest_body, until the client has taken all of it */
+    int64_t rest_end_ms;             /* when it must have; 0: no long body is on its way */
     bool last;                       /* while SENDING: the connection ends behind the answer */
     struct berth_timer timer;
     struct berth_http_exchange *exchange; /* from ASKING to STREAMING; NULL: the client left */

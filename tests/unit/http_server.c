@@ -60,6 +60,9 @@ static void answer(struct berth_http_exchange *x)
     else if (strcmp(h->path, "/much") == 0)
         for (int i = 0; i < 40000; i++)
             berth_buf_printf(&a.body, "%099d\n", i);
+    else if (strcmp(h->path, "/some") == 0)
+        for (int i = 0; i < 2500; i++)
+            berth_buf_printf(&a.body, "%099d\n", i);
     else
         berth_buf_append(&a.body, body, len);
     berth_http_answer(x, &a);
@@ -813,6 +816,31 @@ static void answers_share_one_budget(void **state)
     (void)close(fds[1]);
 }
 
+#define SOME_OF(owner) "GET /some HTTP/1.1\r\n" HOST "X-Owner: " owner "\r\n\r\n"
+
+/* Answers of 250 KB are written in one step. They count until the client has taken them. */
+static void answers_of_one_step_share_the_budget(void **state)
+{
+    struct stage *s = *state;
+    struct berth_http_settings settings = BERTH_HTTP_SETTINGS_INIT;
+    settings.answers_bytes_max = (int64_t)3 * 256 * 1024;
+    berth_http_server_close(s->server);
+    open_server(s, &settings);
+    auto_close int slow = dial_unix(s), next = dial_unix(s), other = dial_unix(s);
+    auto_buf all = HEARD, refused = HEARD, fits = HEARD, again = HEARD;
+    say(slow, SOME_OF("a") SOME_OF("a") SOME_OF("a") GET("/last")); /* more than the kernel holds */
+    WAIT_FOR(berth_http_server_stats(s->server).answers_bytes > 0);
+    pause_ms(50);
+    say(next, SOME_OF("a"));
+    assert_non_null(strstr(hear(next, "}", &refused), "HTTP/1.1 503"));
+    say(other, SOME_OF("b"));
+    assert_non_null(strstr(hear(other, "002499\n", &fits), "200 OK"));
+    assert_null(strstr(hear(slow, "X-Path: /last\r\n\r\n", &all), "HTTP/1.1 503"));
+    WAIT_FOR(berth_http_server_stats(s->server).answers_bytes == 0);
+    say(next, SOME_OF("a"));
+    assert_non_null(strstr(hear(next, "002499\n", &again), "200 OK"));
+}
+
 /* A few bytes now and then are not enough: the memory of the answer is needed. */
 static void reader_that_is_too_slow_is_given_up(void **state)
 {
@@ -1267,6 +1295,7 @@ int main(void)
         ON_STAGE(whoever_is_slow_is_given_up),
         ON_STAGE(reader_that_does_not_read_is_given_up),
         ON_STAGE(answers_share_one_budget),
+        ON_STAGE(answers_of_one_step_share_the_budget),
         ON_STAGE(reader_that_is_too_slow_is_given_up),
         ON_STAGE(unread_answers_hold_the_next_request_back),
         ON_STAGE(streams_to_their_end),
