@@ -323,6 +323,21 @@ static int sqlite_check_file(const char *where, const struct stat *st, struct be
     return BERTH_OK;
 }
 
+/* Refuses a directory in which every user could put files in the place of ours, or before us. The
+ * files themselves are private, so others may read it. */
+static int sqlite_check_directory(const char *path, struct berth_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return berth_fail_errno(err, "Cannot open the directory %s of the store", path);
+    if (st.st_mode & S_IWOTH)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "Every user can write to the directory %s of the store (mode %o): keep "
+                          "the store in a directory of its own, or run chmod o-w %s.",
+                          path, (unsigned)st.st_mode & ALLPERMS, path);
+    return BERTH_OK;
+}
+
 /* Creates the file with mode 0600 and its directory with 0700 if they do not exist. SQLite gives
  * -wal and -shm the mode of the file. */
 static int sqlite_prepare(const char *where, char **canonical, struct berth_error *err)
@@ -330,11 +345,14 @@ static int sqlite_prepare(const char *where, char **canonical, struct berth_erro
     auto_free char *copy = strdup(where);
     if (!copy)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
-    int rc = berth_fs_mkdirs(dirname(copy), 0700, err);
-    if (rc < 0)
-        return rc;
+    const char *directory = dirname(copy);
+    int rc = berth_fs_mkdirs(directory, 0700, err);
     struct stat st;
-    if (stat(where, &st) == 0 && (rc = sqlite_check_file(where, &st, err)) < 0)
+    if (rc == BERTH_OK && stat(where, &st) == 0)
+        rc = sqlite_check_file(where, &st, err);
+    if (rc == BERTH_OK)
+        rc = sqlite_check_directory(directory, err);
+    if (rc < 0)
         return rc;
     /* Opens only a new file: closing a descriptor of a database that this process has open would
      * drop the locks of SQLite on it. */

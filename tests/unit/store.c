@@ -760,6 +760,23 @@ static void assert_no_store(struct ground *g, const char *address, int code, con
     assert_null(store);
 }
 
+/* Others could put files there in the place of ours, also where they cannot remove ours. */
+static void a_directory_that_all_can_write_is_refused(void **state)
+{
+    struct ground *g = *state;
+    static const mode_t modes[] = {0777, 01777, 0703};
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/open", g->f.directory);
+    (void)snprintf(g->f.store, sizeof g->f.store, "sqlite:%s/berth.db", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(chmod(path, modes[i]), 0);
+        assert_no_store(g, g->f.store, BERTH_E_DENIED, "Every user can write to the directory");
+    }
+    assert_int_equal(chmod(path, 0755), 0);
+    open_store(g);
+}
+
 static void an_unknown_scheme_is_refused(void **state)
 {
     struct ground *g = *state;
@@ -1200,7 +1217,7 @@ static void mount_small_disk(const char *at)
         write_text("/proc/self/uid_map", map);
     }
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("tmpfs", at, "tmpfs", 0, "size=1m") < 0)
+        mount("tmpfs", at, "tmpfs", 0, "size=1m,mode=0700") < 0)
         _exit(CANNOT_TEST);
 }
 
@@ -1391,6 +1408,7 @@ int main(void)
         ON_STORE(damaged_pages_are_told),
         ON_GROUND(files_are_for_their_owner_only),
         ON_GROUND(directories_that_exist_keep_their_mode),
+        ON_GROUND(a_directory_that_all_can_write_is_refused),
         ON_GROUND(an_unknown_scheme_is_refused),
         ON_GROUND(a_directory_is_no_store),
         ON_GROUND(a_store_has_one_name),
