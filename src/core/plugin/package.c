@@ -124,7 +124,7 @@ static int fetch(struct arrival *a, const char *name, const char *version, struc
     const char *folder = berth_plugins_directory(a->b, a->arena, "plugins", NULL, err);
     if (!folder)
         return err->code;
-    int rc = berth_plugins_make_passable(folder, err);
+    int rc = berth_plugins_make_directory(folder, err);
     char *path = berth_arena_printf(a->arena, "%s/%s", folder, own_name(a->b, a->arena, "XXXXXX"));
     if (rc == BERTH_OK)
         rc = berth_arena_check(a->arena, err);

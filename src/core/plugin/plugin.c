@@ -23,6 +23,7 @@
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_change.h"
 #include "core/plugin/plugin_settings.h"
+#include "os/cage.h"
 #include "os/fs.h"
 #include "plugin/ops.h"
 #include "store/company.h"
@@ -54,9 +55,18 @@ const char *berth_plugins_directory(const struct berth *b, struct berth_arena *a
     return berth_arena_check(arena, err) == BERTH_OK ? path : NULL;
 }
 
-int berth_plugins_make_passable(const char *path, struct berth_error *err)
+int berth_plugins_make_directory(const char *path, struct berth_error *err)
 {
-    return berth_fs_mkdirs(path, geteuid() == 0 ? 0711 : 0700, err);
+    bool own_proc;
+    struct berth_error ignored;
+    bool passed = geteuid() == 0 && berth_cage_check(&own_proc, &ignored) < 0;
+    mode_t mode = passed ? 0711 : 0700;
+    struct stat st;
+    int rc = berth_fs_mkdirs(path, mode, err);
+    if (rc == BERTH_OK && stat(path, &st) == 0 && st.st_uid == geteuid() &&
+        (st.st_mode & ~mode & ALLPERMS) && chmod(path, mode) < 0)
+        rc = berth_fail_errno(err, "Cannot change the mode of %s", path);
+    return rc;
 }
 
 const char *berth_plugin_log_file(const struct berth *b, struct berth_arena *arena, const char *id,
@@ -237,7 +247,7 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
     const char *states = berth_plugins_directory(plugins->b, arena, "plugin-state", NULL, err);
     if (!out->state || !out->data || !out->log || !states)
         return err->code;
-    rc = berth_plugins_make_passable(states, err);
+    rc = berth_plugins_make_directory(states, err);
     return rc < 0 ? rc : berth_arena_check(arena, err);
 }
 
