@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/print.h"
+#include "core/plugin/plugin.h"
 #include "core/secret/secret_provider.h"
 #include "store/migrate.h"
 #include "store/secret.h"
@@ -92,6 +94,20 @@ static void check_key(struct visit *v)
         add_finding(v, "key", GOOD, say(v, "%s in %s", look.id, path), NULL);
 }
 
+/* What berth makes in its directory is private; but others see what there is. */
+static void check_directory(struct visit *v)
+{
+    struct stat st;
+    struct berth_error trouble;
+    const char *path = berth_plugins_directory(v->cli->b, &v->cli->arena, NULL, NULL, &trouble);
+    if (!path || stat(path, &st) < 0 || !(st.st_mode & (S_IRWXG | S_IRWXO)))
+        return;
+    add_finding(
+        v, "directory", POOR,
+        say(v, "%s is open to other users (mode %o)", path, (unsigned)st.st_mode & ALLPERMS),
+        say(v, "chmod 700 %s", path));
+}
+
 /* Checks the store in this process, also when a daemon serves it. */
 static void check_store(struct visit *v)
 {
@@ -111,6 +127,7 @@ static void check_store(struct visit *v)
                     berth_store_shared(cli->b->store) ? "..." : berth_store_where(cli->b->store),
                     berth_store_version()),
                 NULL);
+    check_directory(v);
     check_key(v);
 }
 

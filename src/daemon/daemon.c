@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/api.h"
@@ -16,6 +17,7 @@
 #include "core/daemon_lock.h"
 #include "core/socket_cookie.h"
 #include "core/paths.h"
+#include "core/plugin/plugin.h"
 #include "core/token.h"
 #include "crypto/tls.h"
 #include "daemon/fit.h"
@@ -248,6 +250,19 @@ static int open_runtime(struct berth_daemon *d, struct berth_error *err)
     return rc < 0 ? rc : berth_daemon_lock_take(d->store, d->socket, &d->lock_fd, err);
 }
 
+/* Says so when other users can look into the directory. What berth makes there is private. */
+static void log_directory(const struct berth_daemon *d)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_error ignored;
+    struct stat st;
+    const char *path = berth_plugins_directory(d->b, &arena, NULL, NULL, &ignored);
+    if (path && stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
+        berth_log_line(&d->b->log, BERTH_LOG_WARN,
+                       "the directory of the store is open to other users: run chmod 700",
+                       "directory", path, NULL);
+}
+
 static void log_limits(const struct berth_daemon *d, const struct berth_fit_machine *machine,
                        const struct berth_http_settings *settings)
 {
@@ -305,6 +320,7 @@ int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
     if (rc == BERTH_OK) {
         berth_log_line(&d->b->log, BERTH_LOG_INFO, "listening", "socket", d->socket, "store",
                        berth_store_where(d->b->store), NULL);
+        log_directory(d);
         set_urls(d);
         berth_daemon_tick(d);
         struct berth_error ignored; /* the first command tries again, and tells */
