@@ -100,8 +100,10 @@ BERTH_API void berth_exec_wait(struct berth_exec *x, struct berth_exec_end *end)
  * the end, is allowed. */
 BERTH_API void berth_exec_cancel(struct berth_exec *x);
 /* Queues a copy of the bytes for the command's standard input. UNAVAILABLE: too much input is
- * queued; try again after on_stdin_room. CONFLICT: standard input is closed. A write of no bytes
- * counts as input: the worker of a plugin is then sent an empty input instead of none. */
+ * queued; try again after on_stdin_room. CONFLICT: standard input is closed. TOO_LARGE: a place of
+ * a plugin, which takes its input as a whole, has no memory for it; the command does not start, and
+ * ends with status 126 when its input is closed. A write of no bytes counts as input: the worker of
+ * a plugin is then sent an empty input instead of none. */
 BERTH_API int berth_exec_write(struct berth_exec *x, const void *bytes, size_t len,
                                struct berth_error *err);
 /* Closes the command's standard input after the queued input. */

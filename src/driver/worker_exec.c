@@ -67,6 +67,7 @@ struct worker_running {
     struct berth_buf input;
     struct berth_charge input_charge;
     bool with_stdin, input_given; /* the caller may write input; it has, perhaps no bytes */
+    bool input_refused;           /* there was no memory for it */
     bool sent, cancelled, ended, paused;
 };
 
@@ -270,10 +271,19 @@ static void worker_exec_refuse(struct worker_running *r, const struct berth_erro
     drop(r);
 }
 
+static int fail_refused_input(const struct worker_running *r, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_TOO_LARGE,
+                      "There is no memory for the standard input, which the places of plugin "
+                      "\"%s\" take as a whole. The command does not start: start it again later.",
+                      r->driver->options.plugin_key);
+}
+
 static int write_input(struct worker_running *r, struct berth_error *err)
 {
     struct berth_json_writer w = {.buf = &r->params, .comma = true};
-    int rc = berth_buf_check(&r->input, "The standard input", err);
+    int rc = r->input_refused ? fail_refused_input(r, err)
+                              : berth_buf_check(&r->input, "The standard input", err);
     if (rc == BERTH_OK && !berth_utf8_valid_bytes(berth_buf_str(&r->input), r->input.len))
         rc = berth_fail(err, BERTH_E_INVALID,
                         "The standard input is no UTF-8, and the places of plugin \"%s\" take "
@@ -373,18 +383,22 @@ static void worker_cancel(struct berth_running *running)
         tell_end(r, end);
 }
 
-/* Lock held. Adds to the input, which is kept until it is closed. */
+/* Lock held. Adds to the input, which is kept until it is closed. When the budget is full, the
+ * command does not start: to wait would never end when each of two commands holds what the other
+ * one needs. */
 static int keep_input(struct worker_running *r, const void *bytes, size_t len,
                       struct berth_error *err)
 {
     struct berth_budget *budget = r->driver->options.inputs;
-    bool fits = r->input.len + len <= r->input.max; /* else trying again does not help */
-    if (budget && fits &&
-        !berth_charge_set(&r->input_charge, budget, r->company_id, (int64_t)(r->input.len + len)))
-        return berth_fail(err, BERTH_E_UNAVAILABLE,
-                          "There is no memory for the standard input, which the places of plugin "
-                          "\"%s\" take as a whole. Try again later.",
-                          r->driver->options.plugin_key);
+    bool fits = r->input.len + len <= r->input.max;
+    r->input_refused |=
+        budget && fits &&
+        !berth_charge_set(&r->input_charge, budget, r->company_id, (int64_t)(r->input.len + len));
+    if (r->input_refused) {
+        berth_buf_clear(&r->input);
+        berth_charge_drop(&r->input_charge);
+        return fail_refused_input(r, err);
+    }
     berth_buf_append(&r->input, bytes, len);
     return berth_buf_check(&r->input, "The standard input", err);
 }

@@ -336,17 +336,30 @@ static void collected_input_has_a_budget(void **state)
         f, ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'acme'}}"));
     for (int i = 0; i < 3; i++)
         all[i] = live_start(f, &request, &lives[i]);
+    const char *late =
+        detach(f, request.lease_id, "{'command':'cat','keepStdin':true,'detach':true}");
     assert_int_equal(write_much(f, all[0], 40 * MIB), 40 * MIB);
     assert_int_equal(write_much(f, all[1], 40 * MIB), 24 * MIB); /* half of all is there now */
-    assert_int_equal(f->err.code, BERTH_E_UNAVAILABLE);
-    assert_int_equal(write_much(f, all[2], MIB), 0);
-    for (int i = 0; i < 3; i++) {
-        if (i == 2) /* the others have given theirs back */
-            assert_int_equal(write_much(f, all[2], 30 * MIB), 30 * MIB);
-        berth_exec_cancel(all[i]);
-        berth_exec_wait(all[i], &end);
-        berth_exec_free(all[i]);
-        live_clear(&lives[i]);
+    assert_int_equal(f->err.code, BERTH_E_TOO_LARGE);
+    assert_int_equal(write_much(f, all[1], MIB), 0); /* what it had is given back */
+    assert_int_equal(write_much(f, all[2], 24 * MIB), 24 * MIB);
+    const char *in = text_of(f, "/api/execs/%s/stdin?close=true", late);
+    assert_int_equal(ask_with(f, "", "POST", in, "x").status, 413); /* at once */
+    assert_int_equal(ask_with(f, "", "POST", in, "").status, 200);
+    await_end(f, late);
+    assert_non_null(strstr(ask(f, "GET", text_of(f, "/api/execs/%s/log", late), NULL).body,
+                           "There is no memory for the standard input"));
+    berth_exec_close_stdin(all[1]); /* it does not run with a part of its input */
+    for (int i = 1; i < 4; i++) {
+        struct berth_exec *x = all[i % 3];
+        if (i == 3) /* the others have given theirs back */
+            assert_int_equal(write_much(f, x, 20 * MIB), 20 * MIB);
+        if (i != 1)
+            berth_exec_cancel(x);
+        berth_exec_wait(x, &end);
+        assert_int_equal(end.exit_code, i == 1 ? 126 : -1);
+        berth_exec_free(x);
+        live_clear(&lives[i % 3]);
     }
 }
 
