@@ -26,6 +26,7 @@
 
 #define HEAD_BYTES_MAX (64 * 1024)
 #define KEPT_BYTES_MAX ((size_t)64 * 1024) /* of an answer */
+#define BRIEF_BYTES_MAX ((size_t)8 * 1024) /* of a short answer, which needs no budget */
 
 const struct berth_api_route *const berth_api_tables[] = {
     berth_api_instance_routes,    berth_api_company_routes,
@@ -112,6 +113,18 @@ static void answer_error(const struct berth *b, struct berth_http_exchange *x,
     berth_http_answer(x, &answer);
 }
 
+/* Returns what to send when there is no memory for the answer; NULL: the client may ask again. */
+static const char *brief_of(const struct berth_api_call *c)
+{
+    enum berth_http_method method = berth_http_exchange_head(c->x)->method;
+    if (method == BERTH_HTTP_GET || method == BERTH_HTTP_HEAD)
+        return NULL;
+    return c->brief && strlen(c->brief) <= BRIEF_BYTES_MAX
+               ? c->brief
+               : "{\"omitted\":\"The request was carried out. There is no memory for its "
+                 "answer.\"}";
+}
+
 void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error *err)
 {
     struct berth_error trouble = *err;
@@ -127,6 +140,7 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
         struct berth_http_answer answer = {.status = c->status,
                                            .type = c->out.len || c->fixed ? type : NULL,
                                            .body = c->out,
+                                           .brief = brief_of(c),
                                            .fixed = c->fixed,
                                            .fixed_len = c->fixed_len};
         if (c->replayed)

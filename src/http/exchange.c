@@ -183,7 +183,8 @@ static void run_answer(struct berth_post *post)
     berth_http_exchange_free(x);
 }
 
-/* Charges the memory of a long answer. One that does not fit becomes a refusal. */
+/* Charges the memory of a long answer. One that does not fit becomes its brief form, or a refusal.
+ */
 static void answer_charge(struct berth_http_exchange *x, struct berth_http_answer *answer)
 {
     if (answer->body.len <= BERTH_HTTP_JOINED_BYTES_MAX ||
@@ -191,6 +192,11 @@ static void answer_charge(struct berth_http_exchange *x, struct berth_http_answe
                          (int64_t)answer->body.cap))
         return;
     berth_buf_clear(&answer->body);
+    if (answer->brief) {
+        answer->body = (struct berth_buf)BERTH_BUF_INIT(BERTH_HTTP_JOINED_BYTES_MAX);
+        berth_buf_puts(&answer->body, answer->brief);
+        return;
+    }
     berth_http_write_refusal(503, "There is no memory for the answer. Try again later.", answer);
 }
 

@@ -54,6 +54,7 @@ static void answer(struct berth_http_exchange *x)
     struct berth_http_answer a = {.status = strcmp(h->path, "/none") == 0 ? 204 : 200,
                                   .type = "text/plain",
                                   .more = {{"X-Path", h->path}},
+                                  .brief = h->method == BERTH_HTTP_POST ? "it is done" : NULL,
                                   .body = BERTH_BUF_INIT(64 * 1024 * 1024)};
     if (strcmp(h->path, "/who") == 0)
         berth_buf_printf(&a.body, "%s %d", peer->local ? "local" : "tcp", (int)peer->uid);
@@ -804,6 +805,10 @@ static void answers_share_one_budget(void **state)
     }
     auto_close int other = dial_unix(s), small = dial_unix(s);
     auto_buf all = HEARD, short_one = HEARD, rest = HEARD, again = HEARD;
+    auto_close int done = dial_unix(s);
+    auto_buf brief = HEARD;
+    say(done, "POST /much HTTP/1.1\r\n" HOST "X-Owner: a\r\nContent-Length: 0\r\n\r\n");
+    assert_non_null(strstr(hear(done, "it is done", &brief), "HTTP/1.1 200"));
     say(other, MUCH_OF("b"));
     assert_non_null(strstr(hear(other, "039999\n", &all), "200 OK"));
     say(small, "GET /x HTTP/1.1\r\n" HOST "X-Owner: a\r\n\r\n");
