@@ -521,6 +521,7 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_guard_free(api->guard);
     berth_map_clear(&api->lives);
     berth_map_clear(&api->runs);
+    berth_api_read_turns_clear(&api->log_reads);
     free(api->urls_json);
     pthread_cond_destroy(&api->lives_changed);
     berth_lock_destroy(&api->lives_lock);

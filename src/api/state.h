@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "api/read_turns.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "core/berth.h"
@@ -44,8 +45,7 @@ struct berth_api {
     int stream_count;       /* watches and listeners, which refer to it, too */
     int place_calls;        /* requests on the threads for providers, likewise */
     /* Watches whose logs are read, and those that wait for it; on the loop's thread. */
-    int log_reads;
-    struct berth_api_watch *readers, *last_reader;
+    struct berth_api_read_turns log_reads;
     char *urls_json; /* an array of the URLs by which places reach this daemon */
 };
 #endif

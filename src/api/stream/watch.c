@@ -20,7 +20,6 @@
 #define LOOK_MS 50
 #define LOOK_MAX_MS 400
 #define STEP_WATCHES 16 /* served in one step */
-#define READS_MAX 64    /* of logs, at once */
 #define CHANGED_MS 10   /* after a change of the log: a busy command is looked at this often */
 #define WATCHED_MS 1000 /* while changes of the log are reported: the row may say that it ended */
 
@@ -41,7 +40,7 @@ struct berth_api_watch {
     struct berth_api_live *live;  /* the command that sends its output here, or NULL */
     struct berth_api_watch *next, **link;
 
-    struct berth_api_watch *next_reader;
+    struct berth_api_reader reader;
     bool reading; /* a job is running or waits for its turn, and owns the fields below */
     struct berth_api_log_cursor cursor;
     struct berth_error trouble;
@@ -52,6 +51,11 @@ struct berth_api_watch {
 static struct berth_api_watch *of_post(struct berth_post *post)
 {
     return berth_container_of(post, struct berth_api_watch, post);
+}
+
+static struct berth_api_watch *of_reader(struct berth_api_reader *reader)
+{
+    return berth_container_of(reader, struct berth_api_watch, reader);
 }
 
 static struct berth_api_watch *of_look(struct berth_timer *timer)
@@ -130,45 +134,37 @@ static void finish_gone(struct berth_api_watch *w)
     free_watch(w);
 }
 
-/* Starts the job of a watch whose turn it is. Returns false when it needs none, or cannot. */
-static bool start_reading(struct berth_api_watch *w)
+/* Starts the job of a watch whose turn it is, unless it needs none or cannot. */
+static void start_reading(struct berth_api_watch *w)
 {
     struct berth_error err;
     if (w->s.x && berth_api_quick(w->api->quick, w->turn, read_job, w, &err) == BERTH_OK)
-        return true;
+        return;
+    berth_api_read_turns_done(&w->api->log_reads, w->turn);
     w->reading = false;
     if (w->s.x)
         berth_timer_set(w->s.engine, &w->look, LOOK_MS);
     else if (w->gone)
         finish_gone(w);
-    return false;
 }
 
 /* Lets those read that wait for it. What they find is in memory until the loop has taken it. */
 static void let_read(struct berth_api *api)
 {
-    while (api->readers && api->log_reads < READS_MAX) {
-        struct berth_api_watch *w = api->readers;
-        api->readers = w->next_reader;
-        api->log_reads++; /* before w is freed, and perhaps the API */
-        if (!start_reading(w))
-            api->log_reads--;
-    }
+    for (struct berth_api_reader *r; (r = berth_api_read_turns_take(&api->log_reads));)
+        start_reading(of_reader(r));
 }
 
 static void read_on(struct berth_api_watch *w)
 {
     if (w->reading || w->live)
         return;
-    w->reading = true;
     w->waiting = w->changed = false;
-    w->next_reader = NULL;
-    if (w->api->readers)
-        w->api->last_reader->next_reader = w;
+    w->reading = berth_api_read_turns_put(&w->api->log_reads, w->turn, &w->reader);
+    if (w->reading)
+        let_read(w->api);
     else
-        w->api->readers = w;
-    w->api->last_reader = w;
-    let_read(w->api);
+        berth_timer_set(w->s.engine, &w->look, LOOK_MS);
 }
 
 static void on_look(struct berth_timer *timer)
@@ -295,7 +291,7 @@ static void on_read(struct berth_post *post)
 {
     struct berth_api_watch *w = of_post(post);
     w->reading = false;
-    w->api->log_reads--;
+    berth_api_read_turns_done(&w->api->log_reads, w->turn);
     let_read(w->api);
     if (!w->s.x) { /* the client has left; on_gone has been called or will be */
         if (w->gone)
