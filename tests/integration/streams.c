@@ -409,6 +409,46 @@ static void tell_waiters(void *ctx)
         berth_api_waiter_leave(&all->waiters[i].base);
 }
 
+struct last_words {
+    const char *exec;
+    bool said;
+};
+
+static void say_last(void *ctx)
+{
+    struct last_words *words = ctx;
+    struct berth_api_live *live = berth_api_live_find(asked_api, words->exec);
+    words->said = live && live->watches;
+    if (!words->said)
+        return;
+    berth_api_live_output(live, BERTH_STDOUT, "last\n", 5);
+    live->over = true;
+    live->listeners->step(live);
+    live->over = false; /* it has not ended yet */
+}
+
+/* The output that was collected when a command ends is handed out, not dropped. */
+static void last_output_is_handed_out(void **state)
+{
+    struct fixture *f = *state;
+    const char *lease = lease_on(f, ask_environment(f, "{'name':'here','driver':'local'}"));
+    const char *id = detach(f, lease, "{'command':'cat','keepStdin':true,'detach':true}");
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nConnection: "
+                               "close\r\nAccept: text/event-stream\r\n\r\n",
+                               id);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    struct last_words words = {.exec = id};
+    for (int i = 0; i < 10000 && !words.said; i++, usleep(1000))
+        assert_ok(f, berth_engine_do(f->b->engine, say_last, &words, &f->err));
+    assert_true(words.said);
+    assert_int_equal(
+        ask_with(f, "", "POST", text_of(f, "/api/execs/%s/cancel", id), "").status / 100, 2);
+    assert_non_null(strstr(hear(f, fd, "end", 1), "last"));
+    (void)close(fd);
+}
+
 /* Room is offered to one writer after the other, not to all each time. */
 static void writers_are_served_in_turn(void **state)
 {
@@ -1122,6 +1162,7 @@ int main(void)
         ASK_ON_BOTH(input_in_pieces),
         ASK_ON_BOTH(input_that_a_place_does_not_take),
         ASK_ON_SQLITE(collected_input_has_a_budget),
+        ASK_ON_SQLITE(last_output_is_handed_out),
         ASK_ON_SQLITE(writers_are_served_in_turn),
         ASK_ON_BOTH(commands_are_cancelled),
         ASK_ON_BOTH(callers_who_leave),

@@ -357,11 +357,10 @@ static bool watches_let_go(struct berth_api_live *live)
 
 static bool watches_step(struct berth_api_live *live)
 {
-    if (live->over)
-        return watches_let_go(live);
     if (!live->fan.handing) {
+        /* The last round comes before the end: a log that is cut does not have its output. */
         if (!berth_api_fan_begin(&live->fan))
-            return false;
+            return live->over && watches_let_go(live);
         live->at = live->watches;
     }
     for (int i = 0; i < STEP_WATCHES && live->at; i++) {
