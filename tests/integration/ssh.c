@@ -859,9 +859,12 @@ static void nothing_runs_here_instead(void **state)
     struct fixture *f = *state;
     struct berth_environment *e = far_environment(f);
     struct berth_lease *l = take_lease(f, e, make_run(f));
-    const char *marker = berth_arena_printf(&f->arena, "%s/ran-here", f->directory);
+    const char *open = berth_arena_printf(&f->arena, "%s/open", f->directory);
+    const char *marker = berth_arena_printf(&f->arena, "%s/ran-here", open);
     const char *script = berth_arena_printf(&f->arena, "touch '%s'", marker);
-    assert_int_equal(chmod(f->directory, 0777), 0); /* whoever runs it could */
+    assert_int_equal(mkdir(open, 0700), 0);
+    assert_int_equal(chmod(open, 0777), 0); /* whoever runs it could */
+    assert_int_equal(chmod(f->directory, 0711), 0);
     farhost_stop();
     struct performed p = perform(f, e, script, 0, -1);
     assert_true(p.rc < 0);
