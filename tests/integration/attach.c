@@ -413,16 +413,16 @@ static void leaving_is_noticed(void **state)
     attach(f, &ws, id);
     assert_int_equal(streams(), 1);
     ws_close(&ws); /* without a word */
-    await(streams() == 0);
+    WAIT_FOR(streams() == 0);
     attach(f, &ws, id);
     ws_send(&ws, WS_CLOSE, "\x0f\xa0", 2);
     assert_int_equal(ws_await_close(&ws), 4000);
     ws_close(&ws);
-    await(streams() == 0);
+    WAIT_FOR(streams() == 0);
     assert_false(has_ended(f, id));
     assert_int_equal(try_attach(f, &ws, id, "?cancel=true"), 101);
     ws_close(&ws);
-    await(has_ended(f, id));
+    WAIT_FOR(has_ended(f, id));
     struct reply r = exec_of(f, id);
     assert_string_equal(reply_text(f, &r, "cause"), "cancelled");
 }
@@ -535,7 +535,7 @@ static void commands_of_others(void **state)
     struct fixture *f = *state;
     struct ws ws;
     const char *id = start(f, "{'command':'true','detach':true}");
-    await(has_ended(f, id));
+    WAIT_FOR(has_ended(f, id));
     run_sql(f, "UPDATE execs SET cause = NULL WHERE id = $1", id);
     assert_int_equal(try_attach(f, &ws, id, ""), 409);
     ws_close(&ws);

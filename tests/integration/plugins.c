@@ -38,7 +38,7 @@
 #define DRIVER "acme.environments"
 #define KEY "resolved-provider-key"
 #define PATIENCE_MS 5000 /* with a process that is starting */
-#define AWAIT_MS 20000   /* what is certain to come */
+#define AWAIT_MS 120000  /* what is certain to come */
 
 /* --- the stage --- */
 

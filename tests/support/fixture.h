@@ -72,7 +72,7 @@ struct berth_registry *fixture_registry(const struct fixture *f);
 #define WAIT_FOR(condition)                                                                        \
     do {                                                                                           \
         for (int i_ = 0; !(condition); i_++) {                                                     \
-            if (i_ == 3000)                                                                        \
+            if (i_ == 12000)                                                                       \
                 fail_msg("waited in vain for %s", #condition);                                     \
             pause_ms(10);                                                                          \
         }                                                                                          \

@@ -17,7 +17,7 @@
 
 #include "base/auto.h"
 
-#define PATIENCE_MS 30000
+#define PATIENCE_MS 120000
 #define TAKING_MS 300
 #define BYTES_MAX ((size_t)64 * 1024 * 1024)
 

@@ -43,12 +43,4 @@ void ws_expect(struct ws *ws, int opcode, const char *text);
 int ws_code(const struct ws *ws); /* of the WS_CLOSE that came; 0: there was none in it */
 /* Passes over all until WS_CLOSE, and the end behind it; its code. */
 int ws_await_close(struct ws *ws);
-
-/* Until it is so; with fixture.h. */
-#define await(condition)                                                                           \
-    do {                                                                                           \
-        for (int i_ = 0; i_ < 2000 && !(condition); i_++)                                          \
-            pause_ms(5);                                                                           \
-        assert_true(condition);                                                                    \
-    } while (0)
 #endif

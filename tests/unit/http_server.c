@@ -28,7 +28,7 @@
 
 #define HOST "Host: berth\r\n"
 #define GET(path) "GET " path " HTTP/1.1\r\n" HOST "\r\n"
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 120000
 #define HELD_MAX 64
 
 /* A server that answers what it was asked: at once, or when the test says so. */

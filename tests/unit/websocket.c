@@ -273,8 +273,8 @@ static void messages_come_back(void **state)
     }
     assert_int_equal(berth_http_server_stats(s->server).streams, 1);
     ws_close(&ws);
-    await(s->gone == 1);
-    await(berth_http_server_stats(s->server).streams == 0);
+    WAIT_FOR(s->gone == 1);
+    WAIT_FOR(berth_http_server_stats(s->server).streams == 0);
 }
 
 /* Each byte by itself. */
@@ -333,7 +333,7 @@ static void bytes_behind_the_handshake(void **state)
     ws_frame(&out, 0x80 | WS_TEXT, "last", 4);
     assert_int_equal(ws_push(&ws, out.data, out.len, out.len), out.len);
     struct berth_error err;
-    await(is_held(s));
+    WAIT_FOR(is_held(s));
     pause_ms(50);
     assert_int_equal(berth_engine_do(s->engine, begin_held, s, &err), 0);
     while (!strstr(berth_buf_str(&ws.in), "\r\n\r\n")) {
@@ -404,7 +404,7 @@ static void violations(void **state)
         ws_send(&ws, WS_TEXT, "behind", 6);
         assert_int_equal(ws_await_close(&ws), cases[i].code);
         ws_close(&ws);
-        await(s->gone == (int)i + 1);
+        WAIT_FOR(s->gone == (int)i + 1);
     }
     assert_int_equal(s->messages, 1); /* the last */
 }
@@ -478,7 +478,7 @@ static void answers_that_nobody_reads(void **state)
         assert_int_equal(ws.data.len, sizeof data);
     }
     ws_close(&ws);
-    await(s->gone == 1);
+    WAIT_FOR(s->gone == 1);
 }
 
 /* Writes until some bytes wait for the client, then one round of a command's output. */
@@ -504,7 +504,7 @@ static void who_does_not_read_is_still_heard(void **state)
     open_at(s, &ws, "/");
     assert_int_equal(berth_engine_do(s->engine, write_too_much, s, &err), 0);
     ws_send(&ws, WS_TEXT, "end", 3);
-    await(s->gone == 1);
+    WAIT_FOR(s->gone == 1);
     ws_close(&ws);
 }
 
