@@ -60,10 +60,10 @@ struct berth_rpc {
     struct berth_error trouble;
     int trouble_code;
     struct berth_post read_post;
-    struct berth_buf errors; /* bytes of stderr, of which errors_taken were handed on */
-    size_t errors_taken;
-    bool yielded; /* turn_post is queued, and handles further lines */
-    bool paused;  /* nothing is read meanwhile: `reading` or `yielded` */
+    struct berth_buf errors; /* bytes of stderr */
+    size_t errors_taken;     /* how many of them were handed on */
+    bool yielded;            /* turn_post is queued, and handles further lines */
+    bool paused;             /* nothing is read meanwhile: `reading` or `yielded` */
     struct berth_post turn_post;
 };
 

@@ -40,7 +40,7 @@ struct berth_init {
     int start;                /* socket to the child that waits for a program; -1: none */
     pid_t ready;              /* that child */
     pid_t command;            /* the program that runs, or ran last */
-    char user[USER_SIZE];     /* whose commands it has run; "": nobody's */
+    char user[USER_SIZE];     /* whose commands it has run; "": it is new */
     bool idle;                /* spare since before the last trim */
 };
 

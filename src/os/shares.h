@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/os/shares.h - a pool of threads for calls that may wait long for a provider.
+ * src/os/shares.h - a pool of threads that providers and companies share: for calls that may wait
+ * long for a provider, and for short requests, which have no provider.
  *
  * A share is the work of one company at one provider. A job starts while its provider occupies less
  * than half as many threads as are free, and its company less than four times as many. So a

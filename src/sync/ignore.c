@@ -59,7 +59,8 @@ void berth_ignore_free(struct berth_ignore *ignore)
     free(ignore);
 }
 
-/* Returns the length without blanks at the end, of which a backslash protects one. */
+/* Returns the length without the blanks at the end. A blank behind a backslash belongs to the line.
+ */
 static size_t trimmed_len(const char *line, size_t len)
 {
     while (len && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))

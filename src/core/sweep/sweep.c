@@ -440,7 +440,7 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
 {
     struct berth *b = pass->b;
     (void)berth_owner_group_end_dead();
-    if (pass->options.call_providers)
+    if (pass->options.call_providers) /* reads all of /proc, which a short sweep has no time for */
         (void)berth_orphan_inits_end();
     int rc = pass->options.own_only ? BERTH_OK
                                     : berth_run_end_lost(b, &pass->arena, &pass->report.lost, err);
