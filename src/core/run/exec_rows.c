@@ -177,7 +177,15 @@ static bool add_label(struct berth_list *labels, struct berth_arena *arena, cons
     return berth_list_add(labels, arena, berth_arena_printf(arena, "BERTH_EXEC_ID=%s", exec_id));
 }
 
-void berth_exec_rows_log_processes(struct berth *b, const char *event, int count)
+/* Adds the NULL that ends a list of labels. Returns an error when the list lacks some. */
+static int close_labels(struct berth_list *labels, struct berth_arena *arena,
+                        struct berth_error *err)
+{
+    (void)berth_list_add(labels, arena, NULL);
+    return berth_arena_check(arena, err);
+}
+
+static void log_processes(struct berth *b, const char *event, int count)
 {
     char number[16];
     (void)snprintf(number, sizeof number, "%d", count);
@@ -185,20 +193,26 @@ void berth_exec_rows_log_processes(struct berth *b, const char *event, int count
         berth_log_line(&b->log, BERTH_LOG_WARN, event, "processes", number, NULL);
 }
 
-/* Ends the processes of all lost commands with one look at /proc, then writes their rows. */
+int berth_exec_rows_end_labelled(struct berth *b, struct berth_arena *arena,
+                                 struct berth_list *labels, struct berth_error *err)
+{
+    bool some = labels->count > 0;
+    int rc = close_labels(labels, arena, err);
+    if (rc == BERTH_OK && some)
+        log_processes(b, "processes of dead owners ended",
+                      berth_orphan_inits_end() +
+                          berth_strays_end_orphaned((const char *const *)(void *)labels->items));
+    return rc;
+}
+
+/* Ends the processes of all lost commands, then writes their rows. */
 static int end_lost(struct berth *b, struct berth_arena *arena, const struct berth_list *lost,
                     struct berth_error *err)
 {
     struct berth_list labels = {0};
     for (int i = 0; i < lost->count; i++)
         (void)add_label(&labels, arena, ((const struct berth_exec_record *)lost->items[i])->id);
-    (void)berth_list_add(&labels, arena, NULL);
-    int rc = berth_arena_check(arena, err);
-    if (rc < 0 || !lost->count)
-        return rc;
-    int processes = berth_orphan_inits_end() +
-                    berth_strays_end_orphaned((const char *const *)(void *)labels.items);
-    berth_exec_rows_log_processes(b, "processes of lost commands ended", processes);
+    int rc = berth_exec_rows_end_labelled(b, arena, &labels, err);
     for (int i = 0; rc == BERTH_OK && i < lost->count; i++) {
         const char *id = ((const struct berth_exec_record *)lost->items[i])->id;
         berth_log_line(&b->log, BERTH_LOG_WARN, "command of a dead process ended", "execId", id,
@@ -247,11 +261,10 @@ int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena, stru
             (void)add_label(&labels, arena, x->id);
     }
     bool some = labels.count > 0;
-    (void)berth_list_add(&labels, arena, NULL);
     if (rc == BERTH_OK)
-        rc = berth_arena_check(arena, err);
+        rc = close_labels(&labels, arena, err);
     if (rc == BERTH_OK && some)
-        berth_exec_rows_log_processes(b, "processes of ended leases ended",
-                                      berth_strays_end((const char *const *)(void *)labels.items));
+        log_processes(b, "processes of ended leases ended",
+                      berth_strays_end((const char *const *)(void *)labels.items));
     return rc;
 }

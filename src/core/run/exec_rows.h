@@ -29,8 +29,11 @@ int berth_exec_rows_end_lost(struct berth *b, struct berth_arena *arena, int *le
  * lives: it is suspended, or hangs. Their rows are left to that process. */
 int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena,
                                 struct berth_error *err);
-/* Logs that processes were killed, unless there were none. */
-void berth_exec_rows_log_processes(struct berth *b, const char *event, int count);
+/* Kills what dead processes left running on this machine with one of the labels, by one look at
+ * /proc, and logs how many processes that were. Adds the NULL behind the labels, which may be none.
+ */
+int berth_exec_rows_end_labelled(struct berth *b, struct berth_arena *arena,
+                                 struct berth_list *labels, struct berth_error *err);
 void berth_exec_rows_json(struct berth_json_writer *w, const struct berth_exec_record *record);
 /* Returns the path of the file that keeps the exec's output. The caller owns it. */
 int berth_exec_rows_log(struct berth *b, const char *exec_id, char **out, struct berth_error *err);

@@ -15,8 +15,6 @@
 #include "core/run/exec_rows.h"
 #include "core/run/foreign_machine.h"
 #include "os/runtime.h"
-#include "os/orphan_inits.h"
-#include "os/strays.h"
 #include "store/company.h"
 #include "store/secret.h"
 #include "store/store.h"
@@ -245,7 +243,7 @@ static int end_lost_run(struct berth *b, struct berth_arena *arena, const char *
     return rc;
 }
 
-/* Ends the processes of all lost runs with one look at /proc, then the runs. */
+/* Ends the processes of all lost runs, then the runs. */
 static int end_lost_runs(struct berth *b, struct berth_arena *arena, const struct berth_list *lost,
                          int *count, struct berth_error *err)
 {
@@ -254,13 +252,7 @@ static int end_lost_runs(struct berth *b, struct berth_arena *arena, const struc
         (void)berth_list_add(&labels, arena,
                              berth_arena_printf(arena, "BERTH_RUN_ID=%s",
                                                 ((const struct berth_run *)lost->items[i])->id));
-    (void)berth_list_add(&labels, arena, NULL);
-    int rc = berth_arena_check(arena, err);
-    if (rc < 0 || !lost->count)
-        return rc;
-    int processes = berth_orphan_inits_end() +
-                    berth_strays_end_orphaned((const char *const *)(void *)labels.items);
-    berth_exec_rows_log_processes(b, "processes of lost runs ended", processes);
+    int rc = berth_exec_rows_end_labelled(b, arena, &labels, err);
     for (int i = 0; rc == BERTH_OK && i < lost->count; i++) {
         rc = end_lost_run(b, arena, ((const struct berth_run *)lost->items[i])->id, err);
         *count += rc == BERTH_OK;
