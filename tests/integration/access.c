@@ -868,8 +868,8 @@ static void runs_hand_out_no_secrets(void **state)
                  "Missing permission: secrets:manage");
 }
 
-/* A token that was made for an agent asks for places in the name of that agent only. */
-/* Nor by a config: neither by naming it, nor by sending a secret that is there somewhere else. */
+/* A config hands out no stored secret either: not by naming it, nor by keeping it while another
+ * field, perhaps the address that it is sent to, changes. */
 static void configs_hand_out_no_secrets(void **state)
 {
     struct fixture *f = *state;
@@ -920,6 +920,7 @@ static void configs_hand_out_no_secrets(void **state)
     }
 }
 
+/* A token that was made for an agent asks for places in the name of that agent only. */
 static void agents_name_no_other_agent(void **state)
 {
     struct fixture *f = *state;

@@ -282,6 +282,18 @@ static void input_in_pieces(void **state)
     assert_string_equal(reply_text(f, &r, "stdout"), "400\n");
 }
 
+/* Asks for the events of a command's log. Returns the connection. */
+static int send_follow(struct fixture *f, const char *id)
+{
+    int fd = dial(f);
+    const char *text = text_of(f,
+                               "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nConnection: "
+                               "close\r\nAccept: text/event-stream\r\n\r\n",
+                               id);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    return fd;
+}
+
 /* A place that must have all input first refuses it when it comes: by whichever thread, whoever
  * listens hears of it. */
 static void input_that_a_place_does_not_take(void **state)
@@ -292,12 +304,7 @@ static void input_that_a_place_does_not_take(void **state)
         f, ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'acme'}}"));
     for (int i = 0; i < 5; i++) {
         const char *id = detach(f, lease, "{'command':'cat','keepStdin':true,'detach':true}");
-        int fd = dial(f);
-        const char *text = text_of(f,
-                                   "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nConnection: "
-                                   "close\r\nAccept: text/event-stream\r\n\r\n",
-                                   id);
-        assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        int fd = send_follow(f, id);
         usleep(20000); /* it has joined */
         struct reply r =
             ask_with(f, "", "POST", text_of(f, "/api/execs/%s/stdin?close=true", id), "\xff");
@@ -433,12 +440,7 @@ static void last_output_is_handed_out(void **state)
     struct fixture *f = *state;
     const char *lease = lease_on(f, ask_environment(f, "{'name':'here','driver':'local'}"));
     const char *id = detach(f, lease, "{'command':'cat','keepStdin':true,'detach':true}");
-    int fd = dial(f);
-    const char *text = text_of(f,
-                               "GET /api/execs/%s/log HTTP/1.1\r\nHost: x\r\nConnection: "
-                               "close\r\nAccept: text/event-stream\r\n\r\n",
-                               id);
-    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    int fd = send_follow(f, id);
     struct last_words words = {.exec = id};
     for (int i = 0; i < 10000 && !words.said; i++, usleep(1000))
         assert_ok(f, berth_engine_do(f->b->engine, say_last, &words, &f->err));
