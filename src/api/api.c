@@ -113,7 +113,8 @@ static void answer_error(const struct berth *b, struct berth_http_exchange *x,
     berth_http_answer(x, &answer);
 }
 
-/* Returns what to send when there is no memory for the answer; NULL: the client may ask again. */
+/* Returns a short body to send when the answer does not fit into memory, or NULL for a request that
+ * the client may repeat. */
 static const char *brief_of(const struct berth_api_call *c)
 {
     enum berth_http_method method = berth_http_exchange_head(c->x)->method;

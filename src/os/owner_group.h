@@ -10,8 +10,8 @@
 /* Writes the name of the group of this process, which names the process itself. */
 void berth_owner_group_name(char out[BERTH_OWNER_NAME_SIZE]);
 enum berth_owner_state {
-    BERTH_OWNER_UNKNOWN, /* the text is no such name, or one of other namespaces */
-    BERTH_OWNER_LIVES,   /* or nothing says that it does not */
+    BERTH_OWNER_UNKNOWN, /* the text is not such a name, or names a process of another namespace */
+    BERTH_OWNER_LIVES,   /* also when /proc does not show it, but a signal would reach it */
     BERTH_OWNER_DEAD,
 };
 /* Returns what is known of the process with this name. */

@@ -988,7 +988,8 @@ static void strangers_do_not_learn_where_the_store_is(void **state)
     const char *health = ask_by_tcp(f, port, "/api/health", "");
     assert_non_null(strstr(health, "\"degraded\""));
     assert_non_null(strstr(health, "\"The store does not answer.\""));
-    struct reply r = ask(f, "GET", "/api/health", NULL); /* whoever is at the socket is */
+    struct reply r =
+        ask(f, "GET", "/api/health", NULL); /* a client of the Unix socket is told why */
     assert_non_null(strstr(reply_text(f, &r, "store.error"), "PostgreSQL cannot be reached: "));
     database("start");
     WAIT_FOR(ask(f, "GET", "/api/companies", NULL).status == 200);

@@ -863,7 +863,7 @@ static void nothing_runs_here_instead(void **state)
     const char *marker = berth_arena_printf(&f->arena, "%s/ran-here", open);
     const char *script = berth_arena_printf(&f->arena, "touch '%s'", marker);
     assert_int_equal(mkdir(open, 0700), 0);
-    assert_int_equal(chmod(open, 0777), 0); /* whoever runs it could */
+    assert_int_equal(chmod(open, 0777), 0); /* any user could make the marker here */
     assert_int_equal(chmod(f->directory, 0711), 0);
     farhost_stop();
     struct performed p = perform(f, e, script, 0, -1);

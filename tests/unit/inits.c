@@ -40,7 +40,7 @@ static int count_inits(void)
     return count;
 }
 
-/* However many were in use, one stays that nobody has used. */
+/* However many inits are given back, one that has served no user is kept. */
 static void one_is_kept_for_the_next_user(void **state)
 {
     struct berth_inits *inits;

@@ -53,7 +53,8 @@ static void read_boot_offset(long long *seconds, long long *nanoseconds)
 {
     char line[LINE_BYTES_MAX];
     *seconds = *nanoseconds = 0;
-    FILE *file = fopen("/proc/self/timens_offsets", "re"); /* not there: there are no namespaces */
+    FILE *file =
+        fopen("/proc/self/timens_offsets", "re"); /* a file of kernels with time namespaces */
     while (file && fgets(line, sizeof line, file) &&
            sscanf(line, "boottime %lld %lld", seconds, nanoseconds) != 2)
         continue;

@@ -38,8 +38,9 @@ void berth_plugins_stop(struct berth *b, const char *id);
  * them are in. On failure it fills *err and returns NULL. */
 const char *berth_plugins_directory(const struct berth *b, struct berth_arena *arena,
                                     const char *name, const char *inner, struct berth_error *err);
-/* Makes a directory that nobody else can enter, or closes it. Only the users that root's workers
- * run as without a cage can pass through it: a cage mounts what a worker needs. */
+/* Makes a directory with mode 0700, or gives an existing one that mode. As root on a machine
+ * without cages the mode is 0711, because the workers then run as other users and pass through it.
+ */
 int berth_plugins_make_directory(const char *path, struct berth_error *err);
 const char *berth_plugin_log_file(const struct berth *b, struct berth_arena *arena, const char *id,
                                   struct berth_error *err);
