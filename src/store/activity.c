@@ -35,17 +35,17 @@ static int on_activity(void *ctx, const struct berth_value *row, struct berth_er
 int berth_activity_insert(struct berth_db *db, const struct berth_activity *a,
                           struct berth_error *err)
 {
-    return berth_db_exec(db,
-                         "WITH turn AS ({activity_share})"
-                         " INSERT INTO activity (company_id, actor_type, actor_id, action,"
-                         " entity_type, entity_id, agent_id, run_id, details, created_at)"
-                         " SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT),"
-                         " CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT),"
-                         " CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS {bigint}) FROM turn",
-                         NULL, NULL, err, berth_text(a->company_id), berth_text(a->actor_type),
-                         berth_text(a->actor_id), berth_text(a->action), berth_text(a->entity_type),
-                         berth_text(a->entity_id), berth_text(a->agent_id), berth_text(a->run_id),
-                         berth_text(a->details_json), berth_int(a->created_at_ms));
+    return berth_db_exec(
+        db,
+        "{activity_turn} INSERT INTO activity (company_id, actor_type, actor_id, action,"
+        " entity_type, entity_id, agent_id, run_id, details, created_at)"
+        " SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT),"
+        " CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT),"
+        " CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS {bigint}) {from_turn}",
+        NULL, NULL, err, berth_text(a->company_id), berth_text(a->actor_type),
+        berth_text(a->actor_id), berth_text(a->action), berth_text(a->entity_type),
+        berth_text(a->entity_id), berth_text(a->agent_id), berth_text(a->run_id),
+        berth_text(a->details_json), berth_int(a->created_at_ms));
 }
 
 int berth_activity_last(struct berth_db *db, int64_t *out, struct berth_error *err)

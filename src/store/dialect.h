@@ -16,7 +16,9 @@
     X("{turn_lock}", "$1", "pg_advisory_xact_lock(hashtextextended($1, 0))")                       \
     /* Writers of activity share this lock until they commit. Taking it alone waits for all of     \
      * them. */                                                                                    \
-    X("{activity_share}", "SELECT 1", "SELECT pg_advisory_xact_lock_shared(7220262111505002)")     \
+    X("{activity_turn}", "",                                                                       \
+      "WITH turn AS (SELECT pg_advisory_xact_lock_shared(7220262111505002))")                      \
+    X("{from_turn}", "", "FROM turn")                                                              \
     X("{activity_alone}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505002)")            \
     X("{activity_wait}", "SELECT 1", "SET LOCAL lock_timeout = '100ms'")                           \
     X("{migration_lock}", "SELECT 1", "SELECT pg_advisory_xact_lock(7220262111505001)")            \

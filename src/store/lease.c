@@ -197,9 +197,7 @@ static bool is_open(int status)
            status == BERTH_LEASE_RELEASING || status == BERTH_LEASE_RETAINED;
 }
 
-/* The order of leases_by_use, for standing rows. "+ 0" keeps SQLite from walking that index, which
- * has all rows ever written, instead of sorting the few rows that leases_standing finds. */
-#define LAST_USED_FIRST " ORDER BY last_used_at + 0 DESC, created_at DESC, id DESC"
+#define LAST_USED_FIRST " ORDER BY last_used_at DESC, created_at DESC, id DESC"
 
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
@@ -216,16 +214,20 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     "(CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                              \
     " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) OF_COMPANY   \
         "))"
-    /* Each statement compares the first columns of an index; the other conditions filter. */
+#define MATCHES                                                                                    \
+    " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"                                               \
+    " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3)"
+    /* Each statement compares the first columns of an index; the other conditions filter. The
+     * standing rows of an environment are in one index, all others in another. */
     static const char *const by_environment =
-        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 0"
-        " AND " BEFORE " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+        "SELECT " COLUMNS " FROM leases WHERE {row_key} IN (SELECT * FROM"
+        " (SELECT {row_key} FROM leases WHERE environment_id = $1 AND due_at IS NULL" MATCHES
+        "  AND $4 = 0 AND " BEFORE LAST_USED_FIRST " LIMIT $5) AS ended"
+        " UNION ALL SELECT {row_key} FROM leases WHERE environment_id = $1"
+        "  AND due_at IS NOT NULL" MATCHES " AND " BEFORE ")" LAST_USED_FIRST " LIMIT $5";
     static const char *const standing_by_environment =
-        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
+        "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL" MATCHES
+        " AND $4 = 1"
         " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const by_run =
         "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id IS NOT NULL AND " BERTH_SAME_ID(
@@ -234,26 +236,26 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                              " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR "
                              "due_at IS NOT NULL)"
                              " AND (CAST($7 AS TEXT) IS NULL OR environment_id = $7)"
-                             " AND " BEFORE
-                             " ORDER BY last_used_at DESC, created_at DESC, id DESC LIMIT $5";
+                             " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const standing =
-        "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-        " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
+        "SELECT " COLUMNS
+        " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL" MATCHES " AND $4 = 1"
         " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const newest_of_company =
         "SELECT " COLUMNS " FROM leases WHERE company_id = $3 AND CAST($1 AS TEXT) IS NULL"
         " AND (CAST($2 AS TEXT) IS NULL OR status = $2) AND $4 = 0"
         " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
+    /* There is no index by age alone: takes the newest of each company, and of these the newest. */
     static const char *const newest =
-        "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2) AND CAST($3 AS TEXT) IS NULL AND $4 = 0"
-        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
-    /* The same order. "+ 0" keeps SQLite from walking all rows ever written. */
+        "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL AND {row_key} IN"
+        " (SELECT l.{row_key} FROM companies CROSS JOIN leases l WHERE l.{row_key} IN"
+        "  (SELECT {row_key} FROM leases WHERE company_id = companies.id" MATCHES
+        "   AND $4 = 0 AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5))"
+        " ORDER BY created_at DESC, id DESC LIMIT $5";
     static const char *const newest_open =
         "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
         " AND status = $2 AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " AND " CREATED_BEFORE " ORDER BY created_at + 0 DESC, id DESC LIMIT $5";
+        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
     bool open = is_open(filter->status), stands = filter->standing_only || open;
@@ -272,8 +274,10 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                          berth_text(status), berth_text(filter->company_id), berth_int(stands),
                          berth_int(filter->limit), berth_text(filter->before));
 }
+#undef OF_COMPANY
 #undef BEFORE
 #undef CREATED_BEFORE
+#undef MATCHES
 
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
                               const char *environment_id, const char *fingerprint,

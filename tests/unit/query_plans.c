@@ -169,7 +169,7 @@ static void select_leases(struct ground *g)
 {
     struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
     struct berth_list list;
-    RUN("leases_by_age", berth_lease_select, &g->arena, &filter, &list);
+    RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
     filter.company_id = "c";
     RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
     filter.before = "l";
@@ -385,7 +385,7 @@ static void run_prefixes(struct ground *g)
     const char *company, *lease;
     for (int kind = BERTH_KIND_COMPANY; kind <= BERTH_KIND_TOKEN; kind++) {
         /* By their first digits, leases and runs are found in an index that has all ids. */
-        const char *index = kind == BERTH_KIND_LEASE ? "leases_by_age"
+        const char *index = kind == BERTH_KIND_LEASE ? "leases_id"
                             : kind == BERTH_KIND_RUN ? "runs_id"
                                                      : ANY_KEY;
         RUN(index, berth_prefix_select, &g->arena, (enum berth_kind)kind, "c", "0", &list);
@@ -439,11 +439,12 @@ static bool names_index(const char *line, size_t len, const char *index)
            (at + name_len == line + len || at[name_len] == ' ');
 }
 
-/* Tables with a row for each thing an operator set up, and steps without a table. */
+/* Tables with a row for each thing an operator set up, a part of a list, and steps without a
+ * table. */
 static bool scans_something_small(const char *line)
 {
     static const char *const small[] = {
-        "SCAN CONSTANT ROW", "SCAN turn",      "SCAN companies",
+        "SCAN CONSTANT ROW", "SCAN ended\n",   "SCAN companies",
         "SCAN e\n",          "SCAN plugins\n", "SCAN nodes\n",
     };
     for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
