@@ -69,8 +69,9 @@ static double aim = 1.25;
 static void print_row(const char *parent, int flight, struct samples *bare, struct samples *ours)
 {
     double floor_us = samples_us(bare, 50), p50 = samples_us(ours, 50);
-    printf("| %-6s | %9d | %8.0f | %8.0f | %8.0f | %8.0f | %5.2fx |", parent, flight, floor_us,
-           samples_us(bare, 99), p50, samples_us(ours, 99), p50 / floor_us);
+    printf("| %-6s | %9d | %8.0f | %8.0f | %8.0f | %8.0f | %5.2fx | %7.2fx |", parent, flight,
+           floor_us, samples_us(bare, 99), p50, samples_us(ours, 99), p50 / floor_us,
+           samples_mean_us(ours) / samples_mean_us(bare));
     if (flight == 1)
         printf(" p50 <= %.3gx: %s", aim, p50 / floor_us <= aim ? "met" : "missed");
     printf(" |\n");
@@ -80,8 +81,10 @@ static void print_row(const char *parent, int flight, struct samples *bare, stru
 static void print_heading(const char *what)
 {
     printf("%s (us)\n\n"
-           "| parent | in flight | bare p50 |      p99 | ours p50 |      p99 |  ratio | aim |\n"
-           "| ------ | --------: | -------: | -------: | -------: | -------: | -----: | --- |\n",
+           "| parent | in flight | bare p50 |      p99 | ours p50 |      p99 |  ratio | of means | "
+           "aim |\n"
+           "| ------ | --------: | -------: | -------: | -------: | -------: | -----: | -------: | "
+           "--- |\n",
            what);
 }
 

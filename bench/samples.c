@@ -56,6 +56,14 @@ double samples_us(struct samples *s, int percent)
     return (double)s->ns[(s->count - 1) * (size_t)percent / 100] / 1000;
 }
 
+double samples_mean_us(const struct samples *s)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->count; i++)
+        sum += (double)s->ns[i];
+    return s->count ? sum / (double)s->count / 1e3 : 0;
+}
+
 void samples_clear(struct samples *s)
 {
     free(s->ns);

@@ -20,6 +20,7 @@ int samples_add(struct samples *s, int64_t ns, struct berth_error *err);
 int samples_add_all(struct samples *s, const struct samples *more, struct berth_error *err);
 /* In microseconds, 0 without samples; sorts them. percent: 50 is the median. */
 double samples_us(struct samples *s, int percent);
+double samples_mean_us(const struct samples *s); /* 0 without samples */
 void samples_clear(struct samples *s);
 #define auto_samples __attribute__((cleanup(samples_clear))) struct samples
 #endif

@@ -8,6 +8,7 @@
  * owner and must not trust the command, which may kill or stop it: its owner watches for that. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@
 
 #define OWNER 0 /* the socket to the owner */
 
+#define STACK_BYTES 65536
+
 static int children_fd; /* the list of children; open from the start, for the command may set the
                            limits of this process */
 
@@ -31,6 +34,9 @@ static struct {
     pid_t pid;
     bool exited, gone; /* gone: it has exited, and the tree is empty */
     siginfo_t info;    /* how it has ended */
+    int ends[2];       /* the socket to the child: the owner's end, and the child's */
+    void *request;     /* what to run, as the child has read it; NULL: not yet */
+    size_t request_size;
 } command;
 
 static void init_report(enum berth_init_report_kind kind, int number)
@@ -52,7 +58,11 @@ static void enter_group(void)
     (void)dup2(2, 1); /* /dev/null; the group is not for the command to write to */
 }
 
-/* --- the child that becomes the command --- */
+/* --- the child that becomes the command ---
+ *
+ * It has its own descriptors, but shares the memory of the init until it runs its program: copying
+ * that memory would cost more than all the rest. Therefore it keeps to its own stack and to its own
+ * request, and the init does not read errno while it has such a child. */
 
 /* Reads exactly `len` bytes. Exits when the owner has closed the socket instead of sending. */
 static void child_read(int fd, char *at, size_t len)
@@ -118,32 +128,52 @@ static char *next_text(char **at, const char *end)
     return text;
 }
 
-static char **next_texts(char **at, const char *end, uint32_t count)
+/* Fills a list that ends with NULL. */
+static char **next_texts(char **list, uint32_t count, char **at, const char *end)
 {
-    char **texts = calloc((size_t)count + 1, sizeof *texts);
-    for (uint32_t i = 0; texts && i < count; i++)
-        texts[i] = next_text(at, end);
-    return texts;
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = next_text(at, end);
+    list[count] = NULL;
+    return list;
+}
+
+/* Reads the rest of the request behind room for the two lists. The init unmaps it later. */
+static bool child_read_request(int fd, const struct berth_init_start *start, char **text)
+{
+    size_t lists = ((size_t)start->argc + start->envc + 2) * sizeof(char *);
+    void *request = mmap(NULL, lists + start->bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (request == MAP_FAILED)
+        return false;
+    command.request_size = lists + start->bytes;
+    command.request = request;
+    *text = (char *)request + lists;
+    child_read(fd, *text, start->bytes);
+    return true;
 }
 
 /* Waits for a request and runs the program. The socket closes by itself when that succeeds. */
-static void child_main(int fd)
+static int child_main(void *unused)
 {
+    (void)unused;
     struct berth_init_start start;
-    int fds[3];
+    char *at;
+    int fds[3], fd = command.ends[1];
     sigset_t none;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)dup2(null, OWNER); /* when the init dies, its owner must see the socket close */
+    (void)close(null);
+    (void)close(command.ends[0]);
     (void)setsid();
     child_receive(fd, &start, fds);
-    char *text = mmap(NULL, start.bytes ? start.bytes : 1, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (text != MAP_FAILED) {
-        char *at = text, *end = text + start.bytes;
-        child_read(fd, text, start.bytes);
+    if (child_read_request(fd, &start, &at)) {
+        char **lists = command.request, *end = at + start.bytes;
         const char *file = next_text(&at, end), *cwd = next_text(&at, end);
         const char *terminal = next_text(&at, end);
-        char **argv = next_texts(&at, end, start.argc), **env = next_texts(&at, end, start.envc);
+        char **argv = next_texts(lists, start.argc, &at, end);
+        char **env = next_texts(lists + start.argc + 1, start.envc, &at, end);
         (void)sigemptyset(&none);
-        if (argv && env && child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) &&
+        if (child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) &&
             sigprocmask(SIG_SETMASK, &none, NULL) == 0)
             (void)execve(file, argv, env);
     }
@@ -171,25 +201,20 @@ static bool report_ready(int fd)
     return sendmsg(OWNER, &message, MSG_NOSIGNAL) == sizeof report;
 }
 
-/* Makes a child that waits for a program. */
+/* Makes a child that waits for a program. The one before is gone. */
 static bool make_child(void)
 {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-        return false;
+    static _Alignas(16) char stack[STACK_BYTES];
+    if (command.request)
+        (void)munmap(command.request, command.request_size);
     memset(&command, 0, sizeof command);
-    command.pid = fork();
-    if (command.pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        (void)dup2(null, OWNER); /* when the init dies, its owner must see the socket close */
-        (void)close(null);
-        (void)close(ends[0]);
-        child_main(ends[1]);
-    }
-    bool ready = command.pid > 0 && report_ready(ends[0]);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, command.ends) < 0)
+        return false;
+    command.pid = clone(child_main, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
+    bool ready = command.pid > 0 && report_ready(command.ends[0]);
     int number = errno;
-    (void)close(ends[0]);
-    (void)close(ends[1]);
+    (void)close(command.ends[0]);
+    (void)close(command.ends[1]);
     errno = number;
     return ready;
 }
@@ -284,7 +309,7 @@ static bool serve_once(const sigset_t *waiting)
         ssize_t got = recv(OWNER, &order, sizeof order, MSG_DONTWAIT);
         if (got == sizeof order)
             obey(&order);
-        else if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+        else if (got >= 0)
             return false;
     }
     reap_children();
@@ -314,8 +339,10 @@ int main(void)
     enter_group();
     bool works = prepare(&waiting) && make_child();
     while (works && serve_once(&waiting))
-        if (command.gone)
+        if (command.gone) {
+            (void)sched_yield(); /* the owner may wait for this processor, to read the report */
             works = make_child();
+        }
     if (!works)
         init_report(BERTH_INIT_FAILED, errno);
     clear_tree();

@@ -488,13 +488,18 @@ static int send_request(int fd, const struct start_request *request, const int g
     return 0;
 }
 
-/* Returns 0 when the program runs, or the errno that the child sent. */
+/* Returns 0 when the program runs, or the errno that the child sent. Waits by poll: recv would wake
+ * up once more, when the child has taken the request out of the socket. */
 static int await_running(int fd)
 {
-    int32_t number;
-    ssize_t got;
-    while ((got = recv(fd, &number, sizeof number, MSG_WAITALL)) < 0 && errno == EINTR)
+    struct pollfd said = {.fd = fd, .events = POLLIN};
+    int32_t number = 0;
+    int ready;
+    while ((ready = poll(&said, 1, ANSWER_SECONDS * 1000)) < 0 && errno == EINTR)
         ;
+    if (ready <= 0)
+        return ready < 0 ? errno : EAGAIN;
+    ssize_t got = recv(fd, &number, sizeof number, MSG_DONTWAIT);
     if (got == sizeof number)
         return number ? number : ECHILD;
     return got < 0 ? errno : 0;
@@ -508,7 +513,6 @@ int berth_init_run(struct berth_init *init, const struct berth_spawn *what, cons
     if (!request)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     struct timeval patience = {.tv_sec = ANSWER_SECONDS};
-    (void)setsockopt(init->start, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     (void)setsockopt(init->start, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     int number = send_request(init->start, request, what->fds);
     if (number == 0)
