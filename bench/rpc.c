@@ -194,15 +194,23 @@ static int measure_calls(struct bare *bare, struct berth_workers *workers, int f
     return rc;
 }
 
+/* The memory of a process and of its descendants: of a worker's cage and of the worker in it. */
 static long rss_kb(int pid)
 {
     char path[64], line[256];
     long kb = 0;
+    int child;
     (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
     FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "VmRSS: %ld", &kb) == 1)
             break;
+    if (f)
+        (void)fclose(f);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+    f = fopen(path, "r");
+    while (f && fscanf(f, "%d", &child) == 1)
+        kb += rss_kb(child);
     if (f)
         (void)fclose(f);
     return kb;
