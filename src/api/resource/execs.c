@@ -10,7 +10,6 @@
 #include "api/caller.h"
 #include "api/command.h"
 #include "api/place_call.h"
-#include "api/quick.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
@@ -23,9 +22,9 @@
 #include "core/run/exec_rows.h"
 #include "crypto/hash.h"
 #include "http/websocket.h"
+#include "os/shares.h"
 
-#define STDIN_WAIT_MS 30000 /* for the whole body */
-#define FREE_AGAIN_MS 50
+#define STDIN_WAIT_MS 30000                 /* for the whole body */
 #define SHORT_BYTES_MAX ((size_t)16 * 1024) /* of a stream */
 #define ATTACH_PROTOCOL "berth.exec.v1"
 
@@ -36,7 +35,8 @@ struct started_exec {
     struct berth_exec *exec;
     struct berth_api_call *c; /* the request that waits for its end, or NULL */
     struct berth_post post;
-    struct berth_timer again;
+    struct berth_share *share; /* of the caller's company, for what may block at its end */
+    struct berth_job job;
     _Atomic int arrived; /* counts the start's return and the end: the second one goes on */
     struct berth_exec_end end;
     struct berth_buf texts[2]; /* its output while that is short; the log has longer output */
@@ -49,6 +49,7 @@ struct started_exec {
 
 static void started_exec_free(struct started_exec *a)
 {
+    berth_share_close(a->share);
     berth_buf_clear(&a->texts[0]);
     berth_buf_clear(&a->texts[1]);
     free(a);
@@ -61,18 +62,11 @@ static void free_job(void *ctx)
     started_exec_free(a);
 }
 
-static void free_soon(struct started_exec *a)
+/* Calls `fn` where it may block, in the company's turn. */
+static void call_off_loop(struct started_exec *a, berth_job_fn *fn)
 {
-    struct berth_error none;
-    if (berth_exec_free_now(a->exec))
-        started_exec_free(a);
-    else if (berth_api_quick(a->api->quick, NULL, free_job, a, &none) < 0)
-        berth_timer_set(a->api->b->engine, &a->again, FREE_AGAIN_MS);
-}
-
-static void on_again(struct berth_timer *timer)
-{
-    free_soon(berth_container_of(timer, struct started_exec, again));
+    a->job = (struct berth_job){.fn = fn, .ctx = a};
+    berth_share_put(a->share, &a->job);
 }
 
 /* On the loop's thread: who waited has stayed until now, or was told of already. */
@@ -86,7 +80,10 @@ static void on_over(void *ctx)
         berth_api_call_go_on(a->c);
         berth_api_answer(a->c, rc, &err);
     }
-    free_soon(a);
+    if (berth_exec_free_now(a->exec))
+        started_exec_free(a);
+    else
+        call_off_loop(a, free_job);
 }
 
 static bool is_short(const struct started_exec *a)
@@ -120,12 +117,12 @@ static void finish_job(void *ctx)
 static void on_end(void *ctx, const struct berth_exec_end *end)
 {
     struct started_exec *a = ctx;
-    struct berth_error none;
     a->end = *end;
     if (atomic_fetch_add(&a->arrived, 1) != 1)
         return;
-    bool blocks = a->c && (!is_short(a) || a->c->once.at_work);
-    if (!blocks || berth_api_quick(a->api->quick, NULL, finish_job, a, &none) < 0)
+    if (a->c && (!is_short(a) || a->c->once.at_work))
+        call_off_loop(a, finish_job);
+    else
         exec_finish(a);
 }
 
@@ -181,19 +178,18 @@ static int exec_start(struct berth_api_call *c, const struct berth_exec_request 
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: command.");
     struct berth_buf empty = BERTH_BUF_INIT(SHORT_BYTES_MAX);
     empty.secret = true;
-    *a = (struct started_exec){.api = c->api,
-                               .post = {.run = on_waiting},
-                               .again = {.run = on_again},
-                               .collects = collects,
-                               .texts = {empty, empty}};
+    *a = (struct started_exec){
+        .api = c->api, .post = {.run = on_waiting}, .collects = collects, .texts = {empty, empty}};
     struct berth_exec_handlers handlers = {.on_output = on_output,
                                            .on_stdin_room = on_stdin_room,
                                            .on_end = on_end,
                                            .quick_end = true,
                                            .ctx = a};
-    int rc = berth_api_live_new(c->api, &a->live, err);
+    int rc = berth_share_open(c->api->quick, NULL, c->turn, &a->share, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_live_new(c->api, &a->live, err);
     if (rc < 0) {
-        free(a);
+        started_exec_free(a);
         return rc;
     }
     a->live->on_over = on_over;
@@ -202,7 +198,7 @@ static int exec_start(struct berth_api_call *c, const struct berth_exec_request 
     if (rc < 0) {
         a->live->on_over = NULL;
         berth_api_live_end(a->live);
-        free(a);
+        started_exec_free(a);
         return mend_error(c, rc, err);
     }
     berth_api_live_begin(a->live, a->exec, input);

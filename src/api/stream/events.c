@@ -42,6 +42,7 @@ struct berth_api_listener {
     struct berth_api_events *events;
     struct berth_api_listener *next, **link;
     char company_id[BERTH_ID_SIZE];
+    char turn[BERTH_API_TURN_SIZE]; /* of its call */
     int64_t at;    /* the last entry that it was told; -1: it wants those from now on */
     int looks;     /* that must still end until one has begun after this listener came */
     bool gone;     /* its reader is */
@@ -148,7 +149,7 @@ static void read_on(struct berth_api_listener *l)
     if (!l->s.x || l->at >= settled || berth_api_stream_full(&l->s))
         return;
     l->until = settled;
-    l->reading = berth_api_quick(l->events->api->quick, NULL, read_job, l, &none) == BERTH_OK;
+    l->reading = berth_api_quick(l->events->api->quick, l->turn, read_job, l, &none) == BERTH_OK;
 }
 
 static void on_page(struct berth_post *post)
@@ -309,6 +310,7 @@ static int watch(struct berth_api_call *c, struct berth_error *err)
     l->at = after;
     l->page = (struct berth_buf)BERTH_BUF_INIT(PAGE_BYTES_MAX);
     (void)snprintf(l->company_id, sizeof l->company_id, "%s", company->id);
+    (void)snprintf(l->turn, sizeof l->turn, "%s", c->turn);
     l->s = (struct berth_api_stream){.x = c->x,
                                      .engine = c->b->engine,
                                      .events = true,
