@@ -10,7 +10,7 @@
 
 static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
-static _Atomic int query_nth;
+static _Atomic int query_nth, step_nth;
 static _Atomic bool *traced; /* set before `armed` is TRACING */
 static void (*watcher)(enum berth_failpoint point);
 
@@ -73,14 +73,35 @@ void berth_failpoint_arm_query(int nth)
     atomic_store(&query_nth, nth);
 }
 
+/* Counts down to 0. Returns whether this call was the last one. */
+static bool count_down(_Atomic int *left)
+{
+    if (atomic_load_explicit(left, memory_order_relaxed) <= 0)
+        return false;
+    return atomic_fetch_sub(left, 1) == 1;
+}
+
 bool berth_failpoint_query_fails(void)
 {
-    if (atomic_load_explicit(&query_nth, memory_order_relaxed) <= 0)
-        return false;
-    return atomic_fetch_sub(&query_nth, 1) == 1;
+    return count_down(&query_nth);
 }
 
 bool berth_failpoint_query_armed(void)
 {
     return atomic_load(&query_nth) > 0;
+}
+
+void berth_failpoint_arm_step(int nth)
+{
+    atomic_store(&step_nth, nth);
+}
+
+bool berth_failpoint_step_stops(void)
+{
+    return count_down(&step_nth);
+}
+
+bool berth_failpoint_step_armed(void)
+{
+    return atomic_load(&step_nth) > 0;
 }

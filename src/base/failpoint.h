@@ -89,4 +89,10 @@ void berth_failpoint_watch(void (*fn)(enum berth_failpoint point));
 void berth_failpoint_arm_query(int nth);
 bool berth_failpoint_query_fails(void); /* called before each query */
 bool berth_failpoint_query_armed(void); /* the failure is still to come */
+
+/* Makes the n-th step of a merge from now on the last one, once, as if the process were killed
+ * behind it; 0 disarms. */
+void berth_failpoint_arm_step(int nth);
+bool berth_failpoint_step_stops(void); /* called behind each step */
+bool berth_failpoint_step_armed(void); /* the stop is still to come */
 #endif

@@ -51,6 +51,7 @@ int berth_path_compare(const char *a, const char *b);
 /* Returns whether a path from outside may be an entry: relative, without empty names, "." and "..",
  * and within the limits. */
 bool berth_path_valid(const char *path);
+bool berth_path_is_below(const char *path, const char *above); /* at any depth */
 
 void berth_manifest_clear(struct berth_manifest *manifest);
 #define auto_manifest __attribute__((cleanup(berth_manifest_clear))) struct berth_manifest

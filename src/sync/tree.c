@@ -334,6 +334,23 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
                       e->path);
 }
 
+int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err)
+{
+    struct berth_entry e = {.path = "a file"};
+    struct berth_sha256_stream *digest = NULL;
+    bool stable = false;
+    auto_free char *chunk = malloc(READ_BYTES);
+    int rc = chunk ? berth_sha256_stream_new(&digest, err)
+                   : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+    if (rc == BERTH_OK)
+        rc = hash_open_file(fd, digest, chunk, &e, &stable, err);
+    berth_sha256_stream_free(digest);
+    if (rc == BERTH_OK && !stable)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "A file changes while it is read. Try again.");
+    memcpy(hash, e.hash, sizeof e.hash);
+    return rc;
+}
+
 static void hash_fail(struct hashing *h, const struct berth_error *err)
 {
     pthread_mutex_lock(&h->lock);

@@ -27,6 +27,9 @@ int berth_tree_list(int root_fd, const struct berth_tree_options *options,
 int berth_tree_hash(int root_fd, struct berth_manifest *manifest,
                     const struct berth_manifest *known, int cancel_fd, struct berth_error *err);
 
+/* Reads the hash of an open file. CONFLICT: it changes meanwhile, or is not a regular file. */
+int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err);
+
 /* Returns whether times and inodes of this file system can vouch for a file. */
 bool berth_tree_can_vouch(int root_fd);
 #endif

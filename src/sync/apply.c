@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/sync/apply.c - see apply.h. ROOT/.berth/merge holds the journal and two directories of
+ * numbered files, with the number of the step: new/ what is to be put, old/ what was removed. A
+ * local file that is replaced changes places with its successor, so its path always has one of
+ * them. */
+#include "sync/apply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/failpoint.h"
+#include "os/fs.h"
+#include "sync/apply_steps.h"
+#include "sync/tree.h"
+
+#define PERMISSIONS 0777
+#define WORK ".berth/merge"
+#define JOURNAL "journal"
+#define JOURNAL_NEW "journal.new"
+#define JOURNAL_BYTES_MAX ((size_t)1 << 30)
+#define SYNC_EACH_MAX 64 /* more new files are made durable together with the file system */
+#define NUMBER_SIZE 24
+
+struct apply {
+    int root_fd, work_fd, new_fd, old_fd;
+    struct berth_steps steps;
+    struct berth_apply_report *report;
+    bool killed;                               /* a test stopped it, as a kill would */
+    int above_fd;                              /* the directory `above`; -1: none is open */
+    char above[BERTH_TREE_PATH_BYTES_MAX + 1]; /* "": the root */
+};
+
+/* How a local path compares with the manifest. */
+enum look { SAME, CHANGED, GONE };
+
+static void apply_close(struct apply *a)
+{
+    int fds[] = {a->work_fd, a->new_fd, a->old_fd, a->above_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (fds[i] >= 0)
+            (void)close(fds[i]);
+    berth_steps_clear(&a->steps);
+}
+#define auto_apply __attribute__((cleanup(apply_close))) struct apply
+
+void berth_apply_report_clear(struct berth_apply_report *report)
+{
+    free(report->conflicts);
+    berth_arena_clear(&report->arena);
+    *report = (struct berth_apply_report){0};
+}
+
+static int report_conflict(struct apply *a, enum berth_conflict_kind kind, const char *path,
+                           const char *beside, struct berth_error *err)
+{
+    struct berth_apply_report *report = a->report;
+    if (report->conflict_count == report->conflict_cap) {
+        size_t cap = report->conflict_cap ? report->conflict_cap * 2 : 8;
+        struct berth_conflict *grown = realloc(report->conflicts, cap * sizeof *grown);
+        if (!grown)
+            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
+        report->conflicts = grown;
+        report->conflict_cap = cap;
+    }
+    report->conflicts[report->conflict_count++] = (struct berth_conflict){
+        .kind = kind,
+        .path = berth_arena_strdup(&report->arena, path),
+        .beside = beside ? berth_arena_strdup(&report->arena, beside) : NULL};
+    return berth_arena_check(&report->arena, err);
+}
+
+/* Returns whether a test wants the process to be killed here. */
+static bool is_killed(struct apply *a)
+{
+    a->killed = a->killed || berth_failpoint_step_stops();
+    return a->killed;
+}
+
+static int fail_killed(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CANCELLED, "A test stopped the merge.");
+}
+
+static const char *number_of(const struct apply *a, const struct berth_step *step,
+                             char out[NUMBER_SIZE])
+{
+    (void)snprintf(out, NUMBER_SIZE, "%zu", (size_t)(step - a->steps.items));
+    return out;
+}
+
+/* --- paths --- */
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Opens the directory that a path is in. It stays open until another one is asked for. Returns -1
+ * and sets errno when it is not there, or not a directory, or a link. */
+static int open_above(struct apply *a, const char *path)
+{
+    size_t len = (size_t)(name_of(path) - path);
+    struct berth_error err;
+    len -= len ? 1 : 0;
+    if (!len)
+        return a->root_fd;
+    if (a->above_fd >= 0 && strlen(a->above) == len && memcmp(a->above, path, len) == 0)
+        return a->above_fd;
+    if (a->above_fd >= 0)
+        (void)close(a->above_fd);
+    memcpy(a->above, path, len);
+    a->above[len] = '\0';
+    a->above_fd = berth_fs_open_beneath(a->root_fd, a->above, O_PATH | O_DIRECTORY, 0, &err);
+    errno = err.os_errno;
+    if (a->above_fd < 0)
+        a->above_fd = -1;
+    return a->above_fd;
+}
+
+/* Forgets the directory that is open, since it may have been removed. */
+static void forget_above(struct apply *a)
+{
+    if (a->above_fd >= 0)
+        (void)close(a->above_fd);
+    a->above_fd = -1;
+}
+
+static bool is_directory_at(struct apply *a, const char *path)
+{
+    struct stat st;
+    int above = open_above(a, path);
+    return above >= 0 && fstatat(above, name_of(path), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+/* Makes the directory at `path`, unless it is there. Where a file or link is in its place, makes
+ * one beside that, and changes `path`. */
+static int make_directory(struct apply *a, char path[BERTH_TREE_PATH_BYTES_MAX + 1], mode_t mode,
+                          struct berth_error *err)
+{
+    char first[BERTH_TREE_PATH_BYTES_MAX + 1];
+    memcpy(first, path, strlen(path) + 1);
+    for (unsigned nth = 0;; nth++) {
+        if (nth && !berth_merge_beside(first, a->steps.label, nth, path))
+            return berth_fail(err, BERTH_E_TOO_LARGE, "A path is too long: %.400s", path);
+        int above = open_above(a, path);
+        if (above >= 0 && mkdirat(above, name_of(path), mode) == 0)
+            return BERTH_OK;
+        if (above < 0 || errno != EEXIST)
+            return berth_fail_errno(err, "Cannot make the directory %.400s", path);
+        if (is_directory_at(a, path))
+            return BERTH_OK;
+    }
+}
+
+/* Makes every directory above `path` that is missing. Writes the path to `out`, which differs where
+ * a file or link has taken the place of a directory. */
+static int reach(struct apply *a, const char *path, char out[BERTH_TREE_PATH_BYTES_MAX + 1],
+                 struct berth_error *err)
+{
+    size_t len = 0;
+    for (const char *name = path; *name;) {
+        size_t name_len = strcspn(name, "/");
+        if (len + name_len + 2 > BERTH_TREE_PATH_BYTES_MAX)
+            return berth_fail(err, BERTH_E_TOO_LARGE, "A path is too long: %.400s", path);
+        if (len)
+            out[len++] = '/';
+        memcpy(out + len, name, name_len);
+        out[len + name_len] = '\0';
+        name += name_len;
+        if (!*name++)
+            return BERTH_OK;
+        int rc = make_directory(a, out, S_IRWXU | S_IRWXG | S_IRWXO, err);
+        if (rc < 0)
+            return rc;
+        len = strlen(out);
+    }
+    return berth_fail(err, BERTH_E_INTERNAL, "A path has no name: %.400s", path);
+}
+
+/* --- comparing --- */
+
+static int64_t in_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static bool link_is(int above, const char *name, const char *target)
+{
+    char text[BERTH_TREE_PATH_BYTES_MAX + 2];
+    ssize_t len = readlinkat(above, name, text, sizeof text);
+    return len >= 0 && (size_t)len == strlen(target) && memcmp(text, target, (size_t)len) == 0;
+}
+
+/* Reads the hash of a file. False: it cannot be read, or it is not a regular file. */
+static bool hash_at(int directory, const char *name, unsigned char hash[BERTH_SHA256_SIZE])
+{
+    struct berth_error err;
+    auto_close int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && berth_tree_hash_fd(fd, hash, &err) == BERTH_OK;
+}
+
+/* Compares what is at a path with its entry in the manifest. A file whose times or inode differ is
+ * read: a hard link changes with the other names of its inode. */
+static enum look look_at(int above, const char *name, const struct berth_entry *old,
+                         struct stat *st)
+{
+    unsigned char hash[BERTH_SHA256_SIZE];
+    if (fstatat(above, name, st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? GONE : CHANGED;
+    if (old->kind == BERTH_ENTRY_LINK)
+        return S_ISLNK(st->st_mode) && link_is(above, name, old->target) ? SAME : CHANGED;
+    if (!S_ISREG(st->st_mode) || (st->st_mode & PERMISSIONS) != old->mode ||
+        st->st_size != old->size)
+        return CHANGED;
+    if ((uint64_t)st->st_ino == old->inode && in_ns(&st->st_mtim) == old->mtime_ns &&
+        in_ns(&st->st_ctim) == old->ctime_ns)
+        return SAME;
+    return hash_at(above, name, hash) && memcmp(hash, old->hash, sizeof hash) == 0 ? SAME : CHANGED;
+}
+
+/* Returns whether a name holds what *st was taken of. Its ctime has changed since, by a rename. */
+static bool is_still(int directory, const char *name, const struct stat *st)
+{
+    struct stat now;
+    return fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st->st_ino &&
+           now.st_size == st->st_size && in_ns(&now.st_mtim) == in_ns(&st->st_mtim);
+}
+
+/* Returns whether the local path already has what the step would put. */
+static bool has_new(const struct apply *a, int above, const char *name, const char *number)
+{
+    struct stat here, there;
+    unsigned char x[BERTH_SHA256_SIZE], y[BERTH_SHA256_SIZE];
+    char target[BERTH_TREE_PATH_BYTES_MAX + 2];
+    if (fstatat(above, name, &here, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(a->new_fd, number, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+        here.st_mode != there.st_mode || here.st_size != there.st_size)
+        return false;
+    if (S_ISLNK(there.st_mode)) {
+        ssize_t len = readlinkat(a->new_fd, number, target, sizeof target - 1);
+        target[len > 0 ? len : 0] = '\0';
+        return link_is(above, name, target);
+    }
+    return hash_at(above, name, x) && hash_at(a->new_fd, number, y) && memcmp(x, y, sizeof x) == 0;
+}
+
+/* --- putting --- */
+
+/* Moves a file to a path where nothing is. Returns 0 or an errno. */
+static int move_new(int from, const char *number, int to, const char *name)
+{
+    if (renameat2(from, number, to, name, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return errno;
+    /* This file system knows no such rename. A link does not replace either. */
+    if (linkat(from, number, to, name, 0) < 0)
+        return errno;
+    return unlinkat(from, number, 0) < 0 ? errno : 0;
+}
+
+static int fail_at(struct berth_error *err, int number, const char *what, const char *path)
+{
+    errno = number;
+    return berth_fail_errno(err, "Cannot %s %.400s", what, path);
+}
+
+/* Puts the remote version beside `path`, which has changed. */
+static int put_beside(struct apply *a, struct berth_step *step, enum berth_conflict_kind kind,
+                      const char *path, struct berth_error *err)
+{
+    char number[NUMBER_SIZE], beside[BERTH_TREE_PATH_BYTES_MAX + 1];
+    int why = EEXIST;
+    for (unsigned nth = 1; why == EEXIST; nth++) {
+        if (!berth_merge_beside(path, a->steps.label, nth, beside))
+            return berth_fail(err, BERTH_E_TOO_LARGE, "A path is too long: %.400s", path);
+        int above = open_above(a, beside);
+        why = above < 0 ? errno
+                        : move_new(a->new_fd, number_of(a, step, number), above, name_of(beside));
+    }
+    if (why)
+        return fail_at(err, why, "put", beside);
+    step->placed = berth_arena_strdup(&a->steps.arena, beside);
+    step->state = BERTH_STEP_DONE;
+    return report_conflict(a, kind, step->path, beside, err);
+}
+
+/* Puts a file or link at `path`, where the manifest has nothing. */
+static int put_new(struct apply *a, struct berth_step *step, const char *path,
+                   struct berth_error *err)
+{
+    char number[NUMBER_SIZE];
+    int above = open_above(a, path);
+    int why =
+        above < 0 ? errno : move_new(a->new_fd, number_of(a, step, number), above, name_of(path));
+    if (why == EEXIST && has_new(a, above, name_of(path), number))
+        step->state = BERTH_STEP_SKIPPED;
+    else if (why == EEXIST)
+        return put_beside(a, step, BERTH_CONFLICT_CONTENT, path, err);
+    if (why && why != EEXIST)
+        return fail_at(err, why, "put", path);
+    if (!why) {
+        step->placed = berth_arena_strdup(&a->steps.arena, path);
+        step->state = BERTH_STEP_DONE;
+    }
+    return berth_arena_check(&a->steps.arena, err);
+}
+
+/* Lets the local path and new/NUMBER change places. Returns 0, or an errno: EBUSY when the path had
+ * changed in this moment. */
+static int exchange(struct apply *a, int above, const char *name, const char *number,
+                    const struct stat *st)
+{
+    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0) {
+        if (errno != EINVAL && errno != ENOSYS)
+            return errno;
+        /* This file system knows no such rename: for a moment nothing is at the path. */
+        if (renameat(above, name, a->old_fd, number) < 0)
+            return errno;
+        if (!is_still(a->old_fd, number, st)) {
+            (void)move_new(a->old_fd, number, above, name);
+            return EBUSY;
+        }
+        return move_new(a->new_fd, number, above, name);
+    }
+    if (is_still(a->new_fd, number, st))
+        return 0;
+    return renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0 ? errno : EBUSY;
+}
+
+static int put_over(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    struct stat st;
+    char number[NUMBER_SIZE];
+    const char *name = name_of(step->path);
+    int above = open_above(a, step->path);
+    enum look look = look_at(above, name, &step->old, &st);
+    (void)number_of(a, step, number);
+    if (look == GONE && faccessat(a->old_fd, number, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return put_new(a, step, step->path, err); /* a kill fell into the moment of exchange() */
+    if (look == SAME) {
+        int why = exchange(a, above, name, number, &st);
+        if (why == 0) {
+            step->placed = step->path;
+            step->state = BERTH_STEP_DONE;
+            return BERTH_OK;
+        }
+        if (why != EBUSY && why != ENOENT)
+            return fail_at(err, why, "replace", step->path);
+    }
+    if (look == CHANGED && has_new(a, above, name, number)) {
+        step->state = BERTH_STEP_SKIPPED;
+        return BERTH_OK;
+    }
+    return put_beside(a, step, look == GONE ? BERTH_CONFLICT_DELETED_HERE : BERTH_CONFLICT_CONTENT,
+                      step->path, err);
+}
+
+static int step_put(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    struct stat st;
+    char number[NUMBER_SIZE], path[BERTH_TREE_PATH_BYTES_MAX + 1];
+    if (fstatat(a->new_fd, number_of(a, step, number), &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (uint64_t)st.st_ino != step->inode) {
+        step->state = BERTH_STEP_DONE; /* before the process died */
+        return BERTH_OK;
+    }
+    if (open_above(a, step->path) >= 0)
+        return step->replaces ? put_over(a, step, err) : put_new(a, step, step->path, err);
+    /* The directory was removed or replaced since the manifest was taken. */
+    int rc = reach(a, step->path, path, err);
+    if (rc == BERTH_OK)
+        rc = put_new(a, step, path, err);
+    if (rc == BERTH_OK && strcmp(path, step->path) != 0 && step->placed)
+        rc = report_conflict(a, BERTH_CONFLICT_KIND, step->path, step->placed, err);
+    return rc;
+}
+
+/* --- the other steps --- */
+
+static int step_remove(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    struct stat st;
+    char number[NUMBER_SIZE];
+    const char *name = name_of(step->path);
+    int above = open_above(a, step->path);
+    step->state = BERTH_STEP_SKIPPED;
+    enum look look = above < 0 ? GONE : look_at(above, name, &step->old, &st);
+    if (look == SAME && renameat(above, name, a->old_fd, number_of(a, step, number)) < 0)
+        return berth_fail_errno(err, "Cannot remove %.400s", step->path);
+    if (look == SAME && is_still(a->old_fd, number, &st)) {
+        step->state = BERTH_STEP_DONE;
+        return BERTH_OK;
+    }
+    if (look == SAME) { /* it was replaced in this moment */
+        int why = move_new(a->old_fd, number, above, name);
+        if (why)
+            return fail_at(err, why, "put back", step->path);
+    }
+    return look == GONE ? BERTH_OK
+                        : report_conflict(a, BERTH_CONFLICT_DELETED_THERE, step->path, NULL, err);
+}
+
+static int step_remove_directory(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    int above = open_above(a, step->path);
+    step->state = BERTH_STEP_SKIPPED;
+    if (above < 0)
+        return BERTH_OK;
+    if (unlinkat(above, name_of(step->path), AT_REMOVEDIR) == 0)
+        step->state = BERTH_STEP_DONE;
+    else if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT && errno != ENOTDIR)
+        return berth_fail_errno(err, "Cannot remove the directory %.400s", step->path);
+    forget_above(a);
+    return BERTH_OK;
+}
+
+static int chmod_path(int above, const char *name, mode_t mode)
+{
+    char link[40];
+    auto_close int fd = openat(above, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return fd < 0 ? -1 : chmod(link, mode);
+}
+
+static int step_make_directory(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    char path[BERTH_TREE_PATH_BYTES_MAX + 1];
+    step->state = BERTH_STEP_SKIPPED;
+    if (is_directory_at(a, step->path))
+        return BERTH_OK;
+    int rc = reach(a, step->path, path, err);
+    if (rc == BERTH_OK)
+        rc = make_directory(a, path, step->mode, err);
+    if (rc < 0)
+        return rc;
+    step->placed = berth_arena_strdup(&a->steps.arena, path);
+    step->state = BERTH_STEP_DONE;
+    /* The umask has taken bits away. */
+    if (step->placed && chmod_path(open_above(a, path), name_of(path), step->mode) < 0)
+        return berth_fail_errno(err, "Cannot set the mode of %.400s", path);
+    return berth_arena_check(&a->steps.arena, err);
+}
+
+static int step_open_directory(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    int above = open_above(a, step->path);
+    step->state = BERTH_STEP_SKIPPED;
+    if (above < 0 || !is_directory_at(a, step->path))
+        return BERTH_OK;
+    if (chmod_path(above, name_of(step->path), step->mode) < 0)
+        return berth_fail_errno(err, "Cannot set the mode of %.400s", step->path);
+    step->state = BERTH_STEP_DONE;
+    return BERTH_OK;
+}
+
+static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    struct stat st;
+    int above = open_above(a, step->path);
+    const char *name = name_of(step->path);
+    step->state = BERTH_STEP_SKIPPED;
+    if (above < 0 || fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode) ||
+        (st.st_mode & PERMISSIONS) == step->mode)
+        return BERTH_OK;
+    mode_t mode = st.st_mode & PERMISSIONS;
+    bool opened = S_ISDIR(st.st_mode) && mode == (step->old.mode | S_IRWXU);
+    if (step->replaces && mode != step->old.mode && !opened)
+        return report_conflict(a, BERTH_CONFLICT_MODE, step->path, NULL, err);
+    if (chmod_path(above, name, step->mode) < 0)
+        return berth_fail_errno(err, "Cannot set the mode of %.400s", step->path);
+    step->state = BERTH_STEP_DONE;
+    return BERTH_OK;
+}
+
+static int carry_out(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    static int (*const steps[])(struct apply *, struct berth_step *, struct berth_error *) = {
+        [BERTH_CHANGE_OPEN_DIRECTORY] = step_open_directory,
+        [BERTH_CHANGE_REMOVE] = step_remove,
+        [BERTH_CHANGE_REMOVE_DIRECTORY] = step_remove_directory,
+        [BERTH_CHANGE_MAKE_DIRECTORY] = step_make_directory,
+        [BERTH_CHANGE_PUT] = step_put,
+        [BERTH_CHANGE_SET_MODE] = step_set_mode,
+    };
+    return steps[step->kind](a, step, err);
+}
+
+static int carry_out_all(struct apply *a, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    for (size_t i = 0; rc == BERTH_OK && i < a->steps.count; i++) {
+        rc = carry_out(a, &a->steps.items[i], err);
+        if (rc == BERTH_OK && is_killed(a))
+            rc = fail_killed(err);
+    }
+    return rc;
+}
+
+/* --- undoing --- */
+
+static bool undo_put(struct apply *a, const struct berth_step *step, int above, const char *name)
+{
+    char number[NUMBER_SIZE];
+    struct stat st;
+    (void)number_of(a, step, number);
+    if (fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (uint64_t)st.st_ino != step->inode)
+        return true; /* it was changed or removed since, and is not ours any more */
+    if (!step->replaces || strcmp(step->placed, step->path) != 0)
+        return move_new(above, name, a->new_fd, number) == 0;
+    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) == 0)
+        return true;
+    return renameat(above, name, a->new_fd, number) == 0 &&
+           move_new(a->old_fd, number, above, name) == 0;
+}
+
+static bool undo(struct apply *a, const struct berth_step *step)
+{
+    char number[NUMBER_SIZE];
+    const char *path = step->placed ? step->placed : step->path, *name = name_of(path);
+    int above = open_above(a, path);
+    if (above < 0)
+        return false;
+    switch (step->kind) {
+    case BERTH_CHANGE_REMOVE:
+        return move_new(a->old_fd, number_of(a, step, number), above, name) == 0;
+    case BERTH_CHANGE_REMOVE_DIRECTORY:
+        return mkdirat(above, name, S_IRWXU) == 0 && chmod_path(above, name, step->old.mode) == 0;
+    case BERTH_CHANGE_MAKE_DIRECTORY:
+        forget_above(a);
+        return unlinkat(open_above(a, path), name, AT_REMOVEDIR) == 0 || errno == ENOTEMPTY;
+    case BERTH_CHANGE_PUT:
+        return undo_put(a, step, above, name);
+    case BERTH_CHANGE_OPEN_DIRECTORY:
+    case BERTH_CHANGE_SET_MODE:
+        return !step->replaces || chmod_path(above, name, step->old.mode) == 0;
+    }
+    return false;
+}
+
+static bool undo_all(struct apply *a)
+{
+    for (size_t i = a->steps.count; i-- > 0;)
+        if (a->steps.items[i].state == BERTH_STEP_DONE && !undo(a, &a->steps.items[i]))
+            return false;
+    return true;
+}
+
+/* --- the working directory --- */
+
+/* Opens ROOT/.berth/merge. NOT_FOUND: it is not there, and `make` is false. */
+static int open_work(struct apply *a, bool make, struct berth_error *err)
+{
+    const int flags = O_RDONLY | O_DIRECTORY;
+    if (make && ((mkdirat(a->root_fd, ".berth", S_IRWXU) < 0 && errno != EEXIST) ||
+                 (mkdirat(a->root_fd, WORK, S_IRWXU) < 0 && errno != EEXIST)))
+        return berth_fail_errno(err, "Cannot make the directory %s in the workspace", WORK);
+    a->work_fd = berth_fs_open_beneath(a->root_fd, WORK, flags, 0, err);
+    if (a->work_fd < 0)
+        return err->code;
+    if (make && ((mkdirat(a->work_fd, "new", S_IRWXU) < 0 && errno != EEXIST) ||
+                 (mkdirat(a->work_fd, "old", S_IRWXU) < 0 && errno != EEXIST)))
+        return berth_fail_errno(err, "Cannot make a directory in %s of the workspace", WORK);
+    a->new_fd = berth_fs_open_beneath(a->work_fd, "new", flags, 0, err);
+    if (a->new_fd < 0)
+        return err->code;
+    a->old_fd = berth_fs_open_beneath(a->work_fd, "old", flags, 0, err);
+    return a->old_fd < 0 ? err->code : BERTH_OK;
+}
+
+/* Removes ROOT/.berth/merge. The journal goes first: without it, the rest means nothing. */
+static int remove_work(struct apply *a, struct berth_error *err)
+{
+    char path[64];
+    auto_close int parent =
+        berth_fs_open_beneath(a->root_fd, ".berth", O_PATH | O_DIRECTORY, 0, err);
+    if (parent < 0)
+        return parent;
+    if (a->work_fd >= 0 && unlinkat(a->work_fd, JOURNAL, 0) < 0 && errno != ENOENT)
+        return berth_fail_errno(err, "Cannot remove the journal of a merge");
+    if (a->work_fd >= 0)
+        (void)fsync(a->work_fd);
+    if (is_killed(a))
+        return fail_killed(err);
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/merge", parent);
+    return berth_fs_remove_tree(path, err);
+}
+
+/* Makes the new file or link of a step. */
+static int stage(struct apply *a, struct berth_step *step, const struct berth_entry *remote,
+                 const struct berth_apply_source *source, bool sync, struct berth_error *err)
+{
+    struct stat st;
+    char number[NUMBER_SIZE];
+    (void)number_of(a, step, number);
+    if (remote->kind == BERTH_ENTRY_LINK) {
+        if (symlinkat(remote->target, a->new_fd, number) < 0 ||
+            fstatat(a->new_fd, number, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return berth_fail_errno(err, "Cannot make a link in the workspace");
+        step->inode = (uint64_t)st.st_ino;
+        return BERTH_OK;
+    }
+    int rc = source->fetch(source->ctx, remote, a->new_fd, number, err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = berth_fs_open_beneath(a->new_fd, number, O_RDONLY | O_NONBLOCK, 0, err);
+    if (fd < 0)
+        return fd;
+    if (fchmod(fd, step->mode) < 0 || fstat(fd, &st) < 0 || (sync && fdatasync(fd) < 0))
+        return berth_fail_errno(err, "Cannot write a file in the workspace");
+    step->inode = (uint64_t)st.st_ino;
+    return BERTH_OK;
+}
+
+static int stage_all(struct apply *a, const struct berth_merge *merge,
+                     const struct berth_apply_source *source, struct berth_error *err)
+{
+    bool each = merge->added + merge->updated <= SYNC_EACH_MAX;
+    int rc = BERTH_OK;
+    for (size_t i = 0; rc == BERTH_OK && i < merge->count; i++)
+        if (merge->changes[i].kind == BERTH_CHANGE_PUT)
+            rc = stage(a, &a->steps.items[i], merge->changes[i].remote, source, each, err);
+    if (rc == BERTH_OK && !each && syncfs(a->work_fd) < 0)
+        rc = berth_fail_errno(err, "Cannot write the new files of the workspace");
+    return rc;
+}
+
+static int write_journal(struct apply *a, struct berth_error *err)
+{
+    auto_buf text = BERTH_BUF_INIT(JOURNAL_BYTES_MAX);
+    berth_steps_write(&a->steps, &text);
+    int rc = berth_buf_check(&text, "The journal of the merge", err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = openat(a->work_fd, JOURNAL_NEW,
+                               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot write the journal of a merge");
+    rc = berth_fs_write_all(fd, text.data, text.len, err);
+    if (rc == BERTH_OK &&
+        (fsync(fd) < 0 || fsync(a->new_fd) < 0 ||
+         renameat(a->work_fd, JOURNAL_NEW, a->work_fd, JOURNAL) < 0 || fsync(a->work_fd) < 0))
+        rc = berth_fail_errno(err, "Cannot write the journal of a merge");
+    return rc;
+}
+
+/* --- the whole --- */
+
+/* Makes what was done durable, and removes the working directory. */
+static int finish(struct apply *a, struct berth_error *err)
+{
+    if (syncfs(a->work_fd) < 0)
+        return berth_fail_errno(err, "Cannot write the changes of the workspace");
+    return is_killed(a) ? fail_killed(err) : remove_work(a, err);
+}
+
+int berth_apply_recover(int root_fd, struct berth_apply_report *report, struct berth_error *err)
+{
+    auto_apply a = {.root_fd = root_fd,
+                    .work_fd = -1,
+                    .new_fd = -1,
+                    .old_fd = -1,
+                    .above_fd = -1,
+                    .report = report};
+    auto_buf text = BERTH_BUF_INIT(JOURNAL_BYTES_MAX);
+    struct stat st;
+    if (fstatat(root_fd, WORK, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return BERTH_OK;
+    int rc = open_work(&a, true, err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = openat(a.work_fd, JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) /* no step was carried out, or all were */
+        return remove_work(&a, err);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot read the journal of a merge");
+    rc = berth_fs_read_all(fd, &text, err);
+    if (rc == BERTH_OK)
+        rc = berth_steps_parse(berth_buf_str(&text), text.len, &a.steps, err);
+    if (rc == BERTH_OK)
+        rc = carry_out_all(&a, err);
+    if (rc < 0)
+        return rc;
+    report->recovered += a.steps.count;
+    return finish(&a, err);
+}
+
+int berth_apply(int root_fd, const struct berth_merge *merge,
+                const struct berth_apply_source *source, struct berth_apply_report *report,
+                struct berth_error *err)
+{
+    auto_apply a = {.root_fd = root_fd,
+                    .work_fd = -1,
+                    .new_fd = -1,
+                    .old_fd = -1,
+                    .above_fd = -1,
+                    .report = report};
+    struct berth_error undoing;
+    if (!merge->count)
+        return BERTH_OK;
+    int rc = berth_steps_of_merge(merge, &a.steps, err);
+    if (rc == BERTH_OK)
+        rc = open_work(&a, true, err);
+    if (rc == BERTH_OK)
+        rc = stage_all(&a, merge, source, err);
+    if (rc == BERTH_OK && is_killed(&a))
+        return fail_killed(err);
+    if (rc == BERTH_OK)
+        rc = write_journal(&a, err);
+    if (rc == BERTH_OK && is_killed(&a))
+        return fail_killed(err);
+    if (rc == BERTH_OK)
+        rc = carry_out_all(&a, err);
+    if (rc < 0 && !a.killed && undo_all(&a))
+        (void)remove_work(&a, &undoing);
+    return rc < 0 ? rc : finish(&a, err);
+}

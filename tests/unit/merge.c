@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tests/unit/merge.c - merges of random trees, with kills and edits in between, against rules that
+ * are stated here and share no code with the merge. A failing case prints its seed:
+ *     BERTH_MERGE_SEED=N test-unit-merge      runs that case alone
+ *     BERTH_MERGE_CASES=N test-unit-merge     runs more cases */
+#include "sync/merge.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/failpoint.h"
+#include "os/fs.h"
+#include "sync/apply.h"
+#include "sync/tree.h"
+
+#define CASES 10000
+#define ORDINARY_UID 65534
+#define PATHS_MAX 200
+#define PATH_SIZE 320
+#define LABEL "cafe0123"
+
+/* --- trees, as this test sees them --- */
+
+/* What is at a path. `text` is the content of a file or the target of a link. */
+struct thing {
+    char path[PATH_SIZE];
+    char kind; /* d, f or l */
+    mode_t mode;
+    char text[32];
+};
+
+struct tree {
+    struct thing things[PATHS_MAX];
+    int count;
+};
+
+static const struct thing *at(const struct tree *t, const char *path)
+{
+    for (int i = 0; i < t->count; i++)
+        if (strcmp(t->things[i].path, path) == 0)
+            return &t->things[i];
+    return NULL;
+}
+
+static bool is_leaf(const struct thing *x)
+{
+    return x && x->kind != 'd';
+}
+
+/* Same kind and content; the mode is looked at apart. */
+static bool alike(const struct thing *a, const struct thing *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->kind == b->kind && strcmp(a->text, b->text) == 0;
+}
+
+static bool equal(const struct thing *a, const struct thing *b)
+{
+    return alike(a, b) && (!a || a->mode == b->mode);
+}
+
+static void read_into(struct tree *t, int fd, const char *prefix)
+{
+    DIR *dir = fdopendir(fd);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, ".berth") == 0)
+            continue;
+        assert_true(t->count < PATHS_MAX);
+        struct thing *x = &t->things[t->count++];
+        struct stat st;
+        memset(x, 0, sizeof *x);
+        (void)snprintf(x->path, sizeof x->path, "%s%s%s", prefix, *prefix ? "/" : "", e->d_name);
+        assert_int_equal(fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
+        x->kind = S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : 'f';
+        x->mode = x->kind == 'l' ? 0 : st.st_mode & 0777;
+        if (x->kind == 'l') {
+            assert_true(readlinkat(dirfd(dir), e->d_name, x->text, sizeof x->text - 1) > 0);
+        } else {
+            int below = openat(dirfd(dir), e->d_name, O_RDONLY | O_CLOEXEC);
+            assert_true(below >= 0);
+            if (x->kind == 'd') {
+                char path[PATH_SIZE];
+                memcpy(path, x->path, sizeof path);
+                read_into(t, below, path);
+            } else {
+                assert_true(read(below, x->text, sizeof x->text - 1) >= 0);
+                (void)close(below);
+            }
+        }
+    }
+    (void)closedir(dir);
+}
+
+static void read_tree(const char *root, struct tree *t)
+{
+    t->count = 0;
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    read_into(t, fd, "");
+}
+
+/* --- random trees on disk --- */
+
+static uint64_t seed, random_state;
+
+static unsigned dice(unsigned sides)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(random_state >> 33) % sides;
+}
+
+/* Removes a path with all below it. */
+static void destroy(const char *path)
+{
+    struct berth_error err;
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return;
+    if (S_ISDIR(st.st_mode))
+        assert_int_equal(berth_fs_remove_tree(path, &err), BERTH_OK);
+    else
+        assert_int_equal(unlink(path), 0);
+}
+
+/* Makes the directories above a path; what is in the way goes. */
+static void make_parents(char *path, size_t root_len)
+{
+    struct stat st;
+    for (char *slash = path + root_len + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+            destroy(path);
+        if (lstat(path, &st) < 0)
+            assert_int_equal(mkdir(path, 0755), 0);
+        *slash = '/';
+    }
+}
+
+static void random_path(const char *root, char out[PATH_SIZE])
+{
+    static const char *const names[] = {"a", "b", "A", "a-b", "c.txt", "\xc3\xa4", "a\xcc\x88"};
+    int len = snprintf(out, PATH_SIZE, "%s", root);
+    for (unsigned depth = 1 + dice(3); depth; depth--)
+        len += snprintf(out + len, PATH_SIZE - (size_t)len, "/%s", names[dice(7)]);
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        fail_msg("seed %" PRIu64 ": %s: %s", seed, path, strerror(errno));
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    assert_int_equal(fchmod(fd, mode), 0);
+    (void)close(fd);
+}
+
+/* Puts a file, link or directory at a path, whatever is there. `who` tells contents apart. */
+static void put_something(char *path, size_t root_len, char who)
+{
+    static const mode_t modes[] = {0644, 0755, 0600};
+    static const char *const targets[] = {"a", "../b", "/etc/passwd"};
+    char text[32];
+    make_parents(path, root_len);
+    unsigned kind = dice(8);
+    destroy(path);
+    if (kind == 0) {
+        assert_int_equal(symlink(targets[dice(3)], path), 0);
+    } else if (kind == 1) {
+        assert_int_equal(mkdir(path, 0755), 0);
+        assert_int_equal(chmod(path, dice(4) ? 0755 : 0555), 0);
+    } else {
+        /* Sometimes both sides write the same. */
+        (void)snprintf(text, sizeof text, "%c%u\n", dice(5) ? who : 'x', dice(4));
+        write_file(path, text, modes[dice(3)]);
+    }
+}
+
+/* Returns whether this user may change what is in the directories above a path. */
+static bool may_change(const char *path, size_t root_len)
+{
+    char above[PATH_SIZE];
+    (void)snprintf(above, sizeof above, "%s", path);
+    for (char *slash; (slash = strrchr(above, '/')) && slash >= above + root_len;) {
+        *slash = '\0';
+        if (access(above, F_OK) == 0 && access(above, W_OK | X_OK) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Changes something at random: content, mode, kind, existence. */
+static void edit(const char *root, char who)
+{
+    char path[PATH_SIZE];
+    struct stat st;
+    struct tree *t = calloc(1, sizeof *t);
+    read_tree(root, t);
+    if (!t->count || dice(3) == 0) {
+        random_path(root, path);
+        if (may_change(path, strlen(root)))
+            put_something(path, strlen(root), who);
+    } else {
+        const struct thing *x = &t->things[dice((unsigned)t->count)];
+        (void)snprintf(path, sizeof path, "%s/%s", root, x->path);
+        unsigned what = dice(6);
+        assert_int_equal(lstat(path, &st), 0);
+        if (!may_change(path, strlen(root)))
+            what = 6; /* nothing */
+        if (what == 0)
+            destroy(path);
+        else if (what == 1 && x->kind != 'l')
+            assert_int_equal(chmod(path, x->kind == 'd' ? (dice(2) ? 0700 : 0755) : 0640), 0);
+        else if (what <= 4 && x->kind == 'f')
+            write_file(path, dice(2) ? "changed\n" : who == 'r' ? "there\n" : "here\n", x->mode);
+        else if (what <= 5)
+            put_something(path, strlen(root), who);
+    }
+    free(t);
+}
+
+/* --- one case --- */
+
+struct ground {
+    char directory[64], base[80], remote[80], local[80];
+    struct tree b, r, l, result; /* before and after */
+    struct tree edited;          /* what edits during the merge wrote */
+    bool destroyed;              /* an edit during the merge removed or replaced something */
+};
+
+/* Edits the local tree while it is being merged, and remembers what the edit wrote. */
+static void edit_here(struct ground *g)
+{
+    struct tree *before = calloc(1, sizeof *before), *after = calloc(1, sizeof *after);
+    read_tree(g->local, before);
+    edit(g->local, 'e');
+    read_tree(g->local, after);
+    int kept = 0;
+    for (int i = 0; i < before->count; i++)
+        if (is_leaf(&before->things[i]) &&
+            !alike(at(after, before->things[i].path), &before->things[i]))
+            g->destroyed = true;
+    for (int i = 0; i < g->edited.count; i++) /* an edit may undo an earlier one */
+        if (alike(at(after, g->edited.things[i].path), &g->edited.things[i]))
+            g->edited.things[kept++] = g->edited.things[i];
+    g->edited.count = kept;
+    for (int i = 0; i < after->count; i++)
+        if (is_leaf(&after->things[i]) &&
+            !alike(at(before, after->things[i].path), &after->things[i]))
+            g->edited.things[g->edited.count++] = after->things[i];
+    free(before);
+    free(after);
+}
+
+static void copy_tree(const char *from, const char *to, const struct tree *t)
+{
+    char path[PATH_SIZE * 2];
+    (void)from;
+    assert_int_equal(mkdir(to, 0755), 0);
+    for (int depth = 0; depth < 8; depth++) /* what is above comes first */
+        for (int i = 0; i < t->count; i++) {
+            const struct thing *x = &t->things[i];
+            int slashes = 0;
+            for (const char *p = x->path; *p; p++)
+                slashes += *p == '/';
+            if (slashes != depth)
+                continue;
+            (void)snprintf(path, sizeof path, "%s/%s", to, x->path);
+            if (x->kind == 'd')
+                assert_int_equal(mkdir(path, 0755), 0);
+            else if (x->kind == 'l')
+                assert_int_equal(symlink(x->text, path), 0);
+            else
+                write_file(path, x->text, x->mode);
+        }
+    for (int i = 0; i < t->count; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", to, t->things[i].path);
+        if (t->things[i].kind == 'd')
+            assert_int_equal(chmod(path, t->things[i].mode), 0);
+    }
+}
+
+static void take_manifest(const char *root, struct berth_manifest *out)
+{
+    struct berth_error err;
+    struct berth_ignore *ignore;
+    auto_close int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(berth_ignore_new(&ignore, &err), BERTH_OK);
+    struct berth_tree_options options = {.ignore = ignore, .cancel_fd = -1};
+    if (berth_tree_list(fd, &options, out, &err) < 0 ||
+        berth_tree_hash(fd, out, NULL, -1, &err) < 0)
+        fail_msg("seed %" PRIu64 ": %s", seed, err.message);
+    berth_ignore_free(ignore);
+}
+
+static int fetch(void *ctx, const struct berth_entry *remote, int directory_fd, const char *name,
+                 struct berth_error *err)
+{
+    const struct ground *g = ctx;
+    char path[PATH_SIZE * 2], text[64];
+    (void)snprintf(path, sizeof path, "%s/%s", g->remote, remote->path);
+    auto_close int from = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    auto_close int to = openat(directory_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ssize_t got = read(from, text, sizeof text);
+    assert_true(from >= 0 && to >= 0 && got >= 0);
+    return berth_fs_write_all(to, text, (size_t)got, err);
+}
+
+/* Merges once. Returns false when a kill came before the journal, so that nothing was done. */
+static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *kills, bool edits)
+{
+    auto_manifest base = {0}, remote = {0}, local = {0};
+    auto_merge merge = {0};
+    auto_apply_report report = {0};
+    struct berth_error err;
+    struct berth_apply_source source = {.fetch = fetch, .ctx = g};
+    take_manifest(g->base, &base);
+    take_manifest(g->remote, &remote);
+    take_manifest(g->local, &local);
+    if (berth_merge_plan(&base, &remote, &local, policy, LABEL, &merge, &err) < 0)
+        fail_msg("seed %" PRIu64 ": %s", seed, err.message);
+    if (edits && dice(2))
+        edit_here(g);
+    auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
+    int rc = berth_apply(fd, &merge, &source, &report, &err);
+    bool killed = rc == BERTH_E_CANCELLED;
+    while (rc == BERTH_E_CANCELLED) {
+        if (edits && dice(2))
+            edit_here(g);
+        berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
+        rc = berth_apply_recover(fd, &report, &err);
+    }
+    berth_failpoint_arm_step(0);
+    if (rc < 0)
+        fail_msg("seed %" PRIu64 ": %s", seed, err.message);
+    return !killed || report.recovered;
+}
+
+/* Merges, with some kills. `edits`: somebody changes the local tree meanwhile. */
+static void merge_home(struct ground *g, enum berth_merge_policy policy, int kills, bool edits)
+{
+    while (!merge_once(g, policy, &kills, edits))
+        ;
+}
+
+/* --- the rules --- */
+
+static const char *name_beside(const char *path)
+{
+    static char text[PATH_SIZE];
+    (void)snprintf(text, sizeof text, "%.*s.remote-" LABEL, PATH_SIZE - 32, path);
+    return text;
+}
+
+/* Returns whether all that is above a path is a directory or missing, on all three sides. */
+static bool lies_in_directories(const struct ground *g, const char *path)
+{
+    char above[PATH_SIZE];
+    (void)snprintf(above, sizeof above, "%s", path);
+    for (char *slash; (slash = strrchr(above, '/'));) {
+        *slash = '\0';
+        if (is_leaf(at(&g->b, above)) || is_leaf(at(&g->r, above)) || is_leaf(at(&g->l, above)))
+            return false;
+    }
+    return true;
+}
+
+static void print_tree(const char *name, const struct tree *t)
+{
+    (void)fprintf(stderr, "%s:\n", name);
+    for (int i = 0; i < t->count; i++) {
+        const struct thing *x = &t->things[i];
+        (void)fprintf(stderr, "    %c %03o %s %.*s\n", x->kind, (unsigned)x->mode, x->path,
+                      (int)strcspn(x->text, "\n"), x->text);
+    }
+}
+
+static void fail_case(const struct ground *g, const char *path, const char *rule)
+{
+    print_tree("base", &g->b);
+    print_tree("remote", &g->r);
+    print_tree("local", &g->l);
+    print_tree("result", &g->result);
+    fail_msg("seed %" PRIu64 ": %s: %s", seed, path, rule);
+}
+
+#define RULE(condition, rule)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail_case(g, path, rule);                                                              \
+    } while (0)
+
+/* A path that is a file, a link or missing on all sides, with nothing in the way above it. */
+static void check_leaf(const struct ground *g, enum berth_merge_policy policy, const char *path)
+{
+    const struct thing *b = at(&g->b, path), *r = at(&g->r, path), *l = at(&g->l, path);
+    const struct thing *now = at(&g->result, path), *beside = at(&g->result, name_beside(path));
+    /* A changed mode alone keeps a file from being deleted or replaced by a link. */
+    bool here = r && r->kind == 'f' ? !alike(b, l) : !equal(b, l), there = !alike(b, r);
+    if (!there)
+        RULE(alike(now, l), "only the local side changed it");
+    else if (!here)
+        RULE(alike(now, r), "only the remote side changed it");
+    else if (alike(r, l))
+        RULE(alike(now, l), "both sides changed it alike");
+    else if (policy == BERTH_MERGE_REMOTE && r)
+        RULE(alike(now, r), "conflict, the remote version wins");
+    else
+        RULE(equal(now, l), "conflict, the local version stays");
+    if (here && there && !alike(r, l) && policy == BERTH_MERGE_KEEP_BOTH && r)
+        RULE(equal(beside, r), "conflict, the remote version is beside");
+    else if (!at(&g->l, name_beside(path)) && !at(&g->r, name_beside(path)))
+        RULE(!beside, "no conflict, nothing is beside");
+    if (!now || now->kind != 'f' || !b || b->kind != 'f' || !r || !l || (here && there))
+        return;
+    if (r->mode == b->mode)
+        RULE(now->mode == l->mode, "the mode of the local side");
+    else if (l->mode == b->mode)
+        RULE(now->mode == r->mode, "the mode of the remote side");
+    else
+        RULE(now->mode == (policy == BERTH_MERGE_REMOTE ? r->mode : l->mode), "both changed modes");
+}
+
+/* Takes ".remote-LABEL" and a number behind it out of a path, wherever they are. */
+static void strip_labels(const char *path, char out[PATH_SIZE])
+{
+    static const char mark[] = ".remote-" LABEL;
+    (void)snprintf(out, PATH_SIZE, "%s", path);
+    for (char *found; (found = strstr(out, mark));) {
+        char *end = found + strlen(mark);
+        if (end[0] == '-' && end[1] >= '2' && end[1] <= '9')
+            end += 2;
+        memmove(found, end, strlen(end) + 1);
+    }
+}
+
+/* Returns whether a remote file or link is in the result, at its path or beside any part of it. */
+static bool is_kept(const struct ground *g, const struct thing *r)
+{
+    char path[PATH_SIZE];
+    for (int i = 0; i < g->result.count; i++) {
+        strip_labels(g->result.things[i].path, path);
+        if (alike(&g->result.things[i], r) && strcmp(path, r->path) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Nothing that somebody made is lost, and nothing comes from nowhere. */
+static void check_nothing_lost(const struct ground *g, enum berth_merge_policy policy)
+{
+    for (int i = 0; i < g->r.count; i++) {
+        const struct thing *r = &g->r.things[i];
+        const char *path = r->path;
+        if (is_leaf(r) && !alike(r, at(&g->b, path)) && policy == BERTH_MERGE_KEEP_BOTH)
+            RULE(is_kept(g, r), "work of the remote side is lost");
+    }
+    for (int i = 0; i < g->l.count; i++) {
+        const struct thing *l = &g->l.things[i];
+        const char *path = l->path;
+        if (is_leaf(l) && !alike(l, at(&g->b, path)) && policy != BERTH_MERGE_REMOTE)
+            RULE(alike(at(&g->result, path), l), "work of the local side is lost");
+        if (is_leaf(l) && alike(l, at(&g->b, path)) && alike(l, at(&g->r, path)))
+            RULE(alike(at(&g->result, path), l), "a file that nobody changed is lost");
+    }
+    for (int i = 0; i < g->result.count; i++) {
+        const struct thing *x = &g->result.things[i];
+        const char *path = x->path;
+        RULE(x->kind == 'd' || alike(x, at(&g->l, path)) || alike(x, at(&g->r, path)) ||
+                 strstr(path, ".remote-" LABEL),
+             "it comes from nowhere");
+    }
+}
+
+/* A directory that one side made is there, with its mode, and one that a side deleted is not. */
+static void check_directory(const struct ground *g, const char *path)
+{
+    const struct thing *b = at(&g->b, path), *r = at(&g->r, path), *l = at(&g->l, path);
+    const struct thing *now = at(&g->result, path);
+    bool all = (!b || b->kind == 'd') && (!r || r->kind == 'd') && (!l || l->kind == 'd');
+    if (!all || !lies_in_directories(g, path))
+        return;
+    if (r && l && b)
+        RULE(now && now->mode == (r->mode == b->mode   ? l->mode
+                                  : l->mode == b->mode ? r->mode
+                                                       : l->mode),
+             "the mode of a directory");
+    else if (r && !l && !b)
+        RULE(now && now->mode == r->mode, "a new directory of the remote side");
+    else if (l && !b)
+        RULE(now, "a new directory of the local side");
+    else if (b && !r && !l)
+        RULE(!now, "both deleted a directory");
+}
+
+static void check_result(struct ground *g, enum berth_merge_policy policy)
+{
+    const struct tree *const sides[] = {&g->b, &g->r, &g->l};
+    check_nothing_lost(g, policy);
+    for (int side = 0; side < 3; side++)
+        for (int i = 0; i < sides[side]->count; i++) {
+            const char *path = sides[side]->things[i].path;
+            const struct thing *b = at(&g->b, path), *r = at(&g->r, path), *l = at(&g->l, path);
+            bool no_directory = (!b || is_leaf(b)) && (!r || is_leaf(r)) && (!l || is_leaf(l));
+            if (no_directory && lies_in_directories(g, path))
+                check_leaf(g, policy, path);
+            if (policy == BERTH_MERGE_KEEP_BOTH)
+                check_directory(g, path);
+        }
+}
+
+/* A second merge with what is there now has nothing to do. */
+static void check_second_merge(struct ground *g)
+{
+    auto_manifest remote = {0}, local = {0};
+    auto_merge merge = {0};
+    struct berth_error err;
+    take_manifest(g->remote, &remote);
+    take_manifest(g->local, &local);
+    assert_int_equal(
+        berth_merge_plan(&remote, &remote, &local, BERTH_MERGE_KEEP_BOTH, LABEL, &merge, &err),
+        BERTH_OK);
+    if (merge.count || merge.conflict_count)
+        fail_msg("seed %" PRIu64 ": a second merge changes %s", seed,
+                 merge.count ? merge.changes[0].path : merge.conflicts[0].path);
+}
+
+static void make_trees(struct ground *g)
+{
+    char path[PATH_SIZE];
+    assert_int_equal(mkdir(g->base, 0755), 0);
+    for (unsigned i = dice(12); i; i--) {
+        random_path(g->base, path);
+        if (may_change(path, strlen(g->base)))
+            put_something(path, strlen(g->base), 'b');
+    }
+    read_tree(g->base, &g->b);
+    copy_tree(g->base, g->remote, &g->b);
+    copy_tree(g->base, g->local, &g->b);
+    for (unsigned i = dice(7); i; i--)
+        edit(g->remote, 'r');
+    for (unsigned i = dice(7); i; i--)
+        edit(g->local, 'l');
+    read_tree(g->remote, &g->r);
+    read_tree(g->local, &g->l);
+}
+
+static void set_paths(struct ground *g)
+{
+    (void)snprintf(g->base, sizeof g->base, "%s/base", g->directory);
+    (void)snprintf(g->remote, sizeof g->remote, "%s/remote", g->directory);
+    (void)snprintf(g->local, sizeof g->local, "%s/local", g->directory);
+}
+
+/* Whatever the editor wrote during the merge is there, and so is the work of the remote side. */
+static void check_edited(struct ground *g, enum berth_merge_policy policy)
+{
+    /* With REMOTE, a merge that begins anew after a kill overwrites what was edited before. */
+    for (int i = 0; i < g->edited.count && policy != BERTH_MERGE_REMOTE; i++) {
+        const char *path = g->edited.things[i].path;
+        RULE(alike(at(&g->result, path), &g->edited.things[i]), "an edit during the merge is lost");
+    }
+    for (int i = 0; i < g->r.count && policy == BERTH_MERGE_KEEP_BOTH; i++) {
+        const struct thing *r = &g->r.things[i];
+        const char *path = r->path;
+        bool came = is_leaf(r) && !alike(r, at(&g->b, path)) && !alike(r, at(&g->l, path));
+        if (came && !g->destroyed)
+            RULE(is_kept(g, r), "work of the remote side is lost");
+    }
+}
+
+static void run_case(struct ground *g, uint64_t number)
+{
+    static const enum berth_merge_policy policies[] = {BERTH_MERGE_KEEP_BOTH, BERTH_MERGE_KEEP_BOTH,
+                                                       BERTH_MERGE_REMOTE, BERTH_MERGE_LOCAL};
+    seed = number;
+    random_state = number * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    enum berth_merge_policy policy = policies[dice(4)];
+    bool edits = dice(4) == 0;
+    g->edited.count = 0;
+    g->destroyed = false;
+    make_trees(g);
+    merge_home(g, policy, (int)dice(4), edits);
+    read_tree(g->local, &g->result);
+    if (edits) {
+        check_edited(g, policy);
+    } else {
+        check_result(g, policy);
+        check_second_merge(g);
+    }
+    destroy(g->base);
+    destroy(g->remote);
+    destroy(g->local);
+}
+
+static void random_merges_follow_the_rules(void **state)
+{
+    struct ground *g = *state;
+    const char *one = getenv("BERTH_MERGE_SEED"), *many = getenv("BERTH_MERGE_CASES");
+    if (one) {
+        run_case(g, strtoull(one, NULL, 10));
+        return;
+    }
+    uint64_t cases = many ? strtoull(many, NULL, 10) : CASES;
+    for (uint64_t i = 0; i < cases; i++)
+        run_case(g, i);
+}
+
+/* The same as another user, who may not write to directories that are closed to their owner. */
+static void merges_of_an_ordinary_user(void **state)
+{
+    struct ground *g = *state;
+    int status;
+    if (geteuid() != 0)
+        return; /* all other tests are his */
+    assert_int_equal(chown(g->directory, ORDINARY_UID, ORDINARY_UID), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setresgid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID) < 0 ||
+            setresuid(ORDINARY_UID, ORDINARY_UID, ORDINARY_UID) < 0)
+            _exit(2);
+        for (uint64_t i = 0; i < CASES / 10; i++)
+            run_case(g, CASES + i);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static int set_up(void **state)
+{
+    struct ground *g = calloc(1, sizeof *g);
+    (void)snprintf(g->directory, sizeof g->directory, "%s/berth-test.XXXXXX",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(g->directory))
+        return -1;
+    set_paths(g);
+    *state = g;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct ground *g = *state;
+    struct berth_error err;
+    int rc = berth_fs_remove_tree(g->directory, &err);
+    free(g);
+    return rc;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(random_merges_follow_the_rules, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(merges_of_an_ordinary_user, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
