@@ -18,6 +18,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "os/init_protocol.h"
@@ -152,6 +153,16 @@ static bool child_read_request(int fd, const struct berth_init_start *start, cha
     return true;
 }
 
+/* Takes signals away that came before the program runs: they are not meant for it. */
+static void drop_signals(void)
+{
+    const struct timespec now = {0};
+    sigset_t all;
+    (void)sigfillset(&all);
+    while (sigtimedwait(&all, NULL, &now) > 0)
+        ;
+}
+
 /* Waits for a request and runs the program. The socket closes by itself when that succeeds. */
 static int child_main(void *unused)
 {
@@ -172,6 +183,7 @@ static int child_main(void *unused)
         const char *terminal = next_text(&at, end);
         char **argv = next_texts(lists, start.argc, &at, end);
         char **env = next_texts(lists + start.argc + 1, start.envc, &at, end);
+        drop_signals();
         (void)sigemptyset(&none);
         if (child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) &&
             sigprocmask(SIG_SETMASK, &none, NULL) == 0)

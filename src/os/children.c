@@ -2,6 +2,7 @@
  * src/os/children.c - see children.h. */
 #include "os/children.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -11,7 +12,10 @@
 #include <sys/wait.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "os/fs.h"
+
+#define CHILDREN_BYTES_MAX (64 * 1024 * 1024) /* more than there can be process ids */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool inherits;
@@ -93,23 +97,32 @@ void berth_children_abandon(pid_t pid)
     pthread_mutex_unlock(&lock);
 }
 
+/* Reads a file of /proc whole: the list in it loses entries while they are reaped. */
+static void read_children(const char *thread, struct berth_buf *out)
+{
+    char path[64];
+    struct berth_error ignored;
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/children", thread);
+    auto_close int fd = *thread == '.' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    out->len = 0;
+    if (fd >= 0)
+        (void)berth_fs_read_all(fd, out, &ignored);
+}
+
 /* Lock held. Calls `each` for the children that are not in the table. Returns how many it saw. */
 static int each_stranger(void (*each)(pid_t pid))
 {
     int strangers = 0;
+    auto_buf list = BERTH_BUF_INIT(CHILDREN_BYTES_MAX);
     auto_dir *threads = opendir("/proc/self/task");
     for (struct dirent *entry; threads && (entry = readdir(threads));) {
-        char path[64];
-        int pid;
-        (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/children", entry->d_name);
-        FILE *children = *entry->d_name == '.' ? NULL : fopen(path, "re");
-        while (children && fscanf(children, "%d", &pid) == 1)
-            if (!find_child(pid)) {
-                each(pid);
+        read_children(entry->d_name, &list);
+        char *at = list.len ? list.data : NULL, *end;
+        for (long pid; at && (pid = strtol(at, &end, 10)) > 0; at = end)
+            if (!find_child((pid_t)pid)) {
+                each((pid_t)pid);
                 strangers++;
             }
-        if (children)
-            (void)fclose(children);
     }
     return strangers;
 }

@@ -42,6 +42,7 @@ struct berth_init {
     pid_t command;            /* the program that runs, or ran last */
     char user[USER_SIZE];     /* whose commands it has run; "": it is new */
     bool idle;                /* spare since before the last trim */
+    bool spoilt;              /* its child did not answer: it was killed or stopped */
 };
 
 struct berth_inits {
@@ -391,6 +392,11 @@ void berth_init_clear(struct berth_init *init)
     send_order(init, BERTH_INIT_CLEAR, 0);
 }
 
+bool berth_init_is_usable(const struct berth_init *init)
+{
+    return !init->spoilt;
+}
+
 pid_t berth_init_command(const struct berth_init *init)
 {
     return init->command;
@@ -520,12 +526,13 @@ int berth_init_run(struct berth_init *init, const struct berth_spawn *what, cons
     free_request(request);
     (void)close(init->start);
     init->start = -1;
-    if (number)
-        berth_init_kill(init); /* its child may have been stopped */
-    if (number == EAGAIN || number == EPIPE)
+    init->spoilt = number == EAGAIN || number == EPIPE || number == ECONNRESET;
+    if (init->spoilt) {
+        berth_init_kill(init);
         return berth_fail(err, BERTH_E_UNAVAILABLE,
                           "\"%s\" could not be started: the process that was to run it was killed "
                           "or stopped. Try again.",
                           what->argv[0]);
+    }
     return number ? berth_spawn_fail(err, number, what->argv[0]) : BERTH_OK;
 }

@@ -37,11 +37,12 @@ bool berth_inits_trim(struct berth_inits *inits);
 /* Lets the init end its tree and exit, without waiting for that. */
 void berth_init_drop(struct berth_init *init);
 
-/* Runs a program below the init and returns when it runs. Called once after each take; after a
- * failure the init is of no more use. Errors are those of berth_spawn. `file` is what
+/* Runs a program below the init and returns when it runs. Called once after each take. Errors are those of berth_spawn. `file` is what
  * berth_spawn_prepare found, and `what` has no confinement. */
 int berth_init_run(struct berth_init *init, const struct berth_spawn *what, const char *file,
                    struct berth_error *err);
+/* Returns whether the init can be given back after berth_init_run has failed. */
+bool berth_init_is_usable(const struct berth_init *init);
 pid_t berth_init_command(const struct berth_init *init); /* the program's process id */
 int berth_init_fd(const struct berth_init *init);        /* readable when there is a report */
 /* Reads a report without waiting. Returns 1, 0 when no report has come, or -1 when the init is

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/container.h"
 #include "base/limits.h"
 #include "os/cage.h"
@@ -129,15 +130,26 @@ static void stop_reading(struct berth_process *p);
 static void end_if_done(struct berth_process *p);
 static void end_inherited(struct berth_process *p);
 
-/* What the command itself wrote is still on its way, or we were told not to read: then nobody is
- * cut off, however long it takes; but for one that is to end, which no reader holds up. */
+/* Returns how many bytes are in the pipe of an output. */
+static int bytes_waiting(const struct output *output)
+{
+    uv_os_fd_t fd;
+    int waiting = 0;
+    bool known = output->open && uv_fileno((const uv_handle_t *)&output->pipe, &fd) == 0 &&
+                 ioctl(fd, FIONREAD, &waiting) == 0;
+    return known ? waiting : 0;
+}
+
+/* Returns whether output of the command itself is still to be read. Then nothing is cut off,
+ * however long the reader takes, unless the command is to end. A background process may have taken
+ * bytes out of the pipe: those never come. */
 static bool owes_bytes(const struct berth_process *p)
 {
     if (p->hurried)
         return false;
     bool owes = p->paused && (p->outputs[0].open || p->outputs[1].open);
     for (int i = 0; i < 2; i++)
-        owes |= p->outputs[i].open && p->end.bytes[i] < p->outputs[i].due;
+        owes |= p->end.bytes[i] < p->outputs[i].due && bytes_waiting(&p->outputs[i]) > 0;
     return owes;
 }
 
@@ -358,13 +370,8 @@ static bool read_status(struct berth_process *p)
 /* Its own bytes are in the pipes by now; whatever comes behind them is somebody else's. */
 static void note_due(struct berth_process *p)
 {
-    for (int i = 0; i < 2; i++) {
-        uv_os_fd_t fd;
-        int waiting = 0;
-        if (p->outputs[i].open && uv_fileno((const uv_handle_t *)&p->outputs[i].pipe, &fd) == 0 &&
-            ioctl(fd, FIONREAD, &waiting) == 0)
-            p->outputs[i].due = p->end.bytes[i] + (uint64_t)waiting;
-    }
+    for (int i = 0; i < 2; i++)
+        p->outputs[i].due = p->end.bytes[i] + (uint64_t)bytes_waiting(&p->outputs[i]);
 }
 
 static void process_exited(struct berth_process *p)
@@ -797,13 +804,17 @@ static int spawn_below_init(struct berth_process *p, const struct berth_spawn *w
                             const char *user, struct berth_error *err)
 {
     char file[PATH_MAX];
+    struct berth_inits *inits = berth_engine_inits(p->engine);
     int rc = berth_spawn_prepare(what, file, err);
     if (rc == BERTH_OK)
-        rc = berth_inits_take(berth_engine_inits(p->engine), user, &p->init, err);
-    if (rc == BERTH_OK)
-        rc = berth_init_run(p->init, what, file, err);
+        rc = berth_inits_take(inits, user, &p->init, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_init_run(p->init, what, file, err);
     if (rc == BERTH_OK)
         p->child.pid = berth_init_command(p->init);
+    else if (berth_init_is_usable(p->init))
+        berth_inits_give(inits, take_ptr(p->init));
     return rc;
 }
 
@@ -887,7 +898,7 @@ int berth_process_start(struct berth_engine *engine, const struct berth_process_
         *out = p;
         process_arrive(p, arrival, options->timeout_ms);
     }
-    if (options->init_user) /* while the program runs; one that could not has used up its init */
+    if (options->init_user) /* while the program runs */
         berth_inits_replenish(berth_engine_inits(engine));
     return rc;
 }

@@ -43,6 +43,7 @@ int berth_spawn_fail(struct berth_error *err, int number, const char *name)
     case EPERM:
     case ENOEXEC:
     case EISDIR:
+    case ELOOP:
         return berth_fail(err, BERTH_E_DENIED, "\"%s\" cannot be run: %s.", name, strerror(number));
     case ENOTDIR:
         return berth_fail(err, BERTH_E_NOT_FOUND, "There is no program \"%s\".", name);
@@ -84,6 +85,9 @@ static int check_cwd(const char *cwd, struct berth_error *err)
     if (!S_ISDIR(st.st_mode))
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Working directory is not a directory: \"%s\"", cwd);
+    if (faccessat(AT_FDCWD, cwd, X_OK, AT_EACCESS) < 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "Working directory cannot be entered: \"%s\"",
+                          cwd);
     return BERTH_OK;
 }
 

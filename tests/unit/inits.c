@@ -3,6 +3,7 @@
 #include "os/inits.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include <cmocka.h>
 
 #include "fixture.h"
+#include "os/init_protocol.h"
+#include "os/spawn.h"
 
 #define USERS 40 /* more than there is room for */
 
@@ -64,8 +67,33 @@ static void one_is_kept_for_the_next_user(void **state)
     berth_inits_free(inits);
 }
 
+/* Signals that reach the child while it waits are not for the program that it becomes. */
+static void signals_before_the_program_are_dropped(void **state)
+{
+    static const char *const argv[] = {"true", NULL}, *const env[] = {NULL};
+    struct berth_spawn what = {.argv = argv, .env = env, .fds = {-1, -1, -1}};
+    struct berth_init_report report = {0};
+    struct berth_inits *inits;
+    struct berth_init *init;
+    struct berth_error err;
+    (void)state;
+    assert_int_equal(berth_inits_new(&inits, &err), 0);
+    assert_int_equal(berth_inits_take(inits, "user", &init, &err), 0);
+    assert_int_equal(kill(berth_init_command(init), SIGTERM), 0);
+    assert_int_equal(kill(berth_init_command(init), SIGSEGV), 0);
+    assert_int_equal(berth_init_run(init, &what, "/bin/true", &err), 0);
+    WAIT_FOR(berth_init_read(init, &report) == 1 && report.kind == BERTH_INIT_EXITED);
+    assert_int_equal(report.code, CLD_EXITED);
+    assert_int_equal(report.status, 0);
+    berth_inits_give(inits, init);
+    berth_inits_free(inits);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_is_kept_for_the_next_user)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_is_kept_for_the_next_user),
+        cmocka_unit_test(signals_before_the_program_are_dropped),
+    };
     return cmocka_run_group_tests_name("inits", tests, NULL, NULL);
 }

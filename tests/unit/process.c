@@ -242,6 +242,7 @@ static void file_limit_is_raised_for_ourselves(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
     assert_int_equal(now.rlim_cur, before.rlim_max);
     prepare(&r, SH("ulimit -Sn"));
+    r.options.init_user = below_init ? "two" : NULL; /* an init that was started after that */
     start(&r);
     await(&r);
     assert_string_equal(berth_buf_str(&r.out), "500\n");
@@ -743,6 +744,47 @@ static void what_changed_session_and_variables_ends(void **state)
     finish(&r);
 }
 
+/* Moves the clock until the program is over. */
+static void await_shifting(struct run *r)
+{
+    int shifted = 0;
+    for (; sem_trywait(&r->ended) < 0; shifted += 1000) {
+        assert_true(shifted < 600 * 1000);
+        berth_time_shift(0, 1000);
+        pause_ms(10);
+    }
+    berth_time_shift(0, -shifted);
+}
+
+/* A process that the command left reads what the command wrote, so that it never reaches us. */
+static void stolen_output_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct run r;
+    char mark[] = "/tmp/berth-test.XXXXXX", script[512];
+    auto_close int fd = mkstemp(mark);
+    assert_true(fd >= 0);
+    (void)snprintf(script, sizeof script,
+                   "head -c 1000 /dev/zero; (while [ -e /proc/$$ ] && ! grep -q 'State:.Z' "
+                   "/proc/$$/status; do sleep 0.01; done; sleep 0.2; "
+                   "head -c 1000 </proc/self/fd/1 >/dev/null; echo >%s; exec sleep 300) &",
+                   mark);
+    prepare(&r, SH(script));
+    start(&r);
+    berth_process_pause(r.process, true);
+    struct stat st = {0};
+    for (int i = 0; i < 3000 && st.st_size == 0; i++) {
+        pause_ms(10);
+        assert_int_equal(fstat(fd, &st), 0);
+    }
+    assert_true(st.st_size > 0);
+    berth_process_pause(r.process, false);
+    await_shifting(&r);
+    assert_int_equal(r.end.cause, BERTH_END_EXITED);
+    finish(&r);
+    (void)unlink(mark);
+}
+
 static void command_that_kills_its_init_is_lost(void **state)
 {
     (void)state;
@@ -767,31 +809,15 @@ static void command_that_stops_its_init_is_ended(void **state)
     for (int i = 0; i < 1000 && !atomic_load(&r.given[0]); i++)
         pause_ms(10);
     berth_process_cancel(r.process);
-    int shifted = 0;
-    for (; sem_trywait(&r.ended) < 0; shifted += 1000) {
-        assert_true(shifted < 600 * 1000);
-        berth_time_shift(0, 1000);
-        pause_ms(10);
-    }
-    berth_time_shift(0, -shifted);
+    await_shifting(&r);
     assert_int_equal(r.end.cause, BERTH_END_CANCELLED);
     assert_false(is_alive(named_process(&r)));
     finish(&r);
 }
 
-/* A command that was lost, and programs that cannot be run, cost their init; the next one works. */
 static void next_command_has_an_init_again(void **state)
 {
-    struct berth_error err;
-    struct run r;
     command_that_kills_its_init_is_lost(state);
-    for (int i = 0; i < 3; i++) {
-        prepare(&r, (const char *const[]){"/etc/passwd", NULL});
-        assert_int_equal(berth_process_start(engine, &r.options, handlers_of(&r), &r.process, &err),
-                         BERTH_E_DENIED);
-        r.process = NULL;
-        finish(&r);
-    }
     exit_code_and_both_streams(state);
 }
 
@@ -851,6 +877,26 @@ static void inits_serve_one_user(void **state)
     assert_string_equal(after, again);
 }
 
+/* A program that cannot be run leaves nothing: neither a process, nor the need for another init. */
+static void init_outlives_programs_that_cannot_be_run(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    struct run r;
+    char before[64], after[64];
+    run_for("six", "echo $PPID", before, sizeof before);
+    for (int i = 0; i < 3; i++) {
+        prepare(&r, (const char *const[]){"/etc/passwd", NULL});
+        r.options.init_user = "six";
+        assert_int_equal(berth_process_start(engine, &r.options, handlers_of(&r), &r.process, &err),
+                         BERTH_E_DENIED);
+        r.process = NULL;
+        finish(&r);
+    }
+    run_for("six", "echo $PPID", after, sizeof after);
+    assert_string_equal(after, before);
+}
+
 int main(void)
 {
     const struct CMUnitTest init_tests[] = {
@@ -860,6 +906,7 @@ int main(void)
         cmocka_unit_test(next_command_has_an_init_again),
         cmocka_unit_test(long_commands_arrive_whole),
         cmocka_unit_test(inits_serve_one_user),
+        cmocka_unit_test(init_outlives_programs_that_cannot_be_run),
     };
     const struct CMUnitTest child_tests[] = {
         cmocka_unit_test(daemon_is_found_by_its_label),
@@ -889,6 +936,7 @@ int main(void)
         cmocka_unit_test(cancel_at_any_moment),
         cmocka_unit_test(grandchild_that_holds_the_pipe),
         cmocka_unit_test(child_that_closes_its_output_and_lives_on),
+        cmocka_unit_test(stolen_output_is_not_waited_for),
         cmocka_unit_test(closing_the_engine_ends_what_runs),
         cmocka_unit_test(closing_the_engine_sees_what_has_just_begun),
         cmocka_unit_test(terminal_that_is_closed_early),
