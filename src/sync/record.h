@@ -5,7 +5,11 @@
 #ifndef BERTH_SYNC_RECORD_H
 #define BERTH_SYNC_RECORD_H
 
-#include "sync/manifest.h"
+#include <stddef.h>
+
+#include "sync/entry.h"
+
+struct berth_buf;
 
 void berth_record_put_text(struct berth_buf *out, const char *text); /* closed by NUL */
 void berth_record_put_entry(struct berth_buf *out, const struct berth_entry *entry);
