@@ -37,8 +37,8 @@ bool berth_inits_trim(struct berth_inits *inits);
 /* Lets the init end its tree and exit, without waiting for that. */
 void berth_init_drop(struct berth_init *init);
 
-/* Runs a program below the init and returns when it runs. Called once after each take. Errors are those of berth_spawn. `file` is what
- * berth_spawn_prepare found, and `what` has no confinement. */
+/* Runs a program below the init and returns when it runs. Called once after each take. Errors are
+ * those of berth_spawn. `file` is what berth_spawn_prepare found, and `what` has no confinement. */
 int berth_init_run(struct berth_init *init, const struct berth_spawn *what, const char *file,
                    struct berth_error *err);
 /* Returns whether the init can be given back after berth_init_run has failed. */
