@@ -146,9 +146,10 @@ struct berth_lease_filter {
     {                                                                                              \
         .status = -1, .limit = 100                                                                 \
     }
-/* Lists leases as struct berth_lease. With environment_id, run_id or standing_only the most
- * recently used comes first, otherwise the most recently created. Rows that cannot be read are left
- * out and logged. */
+/* Lists leases as struct berth_lease, the most recently created first. With environment_id, but
+ * neither company_id nor run_id, the most recently used comes first: such a list changes its order
+ * with each use, so its pages may repeat or miss rows. Rows that cannot be read are left out and
+ * logged. */
 BERTH_API int berth_lease_list(struct berth *b, struct berth_arena *arena,
                                const struct berth_lease_filter *filter, struct berth_list *out,
                                struct berth_error *err);

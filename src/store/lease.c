@@ -203,81 +203,75 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err)
 {
-    /* Rows after the cursor, in the order of the list. A cursor of another company selects nothing:
-     * otherwise it would tell when a foreign lease was made. */
-#define OF_COMPANY " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3)"
-#define BEFORE                                                                                     \
+    /* Rows after the cursor, in the order of the list. The cursor has to be of the same
+     * environment, run or company: otherwise it would tell when a foreign lease was made or used.
+     */
+#define USED_BEFORE                                                                                \
     "(CAST($6 AS TEXT) IS NULL OR (last_used_at, created_at, id) <"                                \
     " (SELECT last_used_at, created_at, id FROM leases WHERE " BERTH_SAME_ID(                      \
-        "id", BERTH_ID_ARG(6)) OF_COMPANY "))"
-#define CREATED_BEFORE                                                                             \
-    "(CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                              \
-    " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) OF_COMPANY   \
-        "))"
-#define MATCHES                                                                                    \
-    " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"                                               \
-    " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3)"
+        "id", BERTH_ID_ARG(6)) " AND environment_id = $1))"
+#define CREATED_BEFORE(whose)                                                                      \
+    " AND (CAST($6 AS TEXT) IS NULL OR (created_at, id) <"                                         \
+    " (SELECT created_at, id FROM leases WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(6)) whose "))"
+#define OF_COMPANY " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3)"
+#define NEWEST_FIRST " ORDER BY created_at DESC, id DESC"
+#define MATCHES " AND (CAST($2 AS TEXT) IS NULL OR status = $2)" OF_COMPANY
+#define OF_ENVIRONMENT(n) " AND (CAST($" #n " AS TEXT) IS NULL OR environment_id = $" #n ")"
     /* Each statement compares the first columns of an index; the other conditions filter. The
      * standing rows of an environment are in one index, all others in another. */
     static const char *const by_environment =
         "SELECT " COLUMNS " FROM leases WHERE {row_key} IN (SELECT * FROM"
         " (SELECT {row_key} FROM leases WHERE environment_id = $1 AND due_at IS NULL" MATCHES
-        "  AND $4 = 0 AND " BEFORE LAST_USED_FIRST " LIMIT $5) AS ended"
+        "  AND $4 = 0 AND " USED_BEFORE LAST_USED_FIRST " LIMIT $5) AS ended"
         " UNION ALL SELECT {row_key} FROM leases WHERE environment_id = $1"
-        "  AND due_at IS NOT NULL" MATCHES " AND " BEFORE ")" LAST_USED_FIRST " LIMIT $5";
+        "  AND due_at IS NOT NULL" MATCHES " AND " USED_BEFORE ")" LAST_USED_FIRST " LIMIT $5";
     static const char *const standing_by_environment =
         "SELECT " COLUMNS " FROM leases WHERE environment_id = $1 AND due_at IS NOT NULL" MATCHES
         " AND $4 = 1"
-        " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
+        " AND " USED_BEFORE LAST_USED_FIRST " LIMIT $5";
     static const char *const by_run =
-        "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id IS NOT NULL AND " BERTH_SAME_ID(
-            "heartbeat_run_id",
-            BERTH_ID_ARG(1)) " AND (CAST($2 AS TEXT) IS NULL OR status = $2)"
-                             " AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND ($4 = 0 OR "
-                             "due_at IS NOT NULL)"
-                             " AND (CAST($7 AS TEXT) IS NULL OR environment_id = $7)"
-                             " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
+        "SELECT " COLUMNS " FROM leases WHERE heartbeat_run_id IS NOT NULL"
+        " AND " BERTH_SAME_ID("heartbeat_run_id", BERTH_ID_ARG(1)) MATCHES OF_ENVIRONMENT(
+            7) " AND ($4 = 0 OR due_at IS NOT NULL)" CREATED_BEFORE(" AND heartbeat_run_id = $1")
+            NEWEST_FIRST " LIMIT $5";
     static const char *const standing =
         "SELECT " COLUMNS
-        " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL" MATCHES " AND $4 = 1"
-        " AND " BEFORE LAST_USED_FIRST " LIMIT $5";
+        " FROM leases WHERE due_at IS NOT NULL AND $4 = 1" MATCHES OF_ENVIRONMENT(1)
+            CREATED_BEFORE(OF_COMPANY) NEWEST_FIRST " LIMIT $5";
     static const char *const newest_of_company =
-        "SELECT " COLUMNS " FROM leases WHERE company_id = $3 AND CAST($1 AS TEXT) IS NULL"
-        " AND (CAST($2 AS TEXT) IS NULL OR status = $2) AND $4 = 0"
-        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
+        "SELECT " COLUMNS " FROM leases WHERE company_id = $3 AND $4 = 0" MATCHES OF_ENVIRONMENT(1)
+            CREATED_BEFORE(OF_COMPANY) NEWEST_FIRST " LIMIT $5";
     /* There is no index by age alone: takes the newest of each company, and of these the newest. */
     static const char *const newest =
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL AND {row_key} IN"
         " (SELECT l.{row_key} FROM companies CROSS JOIN leases l WHERE l.{row_key} IN"
         "  (SELECT {row_key} FROM leases WHERE company_id = companies.id" MATCHES
-        "   AND $4 = 0 AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5))"
-        " ORDER BY created_at DESC, id DESC LIMIT $5";
-    static const char *const newest_open =
-        "SELECT " COLUMNS " FROM leases WHERE due_at IS NOT NULL AND CAST($1 AS TEXT) IS NULL"
-        " AND status = $2 AND (CAST($3 AS TEXT) IS NULL OR company_id = $3) AND $4 = 1"
-        " AND " CREATED_BEFORE " ORDER BY created_at DESC, id DESC LIMIT $5";
+        "   AND $4 = 0" CREATED_BEFORE(OF_COMPANY) NEWEST_FIRST " LIMIT $5))" NEWEST_FIRST
+                                                                " LIMIT $5";
     *out = (struct berth_list){0};
     struct reader reader = {.arena = arena, .out = out};
-    bool open = is_open(filter->status), stands = filter->standing_only || open;
+    bool stands = filter->standing_only || is_open(filter->status);
     const char *status = filter->status < 0 ? NULL : status_names[filter->status];
     if (filter->run_id)
         return berth_db_exec(db, by_run, on_lease, &reader, err, berth_text(filter->run_id),
                              berth_text(status), berth_text(filter->company_id), berth_int(stands),
                              berth_int(filter->limit), berth_text(filter->before),
                              berth_text(filter->environment_id));
-    const char *sql = filter->environment_id  ? (stands ? standing_by_environment : by_environment)
-                      : filter->standing_only ? standing
-                      : open                  ? newest_open
-                      : filter->company_id    ? newest_of_company
-                                              : newest;
+    const char *sql = filter->environment_id && !filter->company_id
+                          ? (stands ? standing_by_environment : by_environment)
+                      : stands             ? standing
+                      : filter->company_id ? newest_of_company
+                                           : newest;
     return berth_db_exec(db, sql, on_lease, &reader, err, berth_text(filter->environment_id),
                          berth_text(status), berth_text(filter->company_id), berth_int(stands),
                          berth_int(filter->limit), berth_text(filter->before));
 }
-#undef OF_COMPANY
-#undef BEFORE
+#undef USED_BEFORE
 #undef CREATED_BEFORE
+#undef OF_COMPANY
+#undef NEWEST_FIRST
 #undef MATCHES
+#undef OF_ENVIRONMENT
 
 int berth_lease_select_parked(struct berth_db *db, struct berth_arena *arena,
                               const char *environment_id, const char *fingerprint,

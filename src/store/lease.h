@@ -82,8 +82,8 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *lease, bool *won,
                      struct berth_error *err);
 /* Sets last_used_at of an active lease. Does not change the version. */
 int berth_lease_touch(struct berth_db *db, const char *id, int64_t now_ms, struct berth_error *err);
-/* Lists struct berth_lease: last used first with an environment, a run or standing_only in the
- * filter, else newest first. A row that cannot be read is in the list, with `trouble` set. */
+/* Lists struct berth_lease in the order of berth_lease_list. A row that cannot be read is in the
+ * list, with `trouble` set. */
 int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
                        const struct berth_lease_filter *filter, struct berth_list *out,
                        struct berth_error *err);

@@ -324,6 +324,60 @@ static void lists_are_filtered_and_ordered(void **state)
                  berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
 }
 
+/* Reads a list in pages of two. After each page, uses the lease that it ended with, and releases it
+ * as well if asked to. Each of the six leases must be listed once. */
+static void expect_each_lease_once(struct fixture *f, struct berth_lease_filter filter,
+                                   struct berth_lease *const leases[6], bool release)
+{
+    int seen[6] = {0}, rows = 0;
+    struct berth_list found;
+    filter.limit = 2;
+    do {
+        assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &found, &f->err));
+        for (int i = 0; i < found.count; i++)
+            for (int l = 0; l < 6; l++)
+                seen[l] += strcmp(berth_lease_id(found.items[i]), leases[l]->id) == 0;
+        rows += found.count;
+        if (found.count == 0)
+            break;
+        const struct berth_lease *last = found.items[found.count - 1];
+        filter.before = last->id;
+        run_sql(f, "UPDATE leases SET last_used_at = last_used_at + 3600000 WHERE id = $1",
+                last->id);
+        if (release)
+            (void)give_lease(f, last, BERTH_LEASE_RELEASED);
+    } while (rows < 100);
+    for (int l = 0; l < 6; l++)
+        assert_int_equal(seen[l], 1);
+}
+
+static void use_moves_no_lease_in_a_company_s_list(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    /* Bits of n: of one environment, of one run, those that stand, those that are active, and
+     * whether the last lease of each page is released. */
+    for (int n = 0; n < 32; n++) {
+        struct berth_environment *e =
+            make_environment(f, BERTH_DRIVER_SANDBOX, "{\"provider\":\"scripted\"}");
+        struct berth_run *run = make_run(f);
+        struct berth_lease *leases[6];
+        for (int i = 0; i < 6; i++) {
+            move_clock(i % 2); /* some are of the same millisecond */
+            leases[i] = take_lease(f, e, run);
+        }
+        filter.company_id = e->company_id;
+        filter.environment_id = n & 1 ? e->id : NULL;
+        filter.run_id = n & 2 ? run->id : NULL;
+        filter.standing_only = n & 4;
+        filter.status = n & 8 ? BERTH_LEASE_ACTIVE : -1;
+        expect_each_lease_once(f, filter, leases, n & 16);
+        for (int i = 0; i < 6; i++)
+            (void)give_lease(f, leases[i], BERTH_LEASE_RELEASED);
+        filter.before = NULL;
+    }
+}
+
 static void one_local_environment_per_company(void **state)
 {
     struct fixture *f = *state;
@@ -1348,6 +1402,7 @@ int main(void)
         TEST_ON_BOTH(bad_configs_are_refused_with_all_that_is_wrong),
         TEST_ON_BOTH(lists_are_filtered_and_ordered),
         TEST_ON_BOTH(random_ids_are_listed_by_age),
+        TEST_ON_BOTH(use_moves_no_lease_in_a_company_s_list),
         TEST_ON_BOTH(one_local_environment_per_company),
         TEST_ON_BOTH(config_is_merged_while_the_driver_stays),
         TEST_ON_BOTH(another_driver_starts_from_nothing),

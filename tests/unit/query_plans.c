@@ -184,6 +184,11 @@ static void select_leases(struct ground *g)
     RUN("leases_standing", berth_lease_select, &g->arena, &filter, &list);
     filter.standing_only = false;
     filter.status = -1;
+    RUN("leases_by_company", berth_lease_select, &g->arena, &filter, &list);
+    filter.company_id = NULL;
+    filter.standing_only = true;
+    RUN("leases_standing", berth_lease_select, &g->arena, &filter, &list);
+    filter.standing_only = false;
     RUN("leases_by_use", berth_lease_select, &g->arena, &filter, &list);
     filter.run_id = "r";
     RUN("leases_by_run", berth_lease_select, &g->arena, &filter, &list);

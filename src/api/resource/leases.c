@@ -59,8 +59,7 @@ static int list_of_environment(struct berth_api_call *c, struct berth_error *err
     int rc = berth_environment_get(c->b, &c->arena, c->params[0], &e, err);
     if (rc < 0)
         return rc;
-    filter.company_id = e->company_id;
-    filter.environment_id = e->id;
+    filter.environment_id = e->id; /* without the company: last used first */
     return say_page(c, &filter, err);
 }
 
