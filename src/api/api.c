@@ -508,11 +508,12 @@ void berth_api_close(struct berth_api *api, int64_t wait_ms)
     berth_api_events_close(api->events); /* those streams never end by themselves */
     if (api->server)
         berth_http_server_drain(api->server, wait_ms);
-    int64_t left_ms = end_ms - berth_time_mono_ms();
-    berth_api_live_end_all(api, left_ms > 0 ? left_ms : 0);
+    berth_api_live_end_all(api, end_ms);
+    if (!berth_api_await_place_calls(api, end_ms + BERTH_STOP_CALLS_MS))
+        berth_cancel_calls(api->b, BERTH_STOP_WORKERS_MS);
     berth_http_server_close(api->server); /* waits for those who are to answer */
     berth_api_await_streams(api);
-    berth_api_await_place_calls(api);
+    (void)berth_api_await_place_calls(api, INT64_MAX);
     berth_api_guard_stop(api->guard);
     berth_shares_free(api->quick);
     (void)berth_engine_do(api->b->engine, run_nothing, NULL,

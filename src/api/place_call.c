@@ -4,8 +4,10 @@
 
 #include "api/caller.h"
 #include "api/state.h"
+#include "base/time.h"
 #include "core/place_share.h"
 
+#define LOOK_MS 1000            /* how often a wait looks at the clock */
 #define INSTANCE "the instance" /* the company of operations that are no company's */
 
 static void count_place_calls(struct berth_api *api, int by)
@@ -16,12 +18,19 @@ static void count_place_calls(struct berth_api *api, int by)
     berth_lock_drop(&api->lives_lock);
 }
 
-void berth_api_await_place_calls(struct berth_api *api)
+bool berth_api_await_place_calls(struct berth_api *api, int64_t end_ms)
 {
+    int64_t left_ms = 1;
     berth_lock_take(&api->lives_lock);
-    while (api->place_calls)
-        berth_lock_wait(&api->lives_lock, &api->lives_changed);
+    while (api->place_calls && left_ms > 0) {
+        left_ms = end_ms - berth_time_mono_ms();
+        struct timespec until = berth_time_until(left_ms < LOOK_MS ? left_ms : LOOK_MS);
+        if (left_ms > 0)
+            (void)berth_lock_wait_until(&api->lives_lock, &api->lives_changed, &until);
+    }
+    bool ended = !api->place_calls;
     berth_lock_drop(&api->lives_lock);
+    return ended;
 }
 
 static void place_call_run(void *ctx)

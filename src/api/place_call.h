@@ -24,6 +24,7 @@ int berth_api_at_length(struct berth_api_call *c, const char *company_id, berth_
 /* For a route of the instance that is `slow`: the whole handler runs there. */
 int berth_api_at_instance(struct berth_api_call *c, struct berth_error *err);
 
-/* Waits until no request uses a thread of a share. Call it after the server is closed. */
-void berth_api_await_place_calls(struct berth_api *api);
+/* Waits until no request uses a thread of a share, or until end_ms of the monotonic clock. Returns
+ * whether none does. Call it when no new request can come. */
+bool berth_api_await_place_calls(struct berth_api *api, int64_t end_ms);
 #endif

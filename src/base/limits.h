@@ -152,4 +152,16 @@
 
 /* Streamed output that `berth plugin check` keeps of one command. */
 #define BERTH_CHECK_STREAMED_BYTES_MAX ((size_t)16 * 1024 * 1024)
+
+/* The longest time for one call about a place that an environment's config may ask for; its worker
+ * may have normalised the config. */
+#define BERTH_PLACE_CALL_MS_MAX (INT64_C(60) * 60 * 1000)
+/* Places with the label of one lease that one clean-up ends, and how long it goes on with the next
+ * one; the others stay owed. */
+#define BERTH_LABEL_PLACES_MAX 16
+#define BERTH_LABEL_MS_MAX 60000
+/* How long a daemon that stops goes on after drainTimeout: until calls to places are cancelled, and
+ * from then on until workers are killed. */
+#define BERTH_STOP_CALLS_MS 10000
+#define BERTH_STOP_WORKERS_MS 3000
 #endif

@@ -60,6 +60,10 @@ struct berth {
     struct berth_sweep_slots *sweep_slots;   /* environments being swept */
 };
 
+/* Cancels the runtime's calls to places, before berth_close does: the ledger owes what they left.
+ * Workers that still run after workers_ms are killed. Only berth_close may follow. */
+void berth_cancel_calls(struct berth *b, int64_t workers_ms);
+
 /* What a route to the worker of a plugin is made of; see driver/worker.h. */
 struct berth_worker_route {
     struct berth_engine *engine;

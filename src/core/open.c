@@ -204,6 +204,12 @@ int berth_open(const struct berth_options *options, struct berth **out, struct b
     return BERTH_OK;
 }
 
+void berth_cancel_calls(struct berth *b, int64_t workers_ms)
+{
+    (void)eventfd_write(b->closing_fd, 1);
+    berth_plugins_halt(b->plugins, workers_ms);
+}
+
 void berth_close(struct berth *b)
 {
     if (!b)

@@ -13,6 +13,7 @@
 #include "api/api.h"
 #include "api/urls.h"
 #include "base/auto.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "core/daemon_lock.h"
 #include "core/socket_cookie.h"
@@ -448,7 +449,11 @@ void berth_daemon_close(struct berth_daemon *d)
     pthread_mutex_unlock(&d->lock);
     if (d->sweeping)
         (void)pthread_join(d->sweeper, NULL); /* it knows the API */
+    int64_t end_ms = berth_time_mono_ms() + d->config->drain_ms;
     berth_api_close(d->api, d->config->drain_ms);
+    int64_t left_ms = end_ms - berth_time_mono_ms();
+    if (d->b) /* workers may use the rest of the time to stop, however they like it */
+        berth_cancel_calls(d->b, (left_ms > 0 ? left_ms : 0) + BERTH_STOP_WORKERS_MS);
     for (unsigned i = 0; d->secures && i < d->config->listen_count; i++)
         berth_secure_free(d->secures[i]);
     berth_close(d->b);

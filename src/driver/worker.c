@@ -31,7 +31,9 @@ static int64_t place_timeout(const struct berth_worker_driver *d, const struct b
     int64_t b = berth_worker_timeout(config, "bridgeRequestTimeoutMs");
     if (!d->options.sandbox || (!a && !b))
         return 0;
-    return (a > b ? a : b) + BERTH_WORKER_OVERHEAD_MS;
+    int64_t asked_ms = a > b ? a : b;
+    return (asked_ms < BERTH_PLACE_CALL_MS_MAX ? asked_ms : BERTH_PLACE_CALL_MS_MAX) +
+           BERTH_WORKER_OVERHEAD_MS;
 }
 
 /* One call about a place: waits for the worker, adds `add`'s members to the params, and asks. */
@@ -135,7 +137,8 @@ static void take_errors(const struct berth_worker_driver *d, const struct berth_
                          name_of(d, issues->arena));
 }
 
-/* The answered config in the envelope that the row keeps it in. */
+/* The answered config in the envelope that the row keeps it in. The keys that are not the worker's
+ * are as they were, or missing as before. */
 static const char *envelop(const struct berth_worker_driver *d, struct berth_arena *arena,
                            const char *stored_json, const struct berth_json *answered)
 {
@@ -152,7 +155,9 @@ static const char *envelop(const struct berth_worker_driver *d, struct berth_are
     static const char *const kept[] = {"provider", "idleTtlMs"};
     for (size_t i = 0; whole && i < sizeof kept / sizeof kept[0]; i++) {
         const struct berth_json *value = berth_json_get(stored, kept[i]);
-        if (value && !berth_json_set(whole, kept[i], berth_json_copy(value)))
+        if (!value)
+            berth_json_remove(whole, kept[i]);
+        else if (!berth_json_set(whole, kept[i], berth_json_copy(value)))
             return NULL;
     }
     return whole ? berth_json_canonical_in(arena, whole) : NULL;
@@ -418,13 +423,23 @@ static int on_found(void *ctx, const char *lease_id, const char *place_id, struc
     return berth_arena_check(s->arena, err);
 }
 
+/* Ends the places that carry the lease's label. One call ends only some of many; the error for the
+ * others lets the ledger ask again. */
 static int end_by_label(struct berth_driver *base, struct berth_call *call,
                         const struct berth_place_request *who, const struct berth_place *place,
                         bool destroy, struct berth_error *err)
 {
     struct search s = {.arena = call->arena, .lease_id = who->lease_id};
     int rc = worker_find(base, call, who, on_found, &s, err);
+    int64_t end_ms = berth_time_mono_ms() + BERTH_LABEL_MS_MAX;
+    if (call->deadline_ms < end_ms)
+        end_ms = call->deadline_ms;
     for (int i = 0; rc == BERTH_OK && i < s.places.count; i++) {
+        if (i == BERTH_LABEL_PLACES_MAX || (i > 0 && berth_time_mono_ms() >= end_ms))
+            return berth_fail(err, BERTH_E_UPSTREAM,
+                              "Plugin \"%s\" lists %d places of one lease, of which %d were ended. "
+                              "The others are ended later.",
+                              worker_ours(base)->options.plugin_key, s.places.count, i);
         struct berth_place found = *place;
         found.id = s.places.items[i];
         rc = end_place(base, call, who, &found, destroy, err);

@@ -412,17 +412,38 @@ static void pass_all_orders(struct berth_manager *m)
     pthread_mutex_unlock(&m->ground.lock);
 }
 
+/* Returns false when it was closing already. */
+static bool manager_begin_close(struct berth_manager *m, int64_t halt_ms)
+{
+    pthread_mutex_lock(&m->ground.lock);
+    bool first = !m->ground.closing;
+    m->ground.closing = true;
+    m->ground.halt_ms = first ? halt_ms : m->ground.halt_ms;
+    pthread_cond_broadcast(&m->ground.changed);
+    pthread_mutex_unlock(&m->ground.lock);
+    return first;
+}
+
+/* To all at once. */
+static void manager_order_all(struct berth_manager *m, void (*run)(struct berth_worker *w))
+{
+    for (struct berth_worker *w = m->first; w; w = w->next)
+        while (!give_order(w, run))
+            (void)usleep(RETRY_US);
+}
+
+static void manager_halt(struct berth_manager *m, int64_t wait_ms)
+{
+    if (manager_begin_close(m, wait_ms))
+        manager_order_all(m, berth_worker_halt);
+}
+
 static void manager_close(struct berth_manager *m)
 {
     if (!m)
         return;
-    pthread_mutex_lock(&m->ground.lock);
-    m->ground.closing = true;
-    pthread_cond_broadcast(&m->ground.changed);
-    pthread_mutex_unlock(&m->ground.lock);
-    for (struct berth_worker *w = m->first; w; w = w->next)
-        while (!give_order(w, worker_stop_order)) /* all at once */
-            (void)usleep(RETRY_US);
+    (void)manager_begin_close(m, 0);
+    manager_order_all(m, worker_stop_order);
     for (struct berth_worker *w = m->first; w; w = w->next)
         manager_await_end(m, w);
     pass_all_orders(m);
@@ -443,5 +464,6 @@ const struct berth_manager_ops berth_plugin_manager = {
     .stop = manager_stop,
     .follow = manager_follow,
     .status = manager_status,
+    .halt = manager_halt,
     .close = manager_close,
 };

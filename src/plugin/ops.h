@@ -93,6 +93,9 @@ struct berth_manager_ops {
     /* Fills *out, in the arena. A worker that was never wanted is `stopped`. */
     int (*status)(struct berth_manager *m, const char *plugin_id, struct berth_arena *arena,
                   struct berth_worker_status *out, struct berth_error *err);
+    /* Begins to stop all workers for good: new calls are refused, and what still runs after wait_ms
+     * is killed, which answers its calls. Does not wait. Only the first call counts. */
+    void (*halt)(struct berth_manager *m, int64_t wait_ms);
     void (*close)(struct berth_manager *m); /* stops all workers; NULL is fine */
 };
 #endif

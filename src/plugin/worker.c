@@ -202,6 +202,7 @@ void berth_worker_end_stop(struct berth_worker *w)
     bool again = w->restart_wanted && !w->ground->closing;
     pthread_mutex_unlock(&w->ground->lock);
     berth_worker_clear_timers(w);
+    berth_timer_clear(w->ground->engine, &w->halt);
     w->stop_wanted = w->shutdown_sent = w->restart_wanted = false;
     if (!again)
         berth_worker_release_parked(w);
@@ -343,6 +344,22 @@ void berth_worker_stop(struct berth_worker *w, bool and_start)
     on_worker_stop_timer(&w->stopping);
 }
 
+static void on_halt_timer(struct berth_timer *timer)
+{
+    struct berth_worker *w = berth_container_of(timer, struct berth_worker, halt);
+    if (w->rpc)
+        berth_worker_kill(w);
+}
+
+void berth_worker_halt(struct berth_worker *w)
+{
+    pthread_mutex_lock(&w->ground->lock);
+    int64_t halt_ms = w->ground->halt_ms;
+    pthread_mutex_unlock(&w->ground->lock);
+    berth_timer_set(w->ground->engine, &w->halt, halt_ms); /* cleared when the stop is completed */
+    berth_worker_stop(w, false);
+}
+
 /* --- changes of its row --- */
 
 static void on_config_told(void *ctx, const struct berth_reply *reply)
@@ -410,6 +427,7 @@ struct berth_worker *berth_worker_new(struct berth_worker_ground *ground, const 
     w->restart.run = on_restart_timer;
     w->health.run = on_health_timer;
     w->stopping.run = on_worker_stop_timer;
+    w->halt.run = on_halt_timer;
     w->reap.run = run_reap;
     w->excerpt = (struct berth_buf)BERTH_BUF_INIT(4 * BERTH_WORKER_EXCERPT_BYTES_MAX);
     berth_lines_init(&w->errors, STDERR_LINE_BYTES_MAX);

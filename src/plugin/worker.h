@@ -32,6 +32,7 @@ struct berth_worker_ground {
     struct berth_worker_host host;
     pthread_mutex_t lock;   /* of `closing`, and of what a worker has under the lock */
     bool closing;           /* workers are not started any more */
+    int64_t halt_ms;        /* set before berth_worker_halt is ordered */
     pthread_cond_t changed; /* signalled when the state of a worker changes */
 };
 
@@ -72,8 +73,9 @@ struct berth_worker {
     struct berth_lines errors; /* what was read of stderr */
     struct berth_buf excerpt;  /* the end of stderr, for the error */
     struct berth_timer restart, health, stopping;
-    int missed;     /* health calls in a row during which the worker said nothing */
-    uint64_t heard; /* messages of the worker when the last health call was sent */
+    struct berth_timer halt; /* kills the process; runs until the stop is completed */
+    int missed;              /* health calls in a row during which the worker said nothing */
+    uint64_t heard;          /* messages of the worker when the last health call was sent */
     bool stop_wanted, restart_wanted, shutdown_sent;
     bool failed;        /* `error` says why the start failed; the end does not replace it */
     int64_t stop_by_ms; /* calls in flight have until then */
@@ -92,6 +94,8 @@ struct berth_worker {
 void berth_worker_start(struct berth_worker *w);
 /* Stops the worker. `and_start`: starts it again afterwards. */
 void berth_worker_stop(struct berth_worker *w, bool and_start);
+/* Stops the worker as its manager closes, and kills it after ground->halt_ms. */
+void berth_worker_halt(struct berth_worker *w);
 /* Lets the call go at once, or when a worker that is being started runs. It waits for that up to
  * BERTH_WORKER_START_MS, and for a worker that has crashed up to BERTH_WORKER_READY_MS. */
 void berth_worker_enter(struct berth_worker *w, struct berth_parked *parked);

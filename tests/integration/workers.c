@@ -1282,6 +1282,68 @@ static void wrong_lists(struct ground *g)
     assert_int_equal(look(g).crashes_in_all, 0);
 }
 
+/* A list of very many places for one lease: one clean-up ends some of them, and owes the rest. */
+static void long_list_of_one_lease(struct ground *g)
+{
+    struct errand e = {0};
+    auto_buf list = BERTH_BUF_INIT(MIB);
+    set_fault(g, "never environmentAcquireLease", NULL);
+    start(g, &e, ACQUIRE, NULL);
+    AWAIT(heard(g, "environmentAcquireLease") == 1);
+    struct berth_lease *row = newest_lease(&g->f, g->e);
+    berth_buf_printf(&list, "{\"leases\":[");
+    for (int i = 0; i < 3 * BERTH_LABEL_PLACES_MAX; i++)
+        berth_buf_printf(&list, "%s{\"leaseId\":\"%s\",\"providerLeaseId\":\"place-%d\"}",
+                         i ? "," : "", row->id, i);
+    berth_buf_printf(&list, "]}");
+    set_fault(g, "result environmentFindLeases", berth_buf_str(&list));
+    let_pass(g, CALL_MS);
+    finish(&e);
+    assert_errand(&e, BERTH_E_TIMEOUT, timed_out);
+    forget(&e);
+    assert_int_equal(heard(g, "environmentDestroyLease"), BERTH_LABEL_PLACES_MAX);
+    assert_row(&g->f, row, BERTH_LEASE_FAILED, BERTH_PLACE_UNKNOWN, BERTH_CLEANUP_FAILED);
+    assert_non_null(
+        strstr(look_at_lease(&g->f, row)->cleanup_error, "lists 48 places of one lease"));
+    settle(g);
+    assert_done(&g->f, row, BERTH_LEASE_FAILED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+    assert_int_equal(count_places(g), 0);
+}
+
+/* A worker's own config may not give it the time that it likes, nor say when places are ended. */
+static void limits_of_a_config(struct ground *g)
+{
+    set_fault(g, "result environmentValidateConfig",
+              "{\"ok\":true,\"normalizedConfig\":{\"timeoutMs\":900000000000000,"
+              "\"idleTtlMs\":900000000000000,\"provider\":\"other\"}}");
+    struct berth_environment_input input = BERTH_ENVIRONMENT_INPUT_INIT;
+    struct berth_issues issues = {.arena = &g->f.arena};
+    struct berth_environment *made;
+    input.name = "generous";
+    input.driver = BERTH_DRIVER_SANDBOX;
+    input.config_json = "{\"provider\":\"faulty\"}";
+    assert_ok(&g->f,
+              berth_environment_create(g->f.b, &g->f.arena, &input, &issues, &made, &g->f.err));
+    struct errand e = {.e = made};
+    assert_string_equal(made->config_json,
+                        "{\"provider\":\"faulty\",\"timeoutMs\":900000000000000}");
+    struct berth_lease *lease = take_lease(&g->f, made, NULL);
+    set_fault(g, "nothing environmentReleaseLease times=1", NULL);
+    start(g, &e, RELEASE, lease);
+    AWAIT(heard(g, "environmentReleaseLease") == 1);
+    let_pass(g, BERTH_PLACE_CALL_MS_MAX);
+    pause_ms(20);
+    assert_false(e.done);
+    let_pass(g, CALL_MS);
+    finish(&e);
+    forget(&e);
+    assert_row(&g->f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_LIVE, BERTH_CLEANUP_FAILED);
+    assert_non_null(
+        strstr(look_at_lease(&g->f, lease)->cleanup_error, "timed out after 3630000ms"));
+    settle(g);
+    assert_done(&g->f, lease, BERTH_LEASE_RELEASED, BERTH_PLACE_GONE, BERTH_CLEANUP_SUCCESS);
+}
+
 /* Neither a result nor an error, or both, or an error that is none. */
 static void odd_answers(struct ground *g)
 {
@@ -3021,6 +3083,8 @@ static const struct plan plans[] = {
     CASE(wrong_ends_of_commands),
     CASE(wrong_verdicts),
     CASE(wrong_lists),
+    CASE(long_list_of_one_lease),
+    CASE(limits_of_a_config),
     CASE(odd_answers),
     CASE(exit_code_beyond_a_byte),
     CASE(noise_with_an_id),

@@ -280,16 +280,23 @@ static void cancel_all(struct berth_api *api)
         berth_run_cancel(run->job);
 }
 
-void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms)
+void berth_api_live_end_all(struct berth_api *api, int64_t end_ms)
 {
-    int64_t end_ms = berth_time_mono_ms() + wait_ms;
+    bool calls_cancelled = false;
     berth_lock_take(&api->lives_lock);
-    api->closing |= wait_ms <= 0;
+    api->closing |= end_ms <= berth_time_mono_ms();
     while (api->live_count || api->run_count) {
         int64_t left_ms = end_ms - berth_time_mono_ms();
         api->closing |= left_ms <= 0;
         if (left_ms <= 0)
             cancel_all(api);
+        if (left_ms <= -BERTH_STOP_CALLS_MS && !calls_cancelled) {
+            calls_cancelled = true;
+            berth_lock_drop(&api->lives_lock);
+            berth_cancel_calls(api->b, BERTH_STOP_WORKERS_MS);
+            berth_lock_take(&api->lives_lock);
+            continue;
+        }
         struct timespec until = berth_time_until(
             left_ms > 0 && left_ms < AGAIN_MS ? left_ms : AGAIN_MS); /* one may have begun */
         (void)berth_lock_wait_until(&api->lives_lock, &api->lives_changed, &until);

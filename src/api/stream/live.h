@@ -83,6 +83,8 @@ struct berth_api_live *berth_api_live_find(struct berth_api *api, const char *id
  * command has ended; the next write then returns CONFLICT. On the loop's thread. */
 bool berth_api_live_wait(struct berth_api *api, const char *id, struct berth_api_waiter *w);
 void berth_api_waiter_leave(struct berth_api_waiter *w); /* fine when it does not wait */
-/* Waits up to wait_ms for all commands and runs, then cancels the rest and waits until they end. */
-void berth_api_live_end_all(struct berth_api *api, int64_t wait_ms);
+/* Waits until end_ms of the monotonic clock for all commands and runs, then cancels the rest and
+ * waits until they end. Calls to places that keep them from ending are cancelled, too, after
+ * BERTH_STOP_CALLS_MS. */
+void berth_api_live_end_all(struct berth_api *api, int64_t end_ms);
 #endif

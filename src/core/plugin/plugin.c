@@ -279,6 +279,12 @@ int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth
     return rc;
 }
 
+void berth_plugins_halt(struct berth_plugins *plugins, int64_t wait_ms)
+{
+    if (plugins && plugins->manager)
+        berth_builtins.manager->halt(plugins->manager, wait_ms);
+}
+
 void berth_plugins_close(struct berth_plugins *plugins)
 {
     if (!plugins)

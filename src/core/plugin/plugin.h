@@ -11,6 +11,8 @@
 struct berth_plugins; /* safe to share between threads */
 
 int berth_plugins_open(struct berth *b, struct berth_plugins **out, struct berth_error *err);
+/* Begins to stop all workers, and kills those that still run after wait_ms. Does not wait. */
+void berth_plugins_halt(struct berth_plugins *plugins, int64_t wait_ms);
 void berth_plugins_close(struct berth_plugins *plugins); /* ends their workers; NULL is fine */
 
 /* Updates the registry's routes from the rows, unless that was done within the last second. Not
