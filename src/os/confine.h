@@ -7,7 +7,8 @@
 #include "os/spawn.h"
 
 struct berth_confine_request {
-    const char *const *readable;  /* what is beneath may be read and run; closed by NULL */
+    const char *const
+        *readable; /* real paths; what is beneath may be read and run; closed by NULL */
     const char *const *writable;  /* and changed, too */
     const char *const *reachable; /* are readable for `uid`, or we keep our own; closed by NULL */
     uid_t uid;                    /* to run as when we are root; 0: as we do */

@@ -48,6 +48,12 @@ int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
     return (int)fd;
 }
 
+int berth_fs_open_real(int at, const char *path, int flags)
+{
+    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = RESOLVE_NO_SYMLINKS};
+    return (int)syscall(SYS_openat2, at, path, &how, sizeof how);
+}
+
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err)
 {
     if (!path[0])

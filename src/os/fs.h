@@ -18,6 +18,10 @@ struct berth_buf;
  * out. O_CLOEXEC is added to flags. Returns the descriptor, or < 0. */
 int berth_fs_open_beneath(int root_fd, const char *path, int flags, mode_t mode,
                           struct berth_error *err);
+/* Opens a path from `at` (as openat), without "..", on which no part may be a symbolic link. A user
+ * who can write a directory on the way can then not choose what is opened. O_CLOEXEC is added to
+ * flags. Makes only a system call. Returns the descriptor, or -1 with errno: ELOOP for a link. */
+int berth_fs_open_real(int at, const char *path, int flags);
 /* Makes the directory and its parents; those that exist are left as they are. */
 int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
 /* Removes the directory with its content, of any depth, without following links; directories that

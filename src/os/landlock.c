@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/fs.h"
+
 #define ACCESS_READ                                                                                \
     (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define ACCESS_TRUNCATE (UINT64_C(1) << 14)    /* from version 3 on */
@@ -46,7 +48,7 @@ int berth_landlock_new(void)
 
 bool berth_landlock_allow(int ruleset_fd, const char *path, bool write)
 {
-    int fd = open(path, O_PATH | O_CLOEXEC);
+    int fd = berth_fs_open_real(AT_FDCWD, path, O_PATH);
     struct stat st;
     if (fd < 0)
         return true;

@@ -11,8 +11,8 @@ int berth_landlock_version(void);
 /* Returns a ruleset that allows nothing, or -1. From version 6 on it also forbids signals and
  * abstract sockets beyond the processes that it applies to. */
 int berth_landlock_new(void);
-/* Allows to read and run what is below the path, or to write it as well. A path that does not exist
- * or cannot be seen is left out. */
+/* Allows to read and run what is below the path, or to write it as well. A path that does not
+ * exist, cannot be seen or is not a real path (berth_fs_open_real) is left out. */
 bool berth_landlock_allow(int ruleset_fd, const char *path, bool write);
 /* Applies the ruleset to this process and all that it starts. */
 bool berth_landlock_apply(int ruleset_fd);

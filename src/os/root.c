@@ -15,10 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/limits.h"
+#include "os/fs.h"
 
 #define BASE "/usr" /* the new root is mounted on this directory, which every machine has */
-#define PATH_SIZE (PATH_MAX + sizeof BASE)
+#define DIRECTORY (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define UMOUNT_DETACH 2 /* MNT_DETACH; <sys/mount.h> does not go with <linux/mount.h> */
 
 #ifndef MOUNT_ATTR_RDONLY
@@ -71,8 +73,19 @@ static unsigned long long source_attributes(enum berth_mount_kind kind)
 
 static bool has_source(enum berth_mount_kind kind)
 {
-    return kind == BERTH_MOUNT_READ || kind == BERTH_MOUNT_WRITE || kind == BERTH_MOUNT_DEVICE ||
-           kind == BERTH_MOUNT_PROC;
+    return kind == BERTH_MOUNT_READ || kind == BERTH_MOUNT_SYSTEM || kind == BERTH_MOUNT_WRITE ||
+           kind == BERTH_MOUNT_DEVICE || kind == BERTH_MOUNT_PROC;
+}
+
+/* Returns a detached mount of what is at the path, or -1. */
+static int clone_tree(const char *path, bool follow)
+{
+    auto_close int fd =
+        follow ? open(path, O_PATH | O_CLOEXEC) : berth_fs_open_real(AT_FDCWD, path, O_PATH);
+    return fd < 0
+               ? -1
+               : (int)syscall(SYS_open_tree, fd, "",
+                              OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
 }
 
 /* Sets *fd to a detached mount of the source, or to -1 when it is left out. */
@@ -82,8 +95,7 @@ static bool open_source(const struct berth_mount *m, int *fd, struct berth_root_
     *fd = -1;
     if (!has_source(m->kind))
         return true;
-    *fd = (int)syscall(SYS_open_tree, AT_FDCWD, path,
-                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    *fd = clone_tree(path, m->kind == BERTH_MOUNT_SYSTEM);
     if (*fd < 0)
         return (m->optional && errno != EPERM && errno != ENOSYS) || root_fail(f, "open", path);
     return set_attributes(*fd, "", AT_EMPTY_PATH | AT_RECURSIVE, source_attributes(m->kind)) ||
@@ -92,48 +104,45 @@ static bool open_source(const struct berth_mount *m, int *fd, struct berth_root_
 
 /* --- targets --- */
 
-/* Makes the directories above the path, and the last one, too, if `whole`. */
-static bool make_directories(char *path, bool whole)
+/* Opens a directory of the new root, from the slash at `path` to `end`, and makes what is missing.
+ * Links are not followed: the files of an outer mount may belong to the author of the program, and
+ * a link there would lead into the old root. */
+static int make_directory(int base, const char *path, const char *end)
 {
-    for (char *slash = strchr(path + sizeof BASE, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int rc = mkdir(path, 0755);
-        *slash = '/';
-        if (rc < 0 && errno != EEXIST && errno != EROFS)
-            return false;
+    char name[NAME_MAX + 1];
+    int at = fcntl(base, F_DUPFD_CLOEXEC, 0);
+    while (at >= 0 && path < end) {
+        int len = (int)strcspn(path + 1, "/");
+        (void)snprintf(name, sizeof name, "%.*s", len, path + 1);
+        (void)mkdirat(at, name, 0755); /* where it fails, the directory cannot be opened */
+        int inner = openat(at, name, DIRECTORY);
+        (void)close(at);
+        at = inner;
+        path += 1 + len;
     }
-    return !whole || mkdir(path, 0755) == 0 || errno == EEXIST || errno == EROFS;
+    return at;
 }
 
-/* Makes the directory or the empty file that a source is mounted on. */
-static bool make_point(char *path, int source)
+/* Attaches a source, on a new directory or an empty file unless there is one. */
+static bool attach(int parent, const char *name, int source)
 {
     struct stat st;
-    if (fstat(source, &st) < 0 || !make_directories(path, S_ISDIR(st.st_mode)))
+    if (fstat(source, &st) < 0)
         return false;
-    int fd = S_ISDIR(st.st_mode) || access(path, F_OK) == 0
-                 ? 0
-                 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (fd > 0)
-        (void)close(fd);
-    return fd >= 0;
+    if (S_ISDIR(st.st_mode)) {
+        (void)mkdirat(parent, name, 0755);
+    } else {
+        int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+        if (fd >= 0)
+            (void)close(fd);
+    }
+    return syscall(SYS_move_mount, source, "", parent, name, MOVE_MOUNT_F_EMPTY_PATH) == 0;
 }
 
-static bool attach(char *path, int source)
+static bool write_text(int parent, const char *name, const char *text)
 {
-    return make_point(path, source) &&
-           syscall(SYS_move_mount, source, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) == 0;
-}
-
-static bool write_text(char *path, const char *text)
-{
-    if (!make_directories(path, false))
-        return false;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    ssize_t wrote = fd < 0 ? -1 : write(fd, text, strlen(text));
-    if (fd >= 0)
-        (void)close(fd);
-    return wrote == (ssize_t)strlen(text);
+    auto_close int fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
 static bool mount_proc(const char *path)
@@ -141,36 +150,55 @@ static bool mount_proc(const char *path)
     return syscall(SYS_mount, "proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
 }
 
-static bool place_mount(const struct berth_mount *m, int source, char *path)
+/* Makes a directory the working directory: mount(2) follows the links of every path but ".". */
+static bool enter_directory(int parent, const char *name)
 {
+    (void)mkdirat(parent, name, 0755);
+    auto_close int fd = openat(parent, name, DIRECTORY);
+    return fd >= 0 && fchdir(fd) == 0;
+}
+
+static bool cover(int base, const char *target)
+{
+    auto_close int fd = berth_fs_open_real(base, target + 1, DIRECTORY);
+    if (fd < 0)
+        return true; /* nothing is there: nothing needs to be hidden */
+    return fchdir(fd) == 0 && mount_memory(".", "mode=0755");
+}
+
+static bool place_mount(const struct berth_mount *m, int source, int base)
+{
+    const char *name = strrchr(m->target, '/') + 1;
+    if (m->kind == BERTH_MOUNT_COVER)
+        return cover(base, m->target);
+    if (has_source(m->kind) && source < 0)
+        return true;
+    auto_close int parent = make_directory(base, m->target, name - 1);
+    if (parent < 0)
+        return false;
     switch (m->kind) {
-    case BERTH_MOUNT_READ:
-    case BERTH_MOUNT_WRITE:
-    case BERTH_MOUNT_DEVICE:
-        return source < 0 || attach(path, source);
     case BERTH_MOUNT_PROC:
-        return make_directories(path, true) && (mount_proc(path) || attach(path, source));
+        return (enter_directory(parent, name) && mount_proc(".")) || attach(parent, name, source);
     case BERTH_MOUNT_SCRATCH:
-        return make_directories(path, true) && mount_memory(path, BERTH_ROOT_SCRATCH_OPTIONS);
-    case BERTH_MOUNT_COVER: /* nothing is there: nothing needs to be hidden */
-        return access(path, F_OK) < 0 || mount_memory(path, "mode=0755");
+        return enter_directory(parent, name) && mount_memory(".", BERTH_ROOT_SCRATCH_OPTIONS);
     case BERTH_MOUNT_TEXT:
-        return write_text(path, m->text);
+        return write_text(parent, name, m->text);
     case BERTH_MOUNT_LINK:
-        return make_directories(path, false) && symlink(m->text, path) == 0;
+        return symlinkat(m->text, parent, name) == 0;
+    default:
+        return attach(parent, name, source);
     }
-    return false;
 }
 
 /* Makes everything read-only that was writable only for building. */
-static bool protect_memory(const struct berth_root *root, char path[PATH_SIZE])
+static bool protect_memory(const struct berth_root *root, int base)
 {
-    bool ok = set_attributes(AT_FDCWD, BASE, 0, MOUNT_ATTR_RDONLY);
+    bool ok = set_attributes(base, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY);
     for (size_t i = 0; ok && i < root->count; i++) {
-        (void)snprintf(path, PATH_SIZE, BASE "%s", root->mounts[i].target);
-        if (root->mounts[i].kind == BERTH_MOUNT_COVER)
-            ok = set_attributes(AT_FDCWD, path, 0, MOUNT_ATTR_RDONLY) || errno == EINVAL ||
-                 errno == ENOENT;
+        if (root->mounts[i].kind != BERTH_MOUNT_COVER)
+            continue;
+        auto_close int fd = berth_fs_open_real(base, root->mounts[i].target + 1, DIRECTORY);
+        ok = fd < 0 || set_attributes(fd, "", AT_EMPTY_PATH, MOUNT_ATTR_RDONLY) || errno == EINVAL;
     }
     return ok;
 }
@@ -182,10 +210,25 @@ static bool change_root(void)
            syscall(SYS_umount2, ".", UMOUNT_DETACH) == 0 && chdir("/") == 0;
 }
 
+/* Puts the new root together on BASE. */
+static bool build_root(const struct berth_root *root, const int *sources,
+                       struct berth_root_failure *f)
+{
+    auto_close int base = mount_memory(BASE, "mode=0755") ? open(BASE, DIRECTORY) : -1;
+    if (base < 0)
+        return root_fail(f, "mount", "a root directory in memory");
+    for (size_t i = 0; i < root->count; i++) {
+        if (!place_mount(&root->mounts[i], sources[i], base))
+            return root_fail(f, "mount", root->mounts[i].target);
+        if (sources[i] >= 0)
+            (void)close(sources[i]);
+    }
+    return protect_memory(root, base) || root_fail(f, "protect", "the new root");
+}
+
 bool berth_root_enter(const struct berth_root *root, struct berth_root_failure *f)
 {
     int sources[BERTH_ROOT_MOUNTS_MAX];
-    char path[PATH_SIZE];
     mode_t mask = umask(0);
     errno = E2BIG;
     if (root->count > BERTH_ROOT_MOUNTS_MAX)
@@ -195,17 +238,10 @@ bool berth_root_enter(const struct berth_root *root, struct berth_root_failure *
     for (size_t i = 0; i < root->count; i++)
         if (!open_source(&root->mounts[i], &sources[i], f))
             return false;
-    if (!mount_memory(BASE, "mode=0755"))
-        return root_fail(f, "mount", "a root directory in memory");
-    for (size_t i = 0; i < root->count; i++) {
-        (void)snprintf(path, sizeof path, BASE "%s", root->mounts[i].target);
-        if (!place_mount(&root->mounts[i], sources[i], path))
-            return root_fail(f, "mount", root->mounts[i].target);
-        if (sources[i] >= 0)
-            (void)close(sources[i]);
-    }
+    if (!build_root(root, sources, f))
+        return false;
     (void)umask(mask);
-    return (protect_memory(root, path) && change_root()) || root_fail(f, "enter", "the new root");
+    return change_root() || root_fail(f, "enter", "the new root");
 }
 
 enum berth_root_ability berth_root_try(void)

@@ -9,6 +9,7 @@
 
 enum berth_mount_kind {
     BERTH_MOUNT_READ,    /* a file or directory with everything below it, read-only */
+    BERTH_MOUNT_SYSTEM,  /* the same, also behind links: for paths that only root can change */
     BERTH_MOUNT_WRITE,   /* the same, writable */
     BERTH_MOUNT_DEVICE,  /* a device file */
     BERTH_MOUNT_SCRATCH, /* an empty directory in memory that every user may write */
@@ -23,7 +24,8 @@ struct berth_mount {
     bool optional;      /* left out when this machine does not have the source */
     const char *target; /* an absolute path without "..", and without symbolic links where an outer
                            mount has them */
-    const char *source; /* NULL: the target */
+    const char *source; /* NULL: the target. A real path, but for BERTH_MOUNT_SYSTEM: a path that
+                           has become a symbolic link, in any part of it, is not followed */
     const char *text;
 };
 

@@ -27,37 +27,37 @@
 
 /* What any program needs of this machine, and nothing that belongs to a user or a service. */
 static const struct berth_mount system_mounts[] = {
-    {BERTH_MOUNT_READ, true, "/usr"},
-    {BERTH_MOUNT_READ, true, "/bin"},
-    {BERTH_MOUNT_READ, true, "/sbin"},
-    {BERTH_MOUNT_READ, true, "/lib"},
-    {BERTH_MOUNT_READ, true, "/lib32"},
-    {BERTH_MOUNT_READ, true, "/lib64"},
-    {BERTH_MOUNT_READ, true, "/sys/devices/system/cpu"},
-    {BERTH_MOUNT_READ, true, "/sys/fs/cgroup"},
-    {BERTH_MOUNT_READ, true, "/etc/alternatives"},
-    {BERTH_MOUNT_READ, true, "/etc/ca-certificates"},
-    {BERTH_MOUNT_READ, true, "/etc/ca-certificates.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/crypto-policies"},
-    {BERTH_MOUNT_READ, true, "/etc/gai.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/host.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/hosts"},
-    {BERTH_MOUNT_READ, true, "/etc/ld.so.cache"},
-    {BERTH_MOUNT_READ, true, "/etc/ld.so.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/ld.so.conf.d"},
-    {BERTH_MOUNT_READ, true, "/etc/localtime"},
-    {BERTH_MOUNT_READ, true, "/etc/mime.types"},
-    {BERTH_MOUNT_READ, true, "/etc/nsswitch.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/os-release"},
-    {BERTH_MOUNT_READ, true, "/etc/pki"},
-    {BERTH_MOUNT_READ, true, "/etc/protocols"},
-    {BERTH_MOUNT_READ, true, "/etc/resolv.conf"},
-    {BERTH_MOUNT_READ, true, "/etc/services"},
-    {BERTH_MOUNT_READ, true, "/etc/ssh/ssh_config"},
-    {BERTH_MOUNT_READ, true, "/etc/ssh/ssh_config.d"},
-    {BERTH_MOUNT_READ, true, "/etc/ssh/ssh_known_hosts"},
-    {BERTH_MOUNT_READ, true, "/etc/ssl"},
-    {BERTH_MOUNT_READ, true, "/etc/timezone"},
+    {BERTH_MOUNT_SYSTEM, true, "/usr"},
+    {BERTH_MOUNT_SYSTEM, true, "/bin"},
+    {BERTH_MOUNT_SYSTEM, true, "/sbin"},
+    {BERTH_MOUNT_SYSTEM, true, "/lib"},
+    {BERTH_MOUNT_SYSTEM, true, "/lib32"},
+    {BERTH_MOUNT_SYSTEM, true, "/lib64"},
+    {BERTH_MOUNT_SYSTEM, true, "/sys/devices/system/cpu"},
+    {BERTH_MOUNT_SYSTEM, true, "/sys/fs/cgroup"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/alternatives"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ca-certificates"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ca-certificates.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/crypto-policies"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/gai.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/host.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/hosts"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ld.so.cache"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ld.so.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ld.so.conf.d"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/localtime"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/mime.types"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/nsswitch.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/os-release"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/pki"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/protocols"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/resolv.conf"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/services"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ssh/ssh_config"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ssh/ssh_config.d"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ssh/ssh_known_hosts"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/ssl"},
+    {BERTH_MOUNT_SYSTEM, true, "/etc/timezone"},
     {BERTH_MOUNT_DEVICE, false, "/dev/null"},
     {BERTH_MOUNT_DEVICE, true, "/dev/zero"},
     {BERTH_MOUNT_DEVICE, true, "/dev/full"},
@@ -106,15 +106,15 @@ static char *parent_of(struct berth_arena *arena, const char *path)
     return slash && slash > path ? berth_arena_copy(arena, path, (size_t)(slash - path)) : NULL;
 }
 
-/* Node looks for packages in the node_modules of every directory above. A link there could lead
- * anywhere, and the package's own is in the package. */
+/* Node looks for packages in the node_modules of every directory above. One that is a link is left
+ * out when it is mounted, because it could lead anywhere. The package's own is in the package. */
 static void plan_modules(struct plan *p, const char *package)
 {
     struct berth_arena *arena = p->l->arena;
-    struct stat st;
     for (const char *at = parent_of(arena, package); at; at = parent_of(arena, at)) {
         const char *path = berth_arena_printf(arena, "%s/node_modules", at);
-        if (path && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        auto_close int fd = path ? berth_fs_open_real(AT_FDCWD, path, O_PATH | O_DIRECTORY) : -1;
+        if (fd >= 0)
             plan_add(p, BERTH_MOUNT_READ, path)->optional = true;
     }
 }
@@ -308,6 +308,7 @@ static int confine_without_cage(struct berth_plugin_cage *l, const struct berth_
 {
     struct plan p = {.l = l};
     struct berth_list readable = {0};
+    char real[PATH_MAX];
     p.mounts = berth_arena_alloc(l->arena, BERTH_ROOT_MOUNTS_MAX * sizeof *p.mounts);
     if (!p.mounts)
         return berth_arena_check(l->arena, err);
@@ -317,8 +318,10 @@ static int confine_without_cage(struct berth_plugin_cage *l, const struct berth_
         plan_node(&p, node);
     }
     for (size_t i = 0; i < SYSTEM_COUNT; i++)
-        if (system_mounts[i].kind == BERTH_MOUNT_READ || system_mounts[i].kind == BERTH_MOUNT_PROC)
-            (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t)system_mounts[i].target);
+        if ((system_mounts[i].kind == BERTH_MOUNT_SYSTEM ||
+             system_mounts[i].kind == BERTH_MOUNT_PROC) &&
+            realpath(system_mounts[i].target, real))
+            (void)berth_list_add(&readable, l->arena, berth_arena_strdup(l->arena, real));
     for (size_t i = 0; i < p.count && i < BERTH_ROOT_MOUNTS_MAX; i++)
         (void)berth_list_add(&readable, l->arena, (char *)(uintptr_t)p.mounts[i].target);
     for (size_t i = 0; i < l->file_count; i++)
@@ -342,10 +345,17 @@ static int confine_without_cage(struct berth_plugin_cage *l, const struct berth_
 static int cage_package(struct berth_plugin_cage *l, const struct berth_worker_spec *spec,
                         struct berth_error *err)
 {
-    auto_free char *real = realpath(spec->package, NULL);
-    l->package = real ? berth_arena_strdup(l->arena, real) : NULL;
+    l->package = berth_arena_strdup(l->arena, spec->package);
     if (!l->package)
-        return berth_fail_errno(err, "Cannot open %s", spec->package);
+        return berth_arena_check(l->arena, err);
+    auto_close int fd = berth_fs_open_real(AT_FDCWD, l->package, O_PATH | O_DIRECTORY);
+    if (fd < 0 && errno == ELOOP)
+        return berth_fail(err, BERTH_E_DENIED,
+                          "The directory of the package, %s, has become a symbolic link, or one "
+                          "above it has. Install the package again from where it is now.",
+                          l->package);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open %s", l->package);
     if (is_within(spec->state, l->package) || strcmp(l->package, "/") == 0)
         return berth_fail(err, BERTH_E_DENIED,
                           "The directory of the package, %s, contains files of berth, which a "

@@ -26,7 +26,8 @@ struct berth_plugin_cage {
 /* Makes the directory of the state and fills *l, whose arena and files are set. `node` is the real
  * path of node, or NULL when the program is not a script. UNSUPPORTED: programs cannot be confined
  * on this machine, and the operator has not allowed that they run unconfined. UNPROCESSABLE: the
- * worker's user could not read the package. DENIED: the package contains files of berth. */
+ * worker's user could not read the package. DENIED: the package contains files of berth, or its
+ * path is not a real path any more. */
 int berth_plugin_cage_make(struct berth_plugin_cage *l, const char *plugin_id,
                            const struct berth_worker_spec *spec, const char *node,
                            struct berth_error *err);

@@ -90,17 +90,17 @@ static int find_node(struct berth_launch *l, const char **out, struct berth_erro
 static int find_entry(struct berth_launch *l, const struct berth_worker_spec *spec,
                       const char **out, struct berth_error *err)
 {
-    char entry[PATH_MAX], package[PATH_MAX];
+    char entry[PATH_MAX];
     struct stat st;
-    if (!realpath(spec->package, package))
+    if (stat(spec->package, &st) < 0)
         return berth_fail(err, BERTH_E_NOT_FOUND, "Package root not found for plugin \"%s\"",
                           spec->plugin_key);
     if (!realpath(spec->entry, entry) || stat(entry, &st) < 0 || !S_ISREG(st.st_mode))
         return berth_fail(err, BERTH_E_NOT_FOUND,
                           "Worker entrypoint not found for plugin \"%s\". Checked: %s",
                           spec->plugin_key, spec->entry);
-    size_t len = strlen(package);
-    if (strncmp(entry, package, len) != 0 || entry[len] != '/')
+    size_t len = strlen(spec->package);
+    if (strncmp(entry, spec->package, len) != 0 || entry[len] != '/')
         return berth_fail(err, BERTH_E_DENIED,
                           "Worker entrypoint of plugin \"%s\" leads out of its package: %s",
                           spec->plugin_key, entry);

@@ -12,7 +12,7 @@ struct berth_json;
 /* What a worker is to be started with. */
 struct berth_worker_spec {
     const char *plugin_key;
-    const char *package; /* the directory that it may read */
+    const char *package; /* the directory that it may read; a real path */
     const char *entry;   /* what is run: a program, or a script for node */
     const char *manifest_json, *config_json;
     const char *settings_json; /* what the operator allows it; or NULL */

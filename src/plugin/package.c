@@ -210,7 +210,8 @@ static int package_read(const struct berth_package_call *call, const char *path,
         return berth_fail(err, BERTH_E_NOT_FOUND, "Local plugin path does not exist: %s", path);
     out->path = berth_arena_strdup(call->arena, real);
     free(real);
-    auto_close int root = out->path ? open(out->path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    auto_close int root =
+        out->path ? berth_fs_open_real(AT_FDCWD, out->path, O_PATH | O_DIRECTORY) : -1;
     if (root < 0)
         return berth_fail(err, BERTH_E_INVALID, "It is not a directory: %s", path);
     auto_json *package = NULL;

@@ -207,33 +207,46 @@ static void assert_attempts(struct prison *p, bool unconfined)
     assert_int_equal(count, ATTEMPTS);
 }
 
+static struct berth_worker_spec prisoner_spec(const struct prison *p)
+{
+    static char entry[200];
+    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
+    return (struct berth_worker_spec){.plugin_key = "prisoner",
+                                      .package = p->package,
+                                      .entry = entry,
+                                      .state = p->state,
+                                      .data = p->data};
+}
+
+/* Runs a program in a cage until it has ended, with its output in p->out. */
+static int run_caged(struct prison *p, const char *const *argv, const struct berth_confinement *c,
+                     int *status)
+{
+    static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    struct berth_spawn what = {
+        .argv = argv, .env = env, .cwd = p->state, .fds = {-1, ends[1], 2}, .confinement = c};
+    struct berth_child child;
+    int rc = berth_spawn(&what, &child, &p->err);
+    (void)close(ends[1]);
+    if (rc == BERTH_OK) {
+        assert_ok(p, berth_fs_read_all(ends[0], &p->out, &p->err));
+        assert_int_equal(waitpid(child.pid, status, 0), child.pid);
+        (void)close(child.pidfd);
+    }
+    (void)close(ends[0]);
+    return rc;
+}
+
 static void in_its_cage(void **state)
 {
     struct prison *p = *state;
-    char entry[200];
-    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
-    struct berth_worker_spec spec = {.plugin_key = "prisoner",
-                                     .package = p->package,
-                                     .entry = entry,
-                                     .state = p->state,
-                                     .data = p->data};
+    struct berth_worker_spec spec = prisoner_spec(p);
     struct berth_launch launch;
-    assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
-    int ends[2];
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    struct berth_spawn what = {.argv = launch.options.argv,
-                               .env = launch.options.env,
-                               .cwd = launch.options.cwd,
-                               .fds = {-1, ends[1], 2},
-                               .confinement = launch.options.confinement};
-    struct berth_child child;
-    assert_ok(p, berth_spawn(&what, &child, &p->err));
-    (void)close(ends[1]);
-    assert_ok(p, berth_fs_read_all(ends[0], &p->out, &p->err));
-    (void)close(ends[0]);
     int status;
-    assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-    (void)close(child.pidfd);
+    assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
+    assert_ok(p, run_caged(p, launch.options.argv, launch.options.confinement, &status));
     berth_launch_clear(&launch);
     assert_attempts(p, false);
     assert_int_equal(status, 0);
@@ -242,20 +255,97 @@ static void in_its_cage(void **state)
     assert_int_equal(st.st_nlink, 1);
 }
 
+/* Puts a link to `to` where the directory is, as its owner can at any moment. */
+static void swap_for_link(const struct prison *p, const char *directory, const char *to)
+{
+    char aside[200];
+    (void)snprintf(aside, sizeof aside, "%s/aside", p->directory);
+    assert_int_equal(rename(directory, aside), 0);
+    assert_int_equal(symlink(to, directory), 0);
+}
+
+/* The package is swapped for a link before berth looks at it, and the program is behind both. */
+static void package_that_is_a_link(void **state)
+{
+    struct prison *p = *state;
+    struct berth_worker_spec spec = prisoner_spec(p);
+    char inner[200];
+    (void)snprintf(inner, sizeof inner, "%s/aside/worker", p->directory);
+    swap_for_link(p, p->package, p->directory);
+    spec.entry = inner;
+    struct berth_launch launch;
+    assert_int_equal(berth_launch_prepare("prisoner", &spec, &launch, &p->err), BERTH_E_DENIED);
+    berth_launch_clear(&launch);
+    assert_int_equal(berth_launch_prepare_script("0", "", &spec, &launch, &p->err), BERTH_E_DENIED);
+    assert_non_null(strstr(p->err.message, "symbolic link"));
+    berth_launch_clear(&launch);
+}
+
+/* The package is swapped after berth has looked at it: it must not be what is mounted. */
+static void package_that_becomes_a_link(void **state)
+{
+    struct prison *p = *state;
+    struct berth_worker_spec spec = prisoner_spec(p);
+    struct berth_launch launch;
+    const char *const argv[] = {"/bin/ls", p->package, NULL};
+    int status;
+    assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
+    swap_for_link(p, p->package, "/");
+    int rc = run_caged(p, argv, launch.options.confinement, &status);
+    berth_launch_clear(&launch);
+    assert_string_equal(berth_buf_str(&p->out), "");
+    assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+}
+
+/* The same for the node_modules above a package, without which a worker may run as well. */
+static void modules_that_become_a_link(void **state)
+{
+    struct prison *p = *state;
+    struct berth_worker_spec spec = prisoner_spec(p);
+    struct berth_arena arena = BERTH_ARENA_INIT;
+    struct berth_plugin_cage cage = {.arena = &arena};
+    char modules[200];
+    (void)snprintf(modules, sizeof modules, "%s/node_modules", p->directory);
+    const char *const argv[] = {"/bin/sh", "-c", "test -e \"$0/etc\" && echo seen", modules, NULL};
+    int status;
+    assert_int_equal(mkdir(modules, 0755), 0);
+    assert_ok(p, berth_plugin_cage_make(&cage, "prisoner", &spec, "/usr/bin/env", &p->err));
+    swap_for_link(p, modules, "/");
+    assert_ok(p, run_caged(p, argv, &cage.confinement, &status));
+    berth_arena_clear(&arena);
+    assert_string_equal(berth_buf_str(&p->out), "");
+}
+
+/* A link in an outer mount, where an inner one is to be mounted: nothing is made behind it. */
+static void link_at_a_mount_point(void **state)
+{
+    struct prison *p = *state;
+    char link[200];
+    (void)snprintf(link, sizeof link, "%s/link", p->package);
+    assert_int_equal(symlink(in(p, "home"), link), 0);
+    const struct berth_mount mounts[] = {
+        {.kind = BERTH_MOUNT_SYSTEM, .target = "/bin"},
+        {.kind = BERTH_MOUNT_SYSTEM, .target = "/lib"},
+        {.kind = BERTH_MOUNT_READ, .target = "/outer", .source = p->package},
+        {.kind = BERTH_MOUNT_SCRATCH, .target = "/outer/link/made"},
+    };
+    const char *const writable[] = {NULL};
+    struct berth_cage cage = {.root = {.mounts = mounts, .count = 4}, .writable = writable};
+    struct berth_confinement c = {.ruleset_fd = -1, .cage = &cage};
+    const char *const argv[] = {"/bin/true", NULL};
+    int status;
+    assert_int_equal(run_caged(p, argv, &c, &status), BERTH_E_UNAVAILABLE);
+    assert_int_equal(access(in(p, "home/made"), F_OK), -1);
+}
+
 /* The engine's thread starts programs, and must not wait for the 45 s that a lease may be kept. */
 static void program_that_cannot_be_opened(void **state)
 {
     struct prison *p = *state;
-    char entry[200];
-    (void)snprintf(entry, sizeof entry, "%s/worker", p->package);
-    struct berth_worker_spec spec = {.plugin_key = "prisoner",
-                                     .package = p->package,
-                                     .entry = entry,
-                                     .state = p->state,
-                                     .data = p->data};
+    struct berth_worker_spec spec = prisoner_spec(p);
     struct berth_launch launch;
     assert_ok(p, berth_launch_prepare("prisoner", &spec, &launch, &p->err));
-    auto_close int leased = open(entry, O_RDWR | O_CLOEXEC);
+    auto_close int leased = open(spec.entry, O_RDWR | O_CLOEXEC);
     void (*before)(int) = signal(SIGIO, SIG_IGN);
     assert_int_equal(fcntl(leased, F_SETLEASE, F_WRLCK), 0);
     struct berth_spawn what = {.argv = launch.options.argv,
@@ -307,6 +397,10 @@ int main(int argc, char **argv)
         become_nobody();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(in_its_cage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(package_that_is_a_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(package_that_becomes_a_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(modules_that_become_a_link, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(link_at_a_mount_point, set_up, tear_down),
         cmocka_unit_test_setup_teardown(program_that_cannot_be_opened, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_cage, set_up, tear_down),
     };
