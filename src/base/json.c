@@ -55,22 +55,6 @@ static bool too_deep(const char *text, size_t len)
     return false;
 }
 
-/* Returns the code unit of the escape \uXXXX at `p`, or -1. */
-static int escape_at(const char *p, const char *end)
-{
-    if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
-        return -1;
-    int unit = 0;
-    for (int i = 2; i < 6; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *at = p[i] ? strchr(digits, p[i] | 0x20) : NULL;
-        if (!at || (p[i] < '0'))
-            return -1;
-        unit = unit * 16 + (int)(at - digits);
-    }
-    return unit;
-}
-
 static bool is_high(int unit)
 {
     return unit >= 0xd800 && unit <= 0xdbff;
@@ -86,7 +70,7 @@ static bool has_surrogates(const char *text, size_t len)
 {
     for (const char *at = text, *end = text + len; (at = memchr(at, '\\', (size_t)(end - at)));
          at += 2) {
-        int unit = escape_at(at, end);
+        int unit = berth_json_unit(at, end);
         if (is_high(unit) || is_low(unit))
             return true;
         if (end - at < 2)
@@ -102,10 +86,10 @@ static void mend_surrogates(char *copy, size_t len)
     for (char *p = copy; p < end; p++) {
         if (*p != '\\')
             continue;
-        int unit = escape_at(p, end);
+        int unit = berth_json_unit(p, end);
         if (unit < 0) {
             p++; /* another escape: skip its second character, which may be a backslash */
-        } else if (is_high(unit) && is_low(escape_at(p + 6, end))) {
+        } else if (is_high(unit) && is_low(berth_json_unit(p + 6, end))) {
             p += 11;
         } else {
             if (is_high(unit) || is_low(unit))
@@ -413,6 +397,16 @@ char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *val
     return in_arena(arena, to_text(value, 0));
 }
 
+/* Writes a control byte. Output of commands may have millions of them. */
+static void put_control(struct berth_buf *buf, unsigned char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (c == '\n' || c == '\t')
+        berth_buf_append(buf, c == '\n' ? "\\n" : "\\t", 2);
+    else
+        berth_buf_append(buf, (char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
+}
+
 /* Writes a JSON string. A NUL must follow the last byte of the text. */
 static void put_quoted(struct berth_buf *buf, const char *text, size_t len)
 {
@@ -430,12 +424,8 @@ static void put_quoted(struct berth_buf *buf, const char *text, size_t len)
             berth_buf_puts(buf, "\\ufffd");
         else if (*p == '"' || *p == '\\')
             berth_buf_append(buf, (char[]){'\\', *p}, 2);
-        else if (*p == '\n')
-            berth_buf_puts(buf, "\\n");
-        else if (*p == '\t')
-            berth_buf_puts(buf, "\\t");
         else
-            berth_buf_printf(buf, "\\u%04x", (unsigned char)*p);
+            put_control(buf, (unsigned char)*p);
         p++;
     }
     berth_buf_puts(buf, "\"");

@@ -69,19 +69,24 @@ static size_t plain_bytes(const char *p, const char *end)
     return (size_t)(at - p);
 }
 
-static int hex4(const char *p, const char *end)
+static int hex_digit(char c)
 {
-    int value = 0;
-    if (end - p < 4)
+    char lower = (char)(c | 0x20);
+    return c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+int berth_json_unit(const char *p, const char *end)
+{
+    int unit = 0;
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
         return -1;
-    for (int i = 0; i < 4; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *found = p[i] >= '0' ? strchr(digits, p[i] | 0x20) : NULL;
-        if (!found || !*found)
+    for (int i = 2; i < 6; i++) {
+        int digit = hex_digit(p[i]);
+        if (digit < 0)
             return -1;
-        value = value * 16 + (int)(found - digits);
+        unit = unit * 16 + digit;
     }
-    return value;
+    return unit;
 }
 
 static void put_point(struct berth_buf *out, int point)
@@ -101,19 +106,19 @@ static size_t take_escape(struct berth_buf *out, const char *p, const char *end)
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     if (end - p < 2 || p[0] != '\\')
         return 0;
-    const char *name = p[1] ? strchr(names, p[1]) : NULL;
+    const char *name = p[1] && p[1] != 'u' ? strchr(names, p[1]) : NULL;
     if (name) {
         berth_buf_append(out, &values[name - names], 1);
         return 2;
     }
-    int unit = p[1] == 'u' ? hex4(p + 2, end) : -1;
+    int unit = berth_json_unit(p, end);
     if (unit < 0 || (unit >= 0xdc00 && unit <= 0xdfff))
         return 0;
     if (unit < 0xd800 || unit > 0xdbff) {
         put_point(out, unit);
         return 6;
     }
-    int low = end - p >= 12 && p[6] == '\\' && p[7] == 'u' ? hex4(p + 8, end) : -1;
+    int low = berth_json_unit(p + 6, end);
     if (low < 0xdc00 || low > 0xdfff)
         return 0;
     put_point(out, 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00));

@@ -10,4 +10,6 @@
 /* Does what json_loadb does; the library parses all but the long strings. A NUL must follow the
  * document. */
 json_t *berth_json_load_long(const char *text, size_t len, size_t flags, json_error_t *at);
+/* Returns the code unit of the escape \uXXXX at `p`, or -1. */
+int berth_json_unit(const char *p, const char *end);
 #endif

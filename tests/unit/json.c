@@ -3,6 +3,8 @@
  * always reads back. */
 #include "base/json.h"
 
+#include <time.h>
+
 #include "fixture.h"
 
 #include "base/arena.h"
@@ -762,6 +764,14 @@ static void escapes_to_the_letter(void **state)
     assert_string_equal(written(&buf, "\"\\/"), "\"\\\"\\\\/\"");
     assert_string_equal(written(&buf, "a\nb\tc"), "\"a\\nb\\tc\"");
     assert_string_equal(written(&buf, "\x01\x1f\x7f"), "\"\\u0001\\u001f\x7f\"");
+    for (unsigned c = 1; c < 0x20; c++) {
+        char want[16];
+        (void)snprintf(want, sizeof want, c == '\n' || c == '\t' ? "\"\\%c\"" : "\"\\u%04x\"",
+                       c == '\n'   ? 'n'
+                       : c == '\t' ? 't'
+                                   : c);
+        assert_string_equal(written(&buf, (char[]){(char)c, '\0'}), want);
+    }
     assert_string_equal(written(&buf, "caf\xc3\xa9 \xf0\x9f\x98\x80"),
                         "\"caf\xc3\xa9 \xf0\x9f\x98\x80\"");
     assert_string_equal(written(&buf, "a\xff"
@@ -770,6 +780,36 @@ static void escapes_to_the_letter(void **state)
     assert_string_equal(written(&buf, "\xe2\x82"), "\"\\ufffd\\ufffd\"");
     assert_string_equal(written(&buf, "\xed\xa0\x80"), "\"\\ufffd\\ufffd\\ufffd\"");
     assert_string_equal(written(&buf, "\xc0\x80"), "\"\\ufffd\\ufffd\"");
+}
+
+/* Returns the least processor time, in ns, that writing `len` times this byte took. */
+static int64_t writing_ns(char byte, size_t len)
+{
+    int64_t least = INT64_MAX;
+    auto_buf text = BERTH_BUF_INIT(len);
+    for (size_t i = 0; i < len; i++)
+        berth_buf_append(&text, &byte, 1);
+    for (int round = 0; round < 5; round++) {
+        struct timespec begin, end;
+        auto_buf buf = BERTH_BUF_INIT(len * 6 + 64);
+        struct berth_json_writer w = {.buf = &buf};
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin), 0);
+        berth_json_put_bytes(&w, NULL, text.data, len);
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end), 0);
+        assert_false(buf.failed);
+        int64_t took = (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+/* Whoever prints control bytes must not cost more than whoever prints as much as their escapes. */
+static void escapes_are_cheap(void **state)
+{
+    (void)state;
+    enum { BYTES = 1 << 18 };
+    assert_true(writing_ns('\0', BYTES) < 12 * writing_ns('a', 6 * BYTES));
+    assert_true(writing_ns('\xff', BYTES) < 12 * writing_ns('a', 6 * BYTES));
 }
 
 static void random_bytes_read_back(void **state)
@@ -842,6 +882,7 @@ int main(void)
         cmocka_unit_test(writes_commas_and_nesting),
         cmocka_unit_test(every_byte_reads_back),
         cmocka_unit_test(escapes_to_the_letter),
+        cmocka_unit_test(escapes_are_cheap),
         cmocka_unit_test(random_bytes_read_back),
         cmocka_unit_test(writer_errors_stick_in_the_buffer),
     };
