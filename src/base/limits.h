@@ -129,6 +129,7 @@
 #define BERTH_CAGE_START_MS 5000      /* until a program in a cage runs */
 #define BERTH_CAGE_PROCESSES_MAX 1024 /* processes and threads; less if berth's user has few */
 #define BERTH_CAGE_SIGNALS_MAX 4096   /* that are queued */
+#define BERTH_CAGE_FILES_MAX 4096     /* descriptors of a process; at most a quarter of berth's */
 #define BERTH_CAGE_WATCHERS_MAX "32"  /* inotify instances, in a user namespace */
 #define BERTH_ROOT_MOUNTS_MAX 128     /* files and directories in the root of a confined program */
 #define BERTH_ROOT_SCRATCH_OPTIONS                                                                 \

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,6 +30,8 @@
 
 static int children_fd; /* the list of children; open from the start, for the command may set the
                            limits of this process */
+
+static rlim_t command_files; /* the soft limit of descriptors that a command gets */
 
 /* The one command that this init looks after at a time. */
 static struct {
@@ -57,6 +60,18 @@ static void enter_group(void)
 {
     (void)!write(1, "0", 1);
     (void)dup2(2, 1); /* /dev/null; the group is not for the command to write to */
+}
+
+/* Takes as many descriptors as this process may have: with a low limit it could not send any while
+ * other processes of its user have sent many that nobody has received. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    command_files = files.rlim_cur;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /* --- the child that becomes the command ---
@@ -153,6 +168,17 @@ static bool child_read_request(int fd, const struct berth_init_start *start, cha
     return true;
 }
 
+/* Gives the command the limit that this process was started with. An earlier command may have set
+ * the hard limit. */
+static bool child_restore_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return false;
+    files.rlim_cur = command_files < files.rlim_max ? command_files : files.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
+
 /* Takes signals away that came before the program runs: they are not meant for it. */
 static void drop_signals(void)
 {
@@ -185,7 +211,7 @@ static int child_main(void *unused)
         char **env = next_texts(lists + start.argc + 1, start.envc, &at, end);
         drop_signals();
         (void)sigemptyset(&none);
-        if (child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) &&
+        if (child_arrange(fds, terminal) && (!*cwd || chdir(cwd) == 0) && child_restore_limit() &&
             sigprocmask(SIG_SETMASK, &none, NULL) == 0)
             (void)execve(file, argv, env);
     }
@@ -349,6 +375,7 @@ int main(void)
 {
     sigset_t waiting;
     enter_group();
+    raise_file_limit();
     bool works = prepare(&waiting) && make_child();
     while (works && serve_once(&waiting))
         if (command.gone) {

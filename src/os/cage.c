@@ -112,6 +112,22 @@ static bool limit_cage(const struct cage_owner *owner)
            limit_resource(RLIMIT_SIGPENDING, BERTH_CAGE_SIGNALS_MAX);
 }
 
+/* Restores the limit of descriptors, and leaves the program less than we have ourselves. The kernel
+ * counts for a user what its processes send over Unix sockets until it is received, and lets no
+ * process send when that is more than its own limit: ours must be the last to be reached. */
+static bool limit_files(void)
+{
+    struct rlimit ours, limit;
+    if (getrlimit(RLIMIT_NOFILE, &ours) < 0 || !berth_child_arrange_limits() ||
+        getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return false;
+    rlim_t most = ours.rlim_cur / 4;
+    limit.rlim_max = most < BERTH_CAGE_FILES_MAX ? most : BERTH_CAGE_FILES_MAX;
+    if (limit.rlim_cur > limit.rlim_max)
+        limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 /* Puts the two descriptors where they belong, and closes all others that were copied from us. */
 static bool arrange_own_fds(int failure_fd, int image_fd)
 {
@@ -176,8 +192,8 @@ static bool enter_cage(const struct berth_spawn *what, const struct cage_owner *
            cage_step(berth_child_give_up_rights(c), "give up rights", f) &&
            cage_step(confine_files(c->cage->writable), "apply Landlock", f) &&
            cage_step(!c->dies_first || tie_to_owner(), "tie it to its owner", f) &&
-           cage_step(berth_child_arrange_limits() && berth_child_arrange_signals(),
-                     "restore limits and signals", f) &&
+           cage_step(limit_files(), "limit descriptors", f) &&
+           cage_step(berth_child_arrange_signals(), "restore signals", f) &&
            cage_step(berth_child_filter(c->filter), "filter system calls", f);
 }
 

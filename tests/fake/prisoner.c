@@ -31,6 +31,8 @@
 
 #define PROCESSES 1100
 #define WATCHERS 60
+#define DESCRIPTORS_AT_ONCE 253 /* as many as the kernel takes */
+#define DESCRIPTORS_IN_FLIGHT 8000
 
 static char plan[8192];
 
@@ -417,6 +419,34 @@ static bool watchers_without_limit(void)
     return count == WATCHERS;
 }
 
+/* The kernel counts what was sent and not received for each user. */
+static bool descriptors_in_flight(void)
+{
+    int ends[2], count = 0;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(DESCRIPTORS_AT_ONCE * sizeof(int))];
+    } control = {.align = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(DESCRIPTORS_AT_ONCE * sizeof(int))}};
+    memset(CMSG_DATA(&control.align), 0, DESCRIPTORS_AT_ONCE * sizeof(int));
+    char byte = 'x';
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return false;
+    while (count < DESCRIPTORS_IN_FLIGHT && sendmsg(ends[0], &message, MSG_DONTWAIT) == 1)
+        count += DESCRIPTORS_AT_ONCE;
+    int number = errno;
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    errno = number;
+    return count >= DESCRIPTORS_IN_FLIGHT;
+}
+
 static const struct {
     const char *name;
     bool (*attempt)(void);
@@ -464,6 +494,7 @@ static const struct {
     {"files-without-limit", files_without_limit},
     {"processes-without-limit", processes_without_limit, true},
     {"watchers-without-limit", watchers_without_limit},
+    {"descriptors-in-flight", descriptors_in_flight},
 };
 
 int main(int argc, char **argv)

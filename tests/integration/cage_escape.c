@@ -24,7 +24,7 @@
 
 #define DESCRIPTOR 77
 #define NOBODY 65534
-#define ATTEMPTS 42
+#define ATTEMPTS 43
 
 static int prisoner_fd; /* the program of the worker */
 
@@ -40,9 +40,14 @@ struct prison {
 static const char *const privileged[] = {"key-by-handle", "system-written",         "mount",
                                          "change-root",   "become-root-by-program", "become-root",
                                          "make-a-device", "core-pattern",           NULL};
-static const char *const kernel[] = {
-    "foreign-architecture",   "io-uring", "module", "first-process", "processes-without-limit",
-    "watchers-without-limit", NULL};
+static const char *const kernel[] = {"foreign-architecture",
+                                     "io-uring",
+                                     "module",
+                                     "first-process",
+                                     "processes-without-limit",
+                                     "watchers-without-limit",
+                                     "descriptors-in-flight",
+                                     NULL};
 /* Root's workers have a user of their own, whose limits nobody shares. */
 static const char *const of_its_user[] = {"watchers-without-limit", NULL};
 

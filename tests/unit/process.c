@@ -230,6 +230,18 @@ static void ignored_signals_that_were_noted(void **state)
     (void)signal(SIGRTMAX, SIG_DFL);
 }
 
+static void run_for(const char *user, const char *script, char *out, size_t size)
+{
+    struct run r;
+    prepare(&r, SH(script));
+    r.options.init_user = user;
+    start(&r);
+    await(&r);
+    assert_int_equal(r.end.exit_code, 0);
+    (void)snprintf(out, size, "%s", berth_buf_str(&r.out));
+    finish(&r);
+}
+
 /* Programs that use select() have a hard time with more than they were given. */
 static void file_limit_is_raised_for_ourselves(void **state)
 {
@@ -247,6 +259,13 @@ static void file_limit_is_raised_for_ourselves(void **state)
     await(&r);
     assert_string_equal(berth_buf_str(&r.out), "500\n");
     finish(&r);
+    if (below_init) { /* which sends descriptors, and has our limit therefore */
+        char of_init[64], all[64];
+        run_for("two", "sed -n 's/^Max open files *\\([0-9]*\\).*/\\1/p' /proc/$PPID/limits",
+                of_init, sizeof of_init);
+        (void)snprintf(all, sizeof all, "%llu\n", (unsigned long long)before.rlim_max);
+        assert_string_equal(of_init, all);
+    }
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     berth_spawn_raise_file_limit();
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
@@ -844,18 +863,6 @@ static void long_commands_arrive_whole(void **state)
 }
 
 /* Runs a script for a user, and copies what it printed. */
-static void run_for(const char *user, const char *script, char *out, size_t size)
-{
-    struct run r;
-    prepare(&r, SH(script));
-    r.options.init_user = user;
-    start(&r);
-    await(&r);
-    assert_int_equal(r.end.exit_code, 0);
-    (void)snprintf(out, size, "%s", berth_buf_str(&r.out));
-    finish(&r);
-}
-
 /* A command may change limits and priority of its init; those of others have another one. */
 static void inits_serve_one_user(void **state)
 {
