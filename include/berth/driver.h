@@ -26,8 +26,11 @@ struct berth_place_request {
     const char *lease_id, *company_id, *environment_id;
     const char *run_id, *issue_id, *execution_workspace_id; /* or NULL */
     const char *workspace_mode, *agent_id; /* acquire and the resume before it; or NULL */
-    const char *config_json;               /* with secret values; never store it */
-    const struct berth_locked *secrets;    /* the same secret values, one by one */
+    /* A driver with in_place: the lease's own directory on this machine, which the driver makes
+     * with mode 0700 when it needs it. */
+    const char *own_directory;
+    const char *config_json;            /* with secret values; never store it */
+    const struct berth_locked *secrets; /* the same secret values, one by one */
     int secret_count;
     bool sole; /* acquire: no other lease of this environment is open, parked or owed */
     /* acquire: receives the place when the provider answers after the call has returned. May be

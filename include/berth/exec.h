@@ -56,8 +56,8 @@ struct berth_exec_request {
     /* Variables for the command as "NAME=value", terminated by NULL; or NULL. Names that begin with
      * BERTH_ are refused. */
     const char *const *env;
-    /* The working directory. NULL: the default of the driver, which is the current directory of
-     * this process for local, the configured path for ssh, and the provider's choice otherwise. */
+    /* The working directory. NULL: the lease's own directory for local and ssh, and the provider's
+     * choice otherwise. With local, a relative one is below the lease's own. */
     const char *cwd;
     /* The caller writes standard input; false: it is empty. The places of plugins start such a
      * command only when its input is closed. */

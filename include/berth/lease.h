@@ -111,6 +111,9 @@ BERTH_API int berth_lease_acknowledge(struct berth *b, struct berth_arena *arena
 /* The workspace to prepare in a place. */
 struct berth_workspace {
     const char *local_path, *remote_path, *mode; /* or NULL */
+    /* Without a path: use the directory that the environment's config names, where it names one,
+     * instead of an empty directory of the lease's own. */
+    bool in_place;
 };
 /* The workspace as the driver prepared it. */
 struct berth_realized {

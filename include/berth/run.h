@@ -84,7 +84,8 @@ struct berth_run_request {
     const char *run_id;         /* a new UUID chosen by the caller; NULL: the library chooses */
     const char *company_id;     /* NULL: the company `default` */
     const char *environment_id; /* NULL: the local environment of the company */
-    const char *workspace;      /* a local directory; NULL: the current directory */
+    const char *workspace;      /* a local directory to work in; NULL: the lease's own, empty one */
+    bool in_place;              /* without `workspace`: as in struct berth_workspace */
     /* For the lease, as in struct berth_lease_request; or NULL. */
     const char *issue_id, *execution_workspace_id, *agent_id;
     int64_t ttl_ms; /* the lifetime of the lease; 0: as in the settings */
@@ -94,7 +95,8 @@ struct berth_run_request {
     const struct berth_run_secret *secrets;
     int secret_count;
     /* The command. lease_id is ignored. If `secrets` above is not empty, it replaces those of the
-     * command. cwd NULL: the directory of the workspace. */
+     * command. cwd NULL: the directory of the workspace; a relative one
+     * is below it. */
     struct berth_exec_request command;
     int cancel_fd; /* the run is cancelled when it becomes readable; -1: never */
     const struct berth_actor *actor;

@@ -79,16 +79,6 @@ static void put_command(struct cli *cli, struct berth_json_writer *w,
     berth_json_put_int(w, "timeoutMs", r->timeout_ms);
 }
 
-/* Returns an absolute working directory if the daemon is on this machine: `cwd` is relative to
- * ours, and `otherwise` says whether NULL means ours. */
-static const char *cwd_here(struct cli *cli, const char *cwd, bool otherwise)
-{
-    auto_free char *here = cli->daemon->socket ? getcwd(NULL, 0) : NULL;
-    if (!here || (!cwd && !otherwise) || (cwd && *cwd == '/'))
-        return cwd;
-    return berth_arena_printf(&cli->arena, "%s%s%s", here, cwd ? "/" : "", cwd ? cwd : "");
-}
-
 /* --- events --- */
 
 static void begin_command(struct remote *r, const char *exec_id)
@@ -314,16 +304,6 @@ static int remote_follow(struct remote *r)
 
 /* --- berth exec and berth run --- */
 
-/* Says whether the lease is of this machine, and not of a run, which has its own directory. */
-static bool is_here(struct cli *cli, const char *lease_id)
-{
-    struct cli_answer lease;
-    return cli->daemon->socket &&
-           cli_get(cli, &lease, "/api/environment-leases/%s", lease_id) == BERTH_OK &&
-           cli_is(lease.json, "provider", berth_environment_drivers.names[BERTH_DRIVER_DEFAULT]) &&
-           !cli_text(lease.json, "heartbeatRunId");
-}
-
 int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
 {
     struct remote r = {.cli = cli, .lease_id = request->lease_id};
@@ -337,7 +317,6 @@ int cli_remote_exec(struct cli *cli, struct berth_exec_request *request)
         return status;
     if (request->terminal)
         cli_session_copy_terminal(&r.s, request);
-    request->cwd = cwd_here(cli, request->cwd, is_here(cli, request->lease_id));
     berth_json_open(&w, '{');
     put_command(cli, &w, request);
     berth_json_close(&w, '}');
@@ -358,7 +337,9 @@ static void write_run(struct cli *cli, const struct berth_run_request *r, struct
     berth_json_open(&w, '{');
     put_command(cli, &w, &r->command);
     berth_json_put_str(&w, "environmentId", r->environment_id);
-    cli_put(cli, &w, "workspacePath", cwd_here(cli, NULL, true));
+    cli_put(cli, &w, "workspacePath", r->workspace);
+    if (r->in_place)
+        berth_json_put_bool(&w, "inPlace", true);
     cli_put(cli, &w, "provisionCommand", r->provision_command);
     berth_json_put_int(&w, "ttlMs", r->ttl_ms);
     berth_json_open_in(&w, "secrets", '{');
@@ -378,7 +359,6 @@ int cli_remote_run(struct cli *cli, struct berth_run_request *request, bool deta
         return status;
     if (request->command.terminal)
         cli_session_copy_terminal(&r.s, &request->command);
-    request->command.cwd = cwd_here(cli, request->command.cwd, false);
     write_run(cli, request, &body);
     cli->cancel_fd = detach ? -1 : r.s.cancel_fd;
     int rc = cli_call(cli, &run, "POST", &body, "/api/companies/%s/runs", cli->company_id);

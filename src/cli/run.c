@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/auto.h"
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
@@ -190,7 +191,7 @@ struct run_options {
     struct cli_command_options command;
     const char *environment, *ttl, *provision;
     struct berth_list secrets; /* "NAME=SECRET" */
-    bool detach, keep_stdin;
+    bool detach, keep_stdin, in_place;
 };
 
 /* Reads the words of the command line. Returns CLI_OK, or the exit status after the error has been
@@ -198,17 +199,13 @@ struct run_options {
 static int read_options(struct cli *cli, int argc, char **argv, struct run_options *o,
                         struct berth_run_request *request)
 {
-    const struct cli_option options[] = {{"environment", &o->environment},
-                                         {"cwd", &o->command.cwd},
-                                         {"env", .texts = &o->command.env},
-                                         {"env-from-secret", .texts = &o->secrets},
-                                         {"timeout", &o->command.timeout},
-                                         {"ttl", &o->ttl},
-                                         {"provision", &o->provision},
-                                         {"tty", .flag = &o->command.terminal},
-                                         {"detach", .flag = &o->detach},
-                                         {"stdin", .flag = &o->keep_stdin},
-                                         {0}};
+    const struct cli_option options[] = {
+        {"environment", &o->environment},   {"cwd", &o->command.cwd},
+        {"env", .texts = &o->command.env},  {"env-from-secret", .texts = &o->secrets},
+        {"timeout", &o->command.timeout},   {"ttl", &o->ttl},
+        {"provision", &o->provision},       {"tty", .flag = &o->command.terminal},
+        {"detach", .flag = &o->detach},     {"stdin", .flag = &o->keep_stdin},
+        {"in-place", .flag = &o->in_place}, {0}};
     int end;
     if (cli_command_split(cli, argc, argv, &end) != CLI_OK ||
         cli_parse(cli, end, argv, options, 0, 0) < 0)
@@ -229,6 +226,29 @@ static int run_there(struct cli *cli, struct berth_run_request *request,
 {
     request->command.with_stdin = !o->detach || o->keep_stdin;
     return cli_remote_run(cli, request, o->detach);
+}
+
+/* Makes the run work in the directory itself: in the current one where the environment is this
+ * machine, else in the one that its config names. */
+static int work_in_place(struct cli *cli, const struct berth_json *environment,
+                         struct berth_run_request *request)
+{
+    const char *local = berth_environment_drivers.names[BERTH_DRIVER_DEFAULT];
+    request->in_place = true;
+    if (environment && !cli_is(environment, "driver", local))
+        return CLI_OK;
+    if (cli->daemon && !cli->daemon->socket) {
+        (void)berth_fail(&cli->err, BERTH_E_UNPROCESSABLE,
+                         "--in-place needs a daemon on this machine: %s cannot see this directory.",
+                         cli->daemon->where);
+        return cli_run_failed(cli);
+    }
+    auto_free char *here = getcwd(NULL, 0);
+    request->workspace = here ? berth_arena_strdup(&cli->arena, here) : NULL;
+    if (request->workspace)
+        return CLI_OK;
+    (void)berth_fail_errno(&cli->err, "Cannot read the current directory");
+    return cli_run_failed(cli);
 }
 
 static int run_main(struct cli *cli, int argc, char **argv)
@@ -252,6 +272,8 @@ static int run_main(struct cli *cli, int argc, char **argv)
     request.environment_id = e ? cli_text(e, "id") : NULL;
     request.provision_command = o.provision;
     request.actor = &cli->actor;
+    if (o.in_place && work_in_place(cli, e, &request) != CLI_OK)
+        return CLI_BERTH_FAILED;
     if (cli->daemon)
         return run_there(cli, &request, &o);
     return o.detach ? cli_detach(cli, &request, o.keep_stdin) : run_here(cli, &request);
@@ -263,7 +285,7 @@ const struct cli_command cli_run_commands[] = {
     {"run", NULL,
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
-     " [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
+     " [--in-place] [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
      "take a lease, run the command in the place, and give the place back", run_main},
     {0},
 };

@@ -57,6 +57,8 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     put_field(buf, "environment", r->environment_id);
     put_field(buf, "provision", r->provision_command);
     put_field(buf, "cwd", r->command.cwd);
+    put_field(buf, "workspace", r->workspace);
+    put_number(buf, "in-place", r->in_place);
     put_number(buf, "ttl", r->ttl_ms);
     put_number(buf, "timeout", r->command.timeout_ms);
     put_number(buf, "stdin", keep_stdin);
@@ -175,6 +177,7 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
                   {"environment", .text = &r->environment_id},
                   {"provision", .text = &r->provision_command},
                   {"cwd", .text = &r->command.cwd},
+                  {"workspace", .text = &r->workspace},
                   {"ttl", .number = &r->ttl_ms},
                   {"timeout", .number = &r->command.timeout_ms},
                   {"secret", .list = &s->secrets},
@@ -182,6 +185,8 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
                   {"arg", .list = &s->argv}};
     if (strcmp(name, "stdin") == 0)
         s->keep_stdin = *value == '1';
+    if (strcmp(name, "in-place") == 0)
+        r->in_place = *value == '1';
     for (unsigned i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (strcmp(name, fields[i].name) != 0)
             continue;

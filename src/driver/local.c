@@ -2,6 +2,7 @@
  * src/driver/local.c - this machine, in place: nothing is made, so nothing can leak. */
 #include "driver/local.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "os/fs.h"
 #include "os/process.h"
 #include "os/spawn.h"
 #include "os/strays.h"
@@ -59,16 +61,26 @@ static int local_probe(struct berth_driver *d, struct berth_call *call,
     return out->details_json ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
 }
 
+static int make_own_directory(const struct berth_place_request *who, struct berth_error *err)
+{
+    if (mkdir(who->own_directory, S_IRWXU) == 0 || errno == EEXIST)
+        return BERTH_OK;
+    return berth_fs_mkdirs(who->own_directory, S_IRWXU, err);
+}
+
 static int local_realize(struct berth_driver *d, struct berth_call *call,
                          const struct berth_place_request *who, const struct berth_place *place,
                          const struct berth_workspace *workspace, struct berth_realized *out,
                          struct berth_error *err)
 {
-    (void)d, (void)who, (void)place;
+    (void)d, (void)place;
     const char *cwd = workspace->local_path    ? workspace->local_path
                       : workspace->remote_path ? workspace->remote_path
-                                               : "/";
+                                               : who->own_directory;
     struct stat st;
+    int rc = cwd == who->own_directory ? make_own_directory(who, err) : BERTH_OK;
+    if (rc < 0)
+        return rc;
     if (stat(cwd, &st) < 0)
         return berth_fail_errno(err, "The workspace %s cannot be used", cwd);
     if (!S_ISDIR(st.st_mode))
@@ -134,6 +146,18 @@ static const struct berth_running_ops running_ops = {.cancel = running_cancel,
                                                      .free = running_free,
                                                      .quick_free = true};
 
+/* Returns the directory to run in: a relative one is below the lease's own, which is made. */
+static int find_directory(struct berth_arena *arena, const struct berth_place_request *who,
+                          const char *cwd, const char **out, struct berth_error *err)
+{
+    *out = cwd;
+    if (cwd && *cwd == '/')
+        return BERTH_OK;
+    *out = cwd ? berth_arena_printf(arena, "%s/%s", who->own_directory, cwd) : who->own_directory;
+    int rc = make_own_directory(who, err);
+    return rc < 0 ? rc : berth_arena_check(arena, err);
+}
+
 /* What was named, with our own PATH and HOME where it names none. NULL: no memory. */
 static const char *const *whole_env(struct berth_arena *arena, const struct berth_command *command)
 {
@@ -169,7 +193,6 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     struct berth_process_options options = BERTH_PROCESS_OPTIONS_INIT;
     options.argv = command->argv;
     options.env = whole_env(call->arena, command);
-    options.cwd = command->cwd;
     options.with_stdin = command->with_stdin;
     options.terminal = command->terminal;
     options.init_user = who->lease_id;
@@ -179,7 +202,10 @@ static int local_exec_start(struct berth_driver *d, struct berth_call *call,
     options.grace_ms = command->grace_ms;
     if (!options.env)
         return berth_arena_check(call->arena, err);
-    int rc = berth_process_start(local->engine, &options, handlers, &running->process, err);
+    int rc = find_directory(call->arena, who, command->cwd, &options.cwd, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_process_start(local->engine, &options, handlers, &running->process, err);
     if (rc == BERTH_OK)
         *out = &take_ptr(running)->base;
     return rc;

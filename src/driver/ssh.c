@@ -167,6 +167,19 @@ static int ssh_acquire(struct berth_driver *d, struct berth_call *call,
     return rc < 0 ? rc : answer_place(call, &q, answer, out, err);
 }
 
+static const char *lease_directory(struct berth_arena *arena, const struct berth_ssh_config *config,
+                                   const char *lease_id)
+{
+    return berth_arena_printf(arena, "%s/.berth/leases/%s", config->path, lease_id);
+}
+
+/* Returns the directory in which commands of the lease run. Acquire makes it. */
+static const char *own_directory(struct berth_arena *arena, const struct berth_ssh_config *config,
+                                 const char *lease_id)
+{
+    return berth_arena_printf(arena, "%s/.berth/leases/%s/workspace", config->path, lease_id);
+}
+
 static int ssh_realize(struct berth_driver *d, struct berth_call *call,
                        const struct berth_place_request *who, const struct berth_place *place,
                        const struct berth_workspace *workspace, struct berth_realized *out,
@@ -174,13 +187,18 @@ static int ssh_realize(struct berth_driver *d, struct berth_call *call,
 {
     (void)place;
     auto_question q;
-    const char *answer;
+    const char *answer, *path = workspace->remote_path;
     if (workspace->remote_path && workspace->remote_path[0] != '/')
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Working directory must be an absolute POSIX path on the remote target: "
                           "\"%s\"",
                           workspace->remote_path);
-    int rc = open_question(d, call, who, workspace->remote_path, &q, err);
+    int rc = open_question(d, call, who, path, &q, err);
+    if (rc == BERTH_OK && !path && !workspace->in_place) {
+        path = own_directory(call->arena, &q.config, who->lease_id);
+        berth_ssh_line_set(&q.line, "h", path ? path : "");
+        rc = berth_arena_check(call->arena, err);
+    }
     if (rc == BERTH_OK)
         rc = ask(&q, call, berth_ssh_realize, &answer, err);
     if (rc < 0)
@@ -226,12 +244,6 @@ static int ssh_find(struct berth_driver *d, struct berth_call *call,
     return rc;
 }
 
-static const char *lease_directory(struct berth_arena *arena, const struct berth_ssh_config *config,
-                                   const char *lease_id)
-{
-    return berth_arena_printf(arena, "%s/.berth/leases/%s", config->path, lease_id);
-}
-
 static int ssh_exec_start(struct berth_driver *d, struct berth_call *call,
                           const struct berth_place_request *who, const struct berth_place *place,
                           const struct berth_command *command,
@@ -248,8 +260,8 @@ static int ssh_exec_start(struct berth_driver *d, struct berth_call *call,
     struct berth_command whole = *command;
     const char *directory = lease_directory(call->arena, &q.config, who->lease_id);
     if (!whole.cwd)
-        whole.cwd = q.config.path;
-    if (!directory)
+        whole.cwd = own_directory(call->arena, &q.config, who->lease_id);
+    if (!directory || !whole.cwd)
         return berth_arena_check(call->arena, err);
     if (whole.cwd[0] != '/')
         return berth_fail(err, BERTH_E_UNPROCESSABLE,

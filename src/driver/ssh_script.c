@@ -192,7 +192,7 @@ const char berth_ssh_settle[] = END_LABELLED AWAIT
  * cannot be written nothing stays. It is written by cat, which says why it cannot. */
 const char berth_ssh_acquire[] =
     "mkdir -p \"$h\" && cd \"$h\" && umask 077 && f=.berth/leases/$l &&"
-    " { { mkdir -p \"$f\" && { [ -s \"$f/place\" ] || { printf '%s\\n' \"$i$PWD$j\" | cat"
+    " { { mkdir -p \"$f/workspace\" && { [ -s \"$f/place\" ] || { printf '%s\\n' \"$i$PWD$j\" | cat"
     " >\"$f/place.new\" &&"
     " mv \"$f/place.new\" \"$f/place\"; }; }; } ||"
     " { { rm -rf \"$f\"; rmdir .berth/leases .berth; } 2>/dev/null; false; }; } &&"

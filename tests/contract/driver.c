@@ -80,6 +80,8 @@ struct bench {
     int cancel_fd;
 };
 
+static char own_directory[96]; /* of a lease on this machine */
+
 static int setup(void **state)
 {
     struct bench *bench = calloc(1, sizeof *bench);
@@ -96,6 +98,7 @@ static int setup(void **state)
     if (!mkdtemp(bench->directory) || bench->cancel_fd < 0)
         return -1;
     (void)snprintf(bench->inventory, sizeof bench->inventory, "%s/inventory", bench->directory);
+    (void)snprintf(own_directory, sizeof own_directory, "%s/own", bench->directory);
     if (mkdir(bench->inventory, 0700) < 0 || setenv("XDG_RUNTIME_DIR", bench->directory, 1) < 0 ||
         berth_registry_new(&bench->registry, &bench->err) < 0 ||
         berth_builtins.add_drivers(bench->registry, &bench->err) < 0 ||
@@ -133,6 +136,7 @@ static struct berth_place_request request_of(const char *lease_id, const char *c
     return (struct berth_place_request){.lease_id = lease_id,
                                         .company_id = "01890000-0000-7000-8000-00000000c001",
                                         .environment_id = ENVIRONMENT,
+                                        .own_directory = own_directory,
                                         .config_json = config};
 }
 

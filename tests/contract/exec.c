@@ -64,7 +64,7 @@ struct bench {
     const struct row *row;
     const struct berth_route *route;
     struct berth_registry *registry;
-    char directory[64], workspace[200];
+    char directory[64], workspace[200], own[80];
     struct berth_id lease; /* new each time: other programs end what has their leases' label */
     const char *config;
     struct berth_place place;
@@ -87,6 +87,7 @@ static struct berth_place_request who_of(const struct bench *b)
                                         .company_id = "01890000-0000-7000-8000-00000000c001",
                                         .environment_id = "01890000-0000-7000-8000-00000000e001",
                                         .config_json = b->config,
+                                        .own_directory = b->own,
                                         .sole = true};
 }
 
@@ -299,6 +300,7 @@ static int open_bench(struct bench *b)
         berth_registry_new(&b->registry, &b->err) < 0 ||
         berth_builtins.add_drivers(b->registry, &b->err) < 0)
         return -1;
+    (void)snprintf(b->own, sizeof b->own, "%s/own", b->directory);
     b->route = berth_registry_find(b->registry, b->row->driver, NULL);
     struct berth_call call = no_limit(b);
     struct berth_place_request who = who_of(b);

@@ -835,9 +835,10 @@ static void runs_over_ssh(void **state)
 {
     struct fixture *f = *state;
     struct berth_environment *e = far_environment(f);
-    struct performed p = perform(f, e, "echo \"$PWD\"; exit 0", 0, -1);
-    assert_string_equal(berth_buf_str(&p.live.out),
-                        berth_arena_printf(&f->arena, "%s\n", workspace));
+    struct performed p = perform(f, e, "echo \"$PWD\" $(ls -A); exit 0", 0, -1);
+    const char *below = berth_arena_printf(&f->arena, "%s/.berth/leases/", workspace);
+    assert_int_equal(strncmp(berth_buf_str(&p.live.out), below, strlen(below)), 0);
+    assert_non_null(strstr(berth_buf_str(&p.live.out), "/workspace\n")); /* and empty */
     assert_performed(f, e, &p, BERTH_RUN_SUCCEEDED, NULL);
     p = perform(f, e, "exit 3", 0, -1);
     assert_int_equal(p.result.end.exit_code, 3);

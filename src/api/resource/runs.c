@@ -284,6 +284,7 @@ struct run_body {
     const char *environment_id, *workspace, *provision;
     const char *issue_id, *execution_workspace_id, *agent_id;
     int64_t ttl_ms;
+    bool in_place;
     struct berth_list secrets; /* "NAME=id" */
 };
 
@@ -409,6 +410,7 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
         {"environmentId", BERTH_API_TEXT, offsetof(struct run_body, environment_id),
          .nullable = true},
         {"workspacePath", BERTH_API_TEXT, offsetof(struct run_body, workspace), .nullable = true},
+        {"inPlace", BERTH_API_FLAG, offsetof(struct run_body, in_place)},
         {"provisionCommand", BERTH_API_TEXT, offsetof(struct run_body, provision),
          .nullable = true},
         {"issueId", BERTH_API_TEXT, offsetof(struct run_body, issue_id), .nullable = true},
@@ -452,6 +454,7 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
     request.company_id = company->id;
     request.environment_id = body.environment_id;
     request.workspace = body.workspace;
+    request.in_place = body.in_place;
     request.provision_command = body.provision;
     request.issue_id = body.issue_id;
     request.execution_workspace_id = body.execution_workspace_id;

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/activity.h"
+#include "core/lease/lease_directory.h"
 #include "core/lease/node.h"
 #include "core/lease/parking.h"
 #include "core/lease/self_sweep.h"
@@ -76,6 +77,8 @@ int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct 
                                        }};
     int rc = lease->config_json ? BERTH_OK
                                 : config_from_metadata(b, arena, lease, &out->who.config_json, err);
+    if (rc == BERTH_OK && berth_registry_in_place(b->registry, lease->driver))
+        rc = berth_lease_directory(b, arena, lease->id, &out->who.own_directory, err);
     return rc < 0 ? rc : berth_driver_input_open(b, arena, lease->driver, out, err);
 }
 

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "base/utf8.h"
 #include "core/lease/lease.h"
+#include "core/lease/lease_directory.h"
 #include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
@@ -241,6 +242,9 @@ static int give(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         berth_self_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
     berth_self_sweep_remind(b);
+    if (rc == BERTH_OK && is_closed(g.lease) &&
+        berth_registry_in_place(b->registry, g.lease->driver))
+        berth_lease_directory_discard(b, g.lease->id);
     if (rc == BERTH_OK && out)
         *out = g.lease;
     return rc;

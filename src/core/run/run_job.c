@@ -131,11 +131,8 @@ static int take_lease(struct berth_run_job *p, struct berth_error *err)
 static int make_workspace(struct berth_run_job *p, struct berth_realized *out,
                           struct berth_error *err)
 {
-    char here[4096];
-    const char *path = p->request->workspace;
-    if (!path)
-        path = getcwd(here, sizeof here);
-    struct berth_workspace workspace = {.local_path = path};
+    struct berth_workspace workspace = {.local_path = p->request->workspace,
+                                        .in_place = p->request->in_place};
     run_job_enter(p, BERTH_PHASE_REALIZING);
     int rc = berth_lease_realize(p->b, p->arena, p->lease->id, &workspace, out, err);
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "realize workspace for", err) : rc;
@@ -216,6 +213,10 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     command.lease_id = p->lease->id;
     if (!command.cwd)
         command.cwd = where.cwd;
+    else if (*command.cwd != '/')
+        command.cwd = berth_arena_printf(p->arena, "%s/%s", where.cwd, command.cwd);
+    if (!command.cwd)
+        return berth_arena_check(p->arena, err);
     run_job_enter(p, BERTH_PHASE_RUNNING);
     struct berth_exec *x;
     rc = berth_exec_start(p->b, &command, &handlers, &x, err);

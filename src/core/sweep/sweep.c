@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/sweep/sweep.c - see sweep.h. Reads all standing rows, judges each, and works the
  * verdicts off, environments beside each other: one that hangs holds up itself only. */
+#include "core/sweep/left_directories.h"
 #include "core/sweep/sweep.h"
 
 #include <poll.h>
@@ -469,6 +470,8 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     report->owed = (int)owed;
     if (rc == BERTH_OK && pass->options.call_providers)
         rc = berth_node_forget_dead(b->node, err);
+    if (rc == BERTH_OK && pass->options.call_providers)
+        rc = berth_left_directories_remove(b, err);
     return rc;
 }
 

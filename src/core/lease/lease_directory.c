@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/lease/lease_directory.c - see lease_directory.h. A directory that is to go is first
+ * renamed to trash/ID, beside leases/. */
+#include "core/lease/lease_directory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "core/paths.h"
+#include "os/fs.h"
+#include "os/pool.h"
+
+int berth_lease_directory(const struct berth *b, struct berth_arena *arena, const char *lease_id,
+                          const char **out, struct berth_error *err)
+{
+    auto_free char *leases = NULL;
+    int rc = berth_directory(b, "leases", &leases, err);
+    if (rc < 0)
+        return rc;
+    *out = berth_arena_printf(arena, "%s/%s", leases, lease_id);
+    return berth_arena_check(arena, err);
+}
+
+/* --- removing --- */
+
+static void delete_job(void *ctx)
+{
+    auto_free char *path = ctx;
+    struct berth_error ignored; /* the sweep tries again */
+    (void)berth_fs_remove_tree(path, &ignored);
+}
+
+/* Moves leases/ID to trash/ID. Returns the new path, which the caller frees, or NULL. */
+static char *move_to_trash(const struct berth *b, const char *lease_id)
+{
+    auto_free char *leases = NULL, *trash = NULL, *from = NULL;
+    char *to = NULL;
+    struct berth_error ignored;
+    if (berth_directory(b, "leases", &leases, &ignored) < 0 ||
+        asprintf(&from, "%s/%s", leases, lease_id) < 0 || access(from, F_OK) < 0)
+        return NULL; /* most leases have none */
+    if (berth_directory(b, "trash", &trash, &ignored) < 0 ||
+        berth_fs_mkdirs(trash, S_IRWXU, &ignored) < 0 ||
+        asprintf(&to, "%s/%s", trash, lease_id) < 0)
+        return NULL;
+    if (rename(from, to) == 0)
+        return to;
+    free(to);
+    return NULL;
+}
+
+void berth_lease_directory_discard(struct berth *b, const char *lease_id)
+{
+    struct berth_error ignored;
+    char *path = move_to_trash(b, lease_id);
+    if (path && berth_pool_submit(b->pool, delete_job, path, &ignored) < 0)
+        free(path); /* the sweep deletes it */
+}
