@@ -89,9 +89,9 @@ BERTH_API int berth_plugin_disable(struct berth *b, struct berth_arena *arena, c
                                    struct berth_plugin **out, struct berth_error *err);
 /* Reads the package again: the directory as it is now, or an npm package from the registry.
  * `version` is for npm packages; NULL: the newest. The plugin keeps its id. If the new version asks
- * for more capabilities, its status becomes `upgrade_pending` until it is enabled. INVALID: the
- * status is not ready or upgrade_pending, or the new manifest has another id. CONFLICT: the new
- * version lacks a driver that leases still use. */
+ * for more capabilities, drivers or secrets, its status becomes `upgrade_pending` until it is
+ * enabled. INVALID: the status is not ready or upgrade_pending, or the new manifest has another id.
+ * CONFLICT: the new version lacks a driver that leases still use. */
 BERTH_API int berth_plugin_upgrade(struct berth *b, struct berth_arena *arena, const char *name,
                                    const char *version, const struct berth_actor *actor,
                                    struct berth_plugin **out, struct berth_error *err);

@@ -293,10 +293,24 @@ static const char *const migration_16[] = {
     NULL,
 };
 
+/* The secrets that an environment was bound to when a lease captured its config. Of leases that
+ * stand already, the events tell what their environments have resolved. */
+static const char *const migration_17[] = {
+    "CREATE TABLE lease_secrets ("
+    " lease_id TEXT NOT NULL, config_path TEXT NOT NULL, secret_id TEXT NOT NULL,"
+    " PRIMARY KEY (lease_id, config_path, secret_id) {table_end}",
+    "INSERT INTO lease_secrets (lease_id, config_path, secret_id)"
+    " SELECT l.id, e.config_path, e.secret_id FROM"
+    " (SELECT DISTINCT consumer_id, config_path, secret_id FROM secret_events"
+    "  WHERE consumer_type = 'environment' AND outcome = 'success' AND config_path IS NOT NULL) e"
+    " JOIN leases l ON l.environment_id = e.consumer_id WHERE l.due_at IS NOT NULL",
+    NULL,
+};
+
 static const char *const *const migrations[] = {
     migration_1,  migration_2,  migration_3,  migration_4,  migration_5,  migration_6,
     migration_7,  migration_8,  migration_9,  migration_10, migration_11, migration_12,
-    migration_13, migration_14, migration_15, migration_16};
+    migration_13, migration_14, migration_15, migration_16, migration_17};
 
 int berth_store_version(void)
 {

@@ -393,6 +393,44 @@ int berth_binding_exists(struct berth_db *db, const struct berth_binding *b, boo
     return rc;
 }
 
+/* --- what leases captured --- */
+
+int berth_lease_capture_secrets(struct berth_db *db, const char *company_id,
+                                const char *environment_id, const char *lease_id,
+                                struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "INSERT INTO lease_secrets (lease_id, config_path, secret_id)"
+                         " SELECT CAST($1 AS TEXT), config_path, secret_id FROM secret_bindings"
+                         " WHERE company_id = $2 AND target_type = 'environment'"
+                         " AND target_id = $3",
+                         NULL, NULL, err, berth_text(lease_id), berth_text(company_id),
+                         berth_text(environment_id));
+}
+
+int berth_lease_copy_secrets(struct berth_db *db, const char *from_lease_id, const char *lease_id,
+                             struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "INSERT INTO lease_secrets (lease_id, config_path, secret_id)"
+                         " SELECT CAST($1 AS TEXT), config_path, secret_id FROM lease_secrets"
+                         " WHERE lease_id = $2",
+                         NULL, NULL, err, berth_text(lease_id), berth_text(from_lease_id));
+}
+
+int berth_lease_has_secret(struct berth_db *db, const char *lease_id, const char *config_path,
+                           const char *secret_id, bool *out, struct berth_error *err)
+{
+    int rows = 0;
+    int rc = berth_db_exec(db,
+                           "SELECT 1 FROM lease_secrets WHERE lease_id = $1 AND config_path = $2"
+                           " AND secret_id = $3",
+                           berth_row_count, &rows, err, berth_text(lease_id),
+                           berth_text(config_path), berth_text(secret_id));
+    *out = rows > 0;
+    return rc;
+}
+
 /* --- events --- */
 
 int berth_secret_event_insert(struct berth_db *db, const struct berth_secret_event *e,

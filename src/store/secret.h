@@ -135,6 +135,17 @@ int berth_binding_select(struct berth_db *db, struct berth_arena *arena, const c
 int berth_binding_exists(struct berth_db *db, const struct berth_binding *binding, bool *out,
                          struct berth_error *err);
 
+/* Records what the environment is bound to now as captured by its new lease. */
+int berth_lease_capture_secrets(struct berth_db *db, const char *company_id,
+                                const char *environment_id, const char *lease_id,
+                                struct berth_error *err);
+/* Records the same for another lease, which has the config of the first one. */
+int berth_lease_copy_secrets(struct berth_db *db, const char *from_lease_id, const char *lease_id,
+                             struct berth_error *err);
+/* Returns in *out whether the lease captured the secret at that path. */
+int berth_lease_has_secret(struct berth_db *db, const char *lease_id, const char *config_path,
+                           const char *secret_id, bool *out, struct berth_error *err);
+
 /* Counts the standing leases whose captured config has the id of the secret. */
 int berth_secret_count_captures(struct berth_db *db, const char *company_id, const char *secret_id,
                                 int64_t *out, struct berth_error *err);

@@ -1128,6 +1128,74 @@ static void X12_worker_cannot_name_a_secret(void **state)
     assert_string_equal(json_text(f, e->config_json, "apiKey"), mine->id);
 }
 
+/* Upgrades the plugin to one whose schema says that the image is a secret. An operator consents. */
+static void upgrade_to_secret_image(struct stage *s)
+{
+    struct fixture *f = &s->f;
+    static const char plain[] = "\"image\":{";
+    const char *before = manifest(s, PROVIDER), *at = strstr(before, plain);
+    assert_non_null(at);
+    spy_make_package(s->spy, text(f, "%s/package", f->directory),
+                     text(f, "%.*s\"format\":\"secret-ref\",%s",
+                          (int)(at - before + (int)strlen(plain)), before, at + strlen(plain)));
+    struct berth_plugin *p;
+    assert_ok(f, berth_plugin_upgrade(f->b, &f->arena, PROVIDER, NULL, NULL, &p, &f->err));
+    assert_int_equal(p->status, BERTH_PLUGIN_UPGRADE_PENDING);
+    assert_string_equal(p->last_error, "The new version asks for more capabilities, drivers or "
+                                       "secrets: look at it, then enable it.");
+    assert_ok(f, berth_plugin_enable(f->b, &f->arena, PROVIDER, NULL, &p, &f->err));
+}
+
+static struct berth_lease *take_lease_with_image(struct stage *s, const char *image,
+                                                 struct berth_environment **e)
+{
+    struct berth_issues issues;
+    script(s, VALIDATE, js(s, "[{'result':{'ok':true,'normalizedConfig':{'image':'%s'}}}]", image));
+    script(s, ACQUIRE, js(s, "[{'result':{'providerLeaseId':'sandbox of %s'}}]", image));
+    assert_ok(&s->f, try_create(s, BERTH_DRIVER_SANDBOX, "{'provider':'fake-plugin'}", &issues, e));
+    return take_lease(&s->f, *e, make_run(&s->f));
+}
+
+/* Nor by an upgrade that says later that a secret stands there. A lease can still be given back. */
+static void X12_upgrade_makes_no_secret_of_an_id(void **state)
+{
+    struct stage *s = *state;
+    struct fixture *f = &s->f;
+    install(s, PROVIDER);
+    make_company(f, NOBODY);
+    const char *ids[] = {make_text_secret(f, "mine", "the-value-of-mine")->id,
+                         make_secret_of(f, NOBODY, "theirs", "the-value-of-theirs")->id};
+    struct berth_environment *e[2];
+    struct berth_lease *l[2];
+    for (int i = 0; i < 2; i++)
+        l[i] = take_lease_with_image(s, ids[i], &e[i]);
+    upgrade_to_secret_image(s);
+    for (int i = 0; i < 2; i++) {
+        static const char *const words[] = {"true", NULL};
+        struct berth_exec_request command = BERTH_EXEC_REQUEST_INIT;
+        struct berth_exec_handlers none = {0};
+        struct berth_exec *x;
+        const char *refusal =
+            i ? "Secret not found"
+              : text(f, "Secret is not bound to environment:%s at image", e[i]->id);
+        assert_fails(f, i ? BERTH_E_NOT_FOUND : BERTH_E_UNPROCESSABLE, refusal,
+                     try_lease(f, e[i], make_run(f)));
+        command.lease_id = l[i]->id;
+        command.argv = words;
+        assert_fails(f, i ? BERTH_E_NOT_FOUND : BERTH_E_UNPROCESSABLE, refusal,
+                     berth_exec_start(f->b, &command, &none, &x, &f->err));
+        (void)release_run(s, l[i]);
+        assert_clean(s, l[i]);
+        assert_string_equal(told(s, RELEASE, i, "config.image"), ids[i]);
+    }
+    struct spy_call call;
+    for (int i = 0; spy_call_at(s->spy, NULL, i, &call); i++)
+        assert_null(strstr(call.params_json, "the-value-of"));
+    assert_string_equal(first_text(f, "SELECT CAST(count(*) AS TEXT) FROM secret_events"
+                                      " WHERE outcome = 'success'"),
+                        "0");
+}
+
 /* --- R10 --- */
 
 static void R10_a_worker_that_is_starting_is_waited_for(void **state)
@@ -2750,6 +2818,7 @@ int main(void)
         BY_PROCESS(X12_refusal_of_a_config_is_masked),
         BY_PROCESS(X12_config_that_is_saved_is_never_rewritten),
         BY_PROCESS(X12_worker_cannot_name_a_secret),
+        BY_PROCESS(X12_upgrade_makes_no_secret_of_an_id),
         BY_BOTH(saving_for_the_plugin_driver_texts),
         BY_BOTH(probe_of_the_plugin_driver),
         BY_BOTH(probe_of_a_worker_that_is_down_text),

@@ -300,6 +300,9 @@ static void run_bindings(struct ground *g)
     RUN(ANY_KEY, berth_binding_insert, &binding);
     RUN("secret_bindings_by_secret", berth_binding_select, &g->arena, "s", &list);
     RUN(ANY_KEY, berth_binding_exists, &binding, &yes);
+    RUN(ANY_KEY, berth_lease_capture_secrets, "c", "e", "l");
+    RUN(ANY_KEY, berth_lease_copy_secrets, "l", "m");
+    RUN(ANY_KEY, berth_lease_has_secret, "l", "apiKey", "s", &yes);
     RUN(ANY_KEY, berth_binding_remove_all, "c", "environment", "e");
     RUN(ANY_KEY, berth_secret_event_insert, &event);
     RUN("secret_events_by_secret", berth_secret_event_select, &g->arena, "s", 0, 10, &list);

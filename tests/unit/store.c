@@ -685,7 +685,12 @@ static void leases_and_runs_survive_their_copy(void **state)
               " started_at, finished_at, created_at, updated_at, owner)"
               " SELECT 'r' || version || id, 'c', 'e', 'failed', 'x', 'y', 1, 2, created_at, 4, 'o'"
               " FROM leases");
-    do_sql(g, "DROP INDEX environments_by_change"); /* of later versions */
+    do_sql(g, "INSERT INTO secret_events (company_id, secret_id, actor_type, consumer_type,"
+              " consumer_id, config_path, outcome, created_at) SELECT 'c', 's' || (value % 2),"
+              " 'system', 'environment', 'e', 'apiKey', CASE value % 2 WHEN 0 THEN 'success' ELSE"
+              " 'failure' END, 1 FROM (SELECT 1 AS value UNION SELECT 2 UNION SELECT 4)");
+    do_sql(g, "DROP TABLE lease_secrets"); /* of later versions */
+    do_sql(g, "DROP INDEX environments_by_change");
     do_sql(g, "DROP INDEX activity_by_company");
     do_sql(g, "DROP INDEX leases_by_company");
     do_sql(g, "CREATE INDEX leases_by_age ON leases (created_at, id)"); /* of earlier ones */
@@ -707,6 +712,10 @@ static void leases_and_runs_survive_their_copy(void **state)
                             " AND owner = 'o'"),
                      50);
     assert_int_equal(ask(g, "SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'"), 0);
+    assert_int_equal(ask(g, "SELECT count(*) FROM lease_secrets WHERE config_path = 'apiKey'"
+                            " AND secret_id = 's0'"),
+                     50); /* what was resolved for them, once */
+    assert_int_equal(ask(g, "SELECT count(*) FROM lease_secrets"), 50);
 }
 
 static mode_t mode_of(const char *path)

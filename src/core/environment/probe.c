@@ -16,6 +16,7 @@
 #include "core/lease/self_sweep.h"
 #include "core/plugin/plugin.h"
 #include "core/secret/driver_input.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 struct probing {
@@ -34,6 +35,15 @@ struct probing {
     int keys;                /* of a config that is not saved; -1: it is */
 };
 
+static int add_lease(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct probing *p = ctx;
+    int rc = berth_lease_insert(db, p->lease, err);
+    return rc < 0 ? rc
+                  : berth_lease_capture_secrets(db, p->lease->company_id, p->lease->environment_id,
+                                                p->lease->id, err);
+}
+
 static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct probing *p = ctx;
@@ -41,7 +51,7 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = berth_environment_load(db, p->arena, p->environment->id, BERTH_LOCK_SHARE, &e, err);
     if (rc == BERTH_OK && !e)
         rc = berth_fail(err, BERTH_E_NOT_FOUND, "Environment not found");
-    return rc < 0 ? rc : berth_lease_insert(db, p->lease, err);
+    return rc < 0 ? rc : add_lease(db, p, err);
 }
 
 static int make_lease(struct probing *p, struct berth_error *err)
@@ -286,12 +296,6 @@ static int on_ready(void *ctx, struct berth_environment *e, bool *stored, struct
     int rc = find_route(p, err);
     *stored = rc == BERTH_OK && !p->unserved && !berth_route_traits(p->route)->ledger_only;
     return *stored ? make_lease(p, err) : rc;
-}
-
-static int add_lease(struct berth_db *db, void *ctx, struct berth_error *err)
-{
-    struct probing *p = ctx;
-    return berth_lease_insert(db, p->lease, err);
 }
 
 /* What holds the secrets of the config goes; if its place does not, a sweep sees to both. */

@@ -16,8 +16,10 @@
 #include "core/lease/self_sweep.h"
 #include "core/metrics.h"
 #include "core/plugin/plugin.h"
+#include "core/secret/secret_refs.h"
 #include "store/plugin.h"
 #include "store/run.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 /* One acquisition under way. The transaction functions reset what they answer. */
@@ -255,7 +257,12 @@ static int tx_intent(struct berth_db *db, void *ctx, struct berth_error *err)
     }
     if (rc == BERTH_OK && a->lease->policy == BERTH_POLICY_REUSE_BY_ENVIRONMENT)
         rc = claim(db, a, config, err);
-    return rc < 0 ? rc : berth_lease_insert(db, a->lease, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_insert(db, a->lease, err);
+    if (rc == BERTH_OK && berth_secret_refs_possible(a->route))
+        rc = berth_lease_capture_secrets(db, a->lease->company_id, a->lease->environment_id,
+                                         a->lease->id, err);
+    return rc;
 }
 
 /* --- outcome --- */

@@ -66,7 +66,8 @@ static int config_from_metadata(struct berth *b, struct berth_arena *arena,
 int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
                        struct berth_driver_input *out, struct berth_error *err)
 {
-    *out = (struct berth_driver_input){.who = {
+    *out = (struct berth_driver_input){.ends = out->ends,
+                                       .who = {
                                            .lease_id = lease->id,
                                            .company_id = lease->company_id,
                                            .environment_id = lease->environment_id,
@@ -349,7 +350,7 @@ static int tell_provider(struct berth *b, struct berth_arena *arena, const struc
         rc = current_config(b, arena, row, &told.config_json, err);
     if (rc < 0)
         return rc;
-    auto_driver_input use = {0};
+    auto_driver_input use = {.ends = true};
     rc = berth_ledger_input(b, arena, lease, &use, err);
     if (rc < 0)
         return rc;
@@ -360,7 +361,7 @@ static int tell_provider(struct berth *b, struct berth_arena *arena, const struc
     if (rc < 0)
         berth_driver_input_mask_error(&use, err);
     if (rc < 0 && told.config_json != row->config_json) { /* it knows those from before */
-        auto_driver_input captured = {0};
+        auto_driver_input captured = {.ends = true};
         struct berth_error ignored;
         if (berth_ledger_input(b, arena, row, &captured, &ignored) == BERTH_OK)
             berth_driver_input_mask_error(&captured, err);

@@ -21,8 +21,8 @@ enum berth_ledger_op {
  * driver does. */
 struct berth_call berth_ledger_call(struct berth *b, const struct berth_route *route,
                                     struct berth_arena *arena, int64_t timeout_ms, int cancel_fd);
-/* With the captured config and its secrets; a row of others has it rebuilt from its metadata. The
- * caller closes *out, also after a failure. */
+/* With the captured config and its secrets; a row of others has it rebuilt from its metadata.
+ * out->ends is the caller's. The caller closes *out, also after a failure. */
 int berth_ledger_input(struct berth *b, struct berth_arena *arena, const struct berth_lease *lease,
                        struct berth_driver_input *out, struct berth_error *err);
 struct berth_place berth_ledger_place(const struct berth_lease *lease);

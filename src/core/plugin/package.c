@@ -12,6 +12,7 @@
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin.h"
 #include "core/plugin/plugin_change.h"
+#include "core/secret/secret_refs.h"
 #include "os/fs.h"
 #include "plugin/ops.h"
 #include "store/lease.h"
@@ -335,8 +336,9 @@ static bool has_capability(const struct berth_json *list, const char *name)
     return false;
 }
 
-/* Returns whether a driver of that key and kind is in the list. */
-static bool has_driver(const struct berth_json *drivers, const struct berth_json *wanted)
+/* Returns the driver of that key and kind in the list, or NULL. */
+static const struct berth_json *find_driver(const struct berth_json *drivers,
+                                            const struct berth_json *wanted)
 {
     const char *kind = berth_json_str(berth_json_get(wanted, "kind"));
     const char *key = berth_json_str(berth_json_get(wanted, "driverKey"));
@@ -345,6 +347,26 @@ static bool has_driver(const struct berth_json *drivers, const struct berth_json
         const char *other = berth_json_str(berth_json_get(d, "kind"));
         const char *name = berth_json_str(berth_json_get(d, "driverKey"));
         if (name && strcmp(name, key) == 0 && strcmp(other ? other : "", kind ? kind : "") == 0)
+            return d;
+    }
+    return NULL;
+}
+
+/* Returns whether the config of a driver has the values of secrets where it had none before. */
+static bool has_new_secrets(const struct berth_json *before, const struct berth_json *after)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_error ignored;
+    struct berth_list old, new;
+    if (berth_secret_ref_paths(&arena, berth_json_get(before, "configSchema"), &old, &ignored) <
+            0 ||
+        berth_secret_ref_paths(&arena, berth_json_get(after, "configSchema"), &new, &ignored) < 0)
+        return true;
+    for (int i = 0; i < new.count; i++) {
+        bool known = false;
+        for (int k = 0; k < old.count; k++)
+            known |= strcmp(old.items[k], new.items[i]) == 0;
+        if (!known)
             return true;
     }
     return false;
@@ -366,9 +388,13 @@ static bool wants_more(const char *before_json, const char *after_json)
                             berth_json_str(berth_json_at(wanted, i))))
             return true;
     wanted = berth_json_get(after, "environmentDrivers");
-    for (size_t i = 0; i < berth_json_count(wanted); i++)
-        if (!has_driver(berth_json_get(before, "environmentDrivers"), berth_json_at(wanted, i)))
+    for (size_t i = 0; i < berth_json_count(wanted); i++) {
+        const struct berth_json *driver = berth_json_at(wanted, i);
+        const struct berth_json *old =
+            find_driver(berth_json_get(before, "environmentDrivers"), driver);
+        if (!old || has_new_secrets(old, driver))
             return true;
+    }
     return false;
 }
 
@@ -394,7 +420,8 @@ static int decide_upgrade(struct berth_plugin_change *c, struct berth_plugin *p,
     if (wants_more(p->manifest_json, brought->manifest_json)) {
         p->status = BERTH_PLUGIN_UPGRADE_PENDING;
         p->last_error =
-            "The new version asks for more capabilities or drivers: look at it, then enable it.";
+            "The new version asks for more capabilities, drivers or secrets: look at it, then "
+            "enable it.";
     }
     p->package_path = brought->package_path;
     p->version = brought->version;

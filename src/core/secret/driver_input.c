@@ -13,22 +13,43 @@
 #define SHORT 4    /* a value shorter than this is not looked for inside of others */
 #define PART_MIN 8 /* nor a part of one that is shorter than this */
 
+static struct berth_resolve_request request_for(const struct berth_driver_input *use,
+                                                const struct berth_secret_ref *r)
+{
+    return (struct berth_resolve_request){
+        .company_id = use->who.company_id,
+        .secret_id = r->secret_id,
+        .version = r->version,
+        .consumer_type = "environment",
+        .consumer_id = use->who.environment_id,
+        .config_path = r->path,
+        .lease_id = use->who.lease_id,
+        .issue_id = use->who.issue_id,
+        .run_id = use->who.run_id,
+    };
+}
+
+/* Leaves the references that may be resolved; the config keeps the ids of the others. */
+static int keep_allowed(struct berth *b, struct berth_driver_input *use, struct berth_error *err)
+{
+    int kept = 0, rc = BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < use->references.count; i++) {
+        struct berth_resolve_request request = request_for(use, use->references.items[i]);
+        bool allowed;
+        rc = berth_secret_may_resolve(b, &request, &allowed, err);
+        if (allowed)
+            use->references.items[kept++] = use->references.items[i];
+    }
+    use->references.count = kept;
+    return rc;
+}
+
 static int resolve_all(struct berth *b, struct berth_driver_input *use, struct berth_error *err)
 {
     int rc = BERTH_OK;
     for (int i = 0; rc == BERTH_OK && i < use->references.count; i++) {
         const struct berth_secret_ref *r = use->references.items[i];
-        struct berth_resolve_request request = {
-            .company_id = use->who.company_id,
-            .secret_id = r->secret_id,
-            .version = r->version,
-            .consumer_type = "environment",
-            .consumer_id = use->who.environment_id,
-            .config_path = r->path,
-            .lease_id = use->who.lease_id,
-            .issue_id = use->who.issue_id,
-            .run_id = use->who.run_id,
-        };
+        struct berth_resolve_request request = request_for(use, r);
         rc = berth_secret_resolve(b, &request, &use->values[i], err);
         if (rc < 0)
             return berth_wrap(err, "config.%s", r->path);
@@ -176,6 +197,8 @@ int berth_driver_input_open(struct berth *b, struct berth_arena *arena, const ch
     int rc = berth_json_parse(text, strlen(text), BERTH_JSON_OURS, &config, err);
     if (rc == BERTH_OK)
         rc = berth_secret_refs_of(b->registry, arena, driver, config, &use->references, err);
+    if (rc == BERTH_OK && use->ends)
+        rc = keep_allowed(b, use, err);
     if (rc < 0 || use->references.count == 0)
         return rc;
     use->values = berth_arena_alloc(arena, (size_t)use->references.count * sizeof *use->values);

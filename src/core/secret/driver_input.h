@@ -10,6 +10,7 @@
 
 struct berth_driver_input {
     struct berth_place_request who; /* config_json is the resolved one */
+    bool ends; /* set by the caller when the call gives a place back; see berth_driver_input_open */
     struct berth_list references;
     struct berth_locked *values;  /* one for each reference */
     struct berth_list patterns;   /* what is looked for in answers, the longest first */
@@ -18,8 +19,9 @@ struct berth_driver_input {
 };
 
 /* Resolves the secrets of use->who, whose other members the caller has set. If it names
- * a lease, secrets that the lease's config captured may be used, too. Close it right after the
- * call. */
+ * a lease, secrets that the lease captured may be used, too. What may not be resolved is an error;
+ * but a call that ends a place is made without it, since the driver never had the value. Close it
+ * right after the call. */
 int berth_driver_input_open(struct berth *b, struct berth_arena *arena, const char *driver,
                             struct berth_driver_input *use, struct berth_error *err);
 void berth_driver_input_close(struct berth_driver_input *use);

@@ -9,7 +9,6 @@
 #include "base/utf8.h"
 #include "core/secret/secret.h"
 #include "core/secret/secret_provider.h"
-#include "core/secret/secret_refs.h"
 #include "store/lease.h"
 #include "store/store.h"
 
@@ -25,27 +24,9 @@ struct resolution {
     const struct berth_error *refusal;
 };
 
-/* Does the config name that secret, at that place? */
-static int is_captured(struct resolution *r, const struct berth_lease *lease, bool *captured,
-                       struct berth_error *err)
-{
-    const struct berth_resolve_request *q = r->request;
-    auto_json *config = NULL;
-    struct berth_list references;
-    int rc = berth_json_parse(lease->config_json, strlen(lease->config_json), BERTH_JSON_OURS,
-                              &config, err);
-    if (rc == BERTH_OK)
-        rc =
-            berth_secret_refs_of(r->b->registry, r->arena, lease->driver, config, &references, err);
-    for (int i = 0; rc == BERTH_OK && i < references.count; i++) {
-        const struct berth_secret_ref *ref = references.items[i];
-        *captured |= strcmp(ref->path, q->config_path) == 0 &&
-                     strcmp(ref->secret_id, q->secret_id) == 0 && ref->version == q->version;
-    }
-    return rc;
-}
-
-/* A lease may use what it captured for as long as anything is owed for it. */
+/* A lease may use what its environment was bound to when the lease was made, for as long as
+ * anything is owed for it. The present schema of its config gives no right: a plugin may have
+ * changed it. */
 static int check_capture(struct berth_db *db, struct resolution *r, bool *captured,
                          struct berth_error *err)
 {
@@ -57,24 +38,33 @@ static int check_capture(struct berth_db *db, struct resolution *r, bool *captur
     if (rc < 0 || !lease || !lease->due_at_ms || !lease->config_json ||
         strcmp(lease->company_id, r->request->company_id) != 0)
         return rc;
-    return is_captured(r, lease, captured, err);
+    return berth_lease_has_secret(db, lease->id, r->request->config_path, r->request->secret_id,
+                                  captured, err);
 }
 
-static int check_right(struct berth_db *db, struct resolution *r, struct berth_error *err)
+static int find_right(struct berth_db *db, struct resolution *r, bool *allowed,
+                      struct berth_error *err)
 {
     const struct berth_resolve_request *q = r->request;
-    if (!q->config_path)
-        return berth_fail(err, BERTH_E_UNPROCESSABLE,
-                          "Secret resolution requires a binding config path");
     struct berth_binding binding = {.company_id = q->company_id,
                                     .secret_id = q->secret_id,
                                     .target_type = q->consumer_type,
                                     .target_id = q->consumer_id,
                                     .config_path = q->config_path};
+    int rc = check_capture(db, r, allowed, err);
+    if (rc == BERTH_OK && !*allowed)
+        rc = berth_binding_exists(db, &binding, allowed, err);
+    return rc;
+}
+
+static int check_right(struct berth_db *db, struct resolution *r, struct berth_error *err)
+{
+    const struct berth_resolve_request *q = r->request;
     bool allowed;
-    int rc = check_capture(db, r, &allowed, err);
-    if (rc == BERTH_OK && !allowed)
-        rc = berth_binding_exists(db, &binding, &allowed, err);
+    if (!q->config_path)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "Secret resolution requires a binding config path");
+    int rc = find_right(db, r, &allowed, err);
     if (rc == BERTH_OK && !allowed)
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "Secret is not bound to %s:%s at %s",
                         q->consumer_type, q->consumer_id, q->config_path);
@@ -134,6 +124,33 @@ static int tx_record(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = berth_secret_event_insert(db, &event, err);
     if (rc == BERTH_OK && !r->refusal)
         rc = berth_secret_touch(db, q->secret_id, now, err);
+    return rc;
+}
+
+struct right {
+    struct resolution resolution;
+    bool allowed;
+};
+
+static int tx_find_right(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct right *right = ctx;
+    return find_right(db, &right->resolution, &right->allowed, err);
+}
+
+int berth_secret_may_resolve(struct berth *b, const struct berth_resolve_request *request,
+                             bool *allowed, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_resolve_request checked = *request;
+    struct berth_id id;
+    *allowed = false;
+    if (berth_id_parse(request->secret_id, "Secret", &id, err) < 0)
+        return BERTH_OK;
+    checked.secret_id = id.text;
+    struct right right = {.resolution = {.b = b, .arena = &arena, .request = &checked}};
+    int rc = berth_store_read(b->store, tx_find_right, &right, err);
+    *allowed = rc == BERTH_OK && right.allowed;
     return rc;
 }
 

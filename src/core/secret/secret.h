@@ -19,6 +19,11 @@ int berth_secret_list_page(struct berth *b, struct berth_arena *arena, const cha
                            const struct berth_page *page, struct berth_list *out,
                            struct berth_error *err);
 
+/* Tells whether berth_secret_resolve would find a right to resolve the secret: a binding, or the
+ * capture of a standing lease. */
+int berth_secret_may_resolve(struct berth *b, const struct berth_resolve_request *request,
+                             bool *allowed, struct berth_error *err);
+
 /* --- what secret.c, resolve.c and rekey.c share --- */
 
 /* Returns the context that a version is sealed with. A sealed value that is moved to another row

@@ -144,6 +144,12 @@ static int paths_of(const struct berth_registry *registry, struct berth_arena *a
 
 /* --- references --- */
 
+bool berth_secret_refs_possible(const struct berth_route *route)
+{
+    const struct berth_driver_traits *traits = berth_route_traits(route);
+    return traits->config_schema || traits->secret;
+}
+
 static void ref_add(struct berth_arena *arena, struct berth_list *out,
                     const struct berth_secret_ref *reference)
 {

@@ -26,6 +26,8 @@ struct berth_pasted {
  * and oneOf. */
 int berth_secret_ref_paths(struct berth_arena *arena, const struct berth_json *schema,
                            struct berth_list *out, struct berth_error *err);
+/* Returns whether a config for this driver can have references at all. */
+bool berth_secret_refs_possible(const struct berth_route *route);
 /* Lists the references (struct berth_secret_ref) in a config. */
 int berth_secret_refs_of(const struct berth_registry *registry, struct berth_arena *arena,
                          const char *driver, const struct berth_json *config,

@@ -13,6 +13,7 @@
 #include "core/environment/environment.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 struct found {
@@ -74,6 +75,8 @@ static int add_row(struct berth_db *db, struct audit *audit, const struct berth_
     l.created_at_ms = l.updated_at_ms = l.released_at_ms = now;
     l.due_at_ms = berth_time_steady_ms();
     int rc = berth_lease_insert(db, &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_copy_secrets(db, labelled->id, l.id, err);
     if (rc == BERTH_OK)
         rc = berth_activity_of_lease(db, &l, "environment.lease_place_found", NULL, err);
     return rc;
