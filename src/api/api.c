@@ -72,17 +72,24 @@ static void say_error(struct berth_json_writer *w, const struct berth_error *err
     berth_json_close(w, '}');
 }
 
-/* Returns the error to send. Details of internal errors go to the log only, with the request's id.
- */
+/* Returns the error to send. Details of internal errors go to the log only, with the request's id,
+ * and so do those of the operating system when the caller is no operator of the instance: they name
+ * files of the daemon. `c`: NULL while the caller is not known. */
 static struct berth_error shown(const struct berth *b, const struct berth_http_exchange *x,
-                                const struct berth_error *err)
+                                const struct berth_api_call *c, const struct berth_error *err)
 {
     struct berth_error out = *err;
-    if (err->code != BERTH_E_INTERNAL && err->code != BERTH_E_NO_MEMORY)
+    bool internal = err->code == BERTH_E_INTERNAL || err->code == BERTH_E_NO_MEMORY;
+    bool operates = c && c->actor.id && !c->caller.company_id;
+    if (!internal && (operates || !err->os_errno))
         return out;
     berth_log_line(&b->log, BERTH_LOG_ERROR, "request failed", "requestId",
                    berth_http_exchange_id(x), "where", err->where, "error", err->message, NULL);
-    (void)berth_fail(&out, err->code, "Internal server error");
+    if (internal)
+        (void)berth_fail(&out, err->code, "Internal server error");
+    else
+        (void)berth_fail(&out, err->code, "The daemon could not do this: %s.",
+                         strerror(err->os_errno));
     return out;
 }
 
@@ -96,11 +103,11 @@ static struct berth_http_header header_of(const struct berth_error *err, const c
     return (struct berth_http_header){allow && *allow ? "Allow" : NULL, allow};
 }
 
-/* `allow`: the method is not one of these; NULL or "" otherwise. */
+/* `c`: NULL while there is none. */
 static void answer_error(const struct berth *b, struct berth_http_exchange *x,
-                         const struct berth_error *err, const struct berth_issues *issues,
-                         const char *allow)
+                         const struct berth_api_call *c, const struct berth_error *err)
 {
+    const char *allow = c ? c->allow : NULL; /* the method is not one of these; NULL or "": it is */
     struct berth_http_header header = header_of(err, allow);
     bool method = header.name && header.value == allow;
     struct berth_http_answer answer = {.status = method ? 405 : berth_code_http(err->code),
@@ -108,8 +115,8 @@ static void answer_error(const struct berth *b, struct berth_http_exchange *x,
                                        .more = {header},
                                        .body = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_BYTES_MAX)};
     struct berth_json_writer w = {.buf = &answer.body};
-    struct berth_error told = shown(b, x, err);
-    say_error(&w, &told, issues);
+    struct berth_error told = shown(b, x, c, err);
+    say_error(&w, &told, c ? &c->issues : NULL);
     berth_http_answer(x, &answer);
 }
 
@@ -133,7 +140,7 @@ void berth_api_answer(struct berth_api_call *c, int rc, const struct berth_error
         rc = berth_buf_check(&c->out, "The answer", &trouble);
     if (rc < 0) {
         berth_idempotency_end(c->b, &c->once, 0, NULL);
-        answer_error(c->b, c->x, &trouble, &c->issues, c->allow);
+        answer_error(c->b, c->x, c, &trouble);
     } else {
         if (c->once.at_work)
             berth_api_keep_answer(c);
@@ -410,7 +417,7 @@ static void on_request(void *ctx, struct berth_http_exchange *x)
     if (rc == BERTH_OK)
         rc = begin_call(api, x, &found, &err);
     if (rc < 0)
-        answer_error(api->b, x, &err, NULL, NULL);
+        answer_error(api->b, x, NULL, &err);
 }
 
 static void on_full(void *ctx)

@@ -94,8 +94,8 @@ static int put_magic(const struct berth_framelog *log, const char *path, struct 
         return BERTH_OK;
     int number = done < 0 ? errno : ENOSPC;
     (void)unlink(path);
-    return berth_fail(err, BERTH_E_UNAVAILABLE, "The log %s cannot be written: %s.", path,
-                      strerror(number));
+    (void)berth_fail(err, BERTH_E_UNAVAILABLE, "The log cannot be written: %s.", strerror(number));
+    return berth_wrap(err, "%s", path);
 }
 
 int berth_framelog_create(const char *path, uint64_t limit, struct berth_framelog **out,

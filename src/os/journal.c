@@ -66,8 +66,9 @@ int berth_journal_put(struct berth_journal *j, const char *line, size_t len,
     int number = err->os_errno;
     /* Without this the next line would follow half of this one. */
     j->broken = ftruncate(j->fd, j->size) < 0;
-    return berth_fail(err, BERTH_E_UNAVAILABLE, "The journal %s cannot be written: %s.", j->path,
-                      strerror(number));
+    (void)berth_fail(err, BERTH_E_UNAVAILABLE, "The journal cannot be written: %s.",
+                     strerror(number));
+    return berth_wrap(err, "%s", j->path);
 }
 
 bool berth_journal_is_empty(const struct berth_journal *j)

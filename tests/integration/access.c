@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tests/integration/access.c - who may what: every route times every kind of caller, from one
  * table, and the life of a token. */
+#include <fcntl.h>
 #include <grp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/time.h"
+#include "core/paths.h"
 #include "core/run/exec_journal.h"
 #include "core/run/exec_rows.h"
 #include "core/token.h"
@@ -852,6 +854,31 @@ static void the_daemons_keys_are_for_the_instance(void **state)
                  403, "denied", text);
 }
 
+/* The journal of commands cannot be made, since a file is where its directory has to be. */
+static void paths_of_the_daemon_are_for_the_instance(void **state)
+{
+    struct fixture *f = *state;
+    auto_free char *directory = NULL;
+    struct stage s = {.f = f, .company = default_company(f)};
+    s.environment =
+        ask_environment(f, "{'name':'box','driver':'sandbox','config':{'provider':'scripted'}}");
+    const char *path =
+        text_of(f, "/api/environment-leases/%s/exec", lease_of(&s, berth_run_id(make_run(f))));
+    const char *token = make_token(
+        &s, text_of(f, "{'name':'m','companyId':'%s','permissions':['environments:manage']}",
+                    s.company));
+    assert_ok(f, berth_directory(f->b, "journal", &directory, &f->err));
+    auto_close int fd = open(directory, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    struct reply r = ask_with(
+        f, text_of(f, "Authorization: Bearer %s\r\nContent-Type: application/json\r\n", token),
+        "POST", path, "{\"command\":\"true\"}");
+    expect_error(f, r, 503, "unavailable", "The daemon could not do this: Not a directory.");
+    r = ask(f, "POST", path, "{'command':'true'}");
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(reply_text(f, &r, "error"), directory));
+}
+
 /* Who may not have a secret gets it by no run, either. */
 static void runs_hand_out_no_secrets(void **state)
 {
@@ -964,6 +991,7 @@ int main(void)
         ASK_ON_BOTH(foreign_cursors_select_nothing),
         ASK_ON_BOTH(this_machine_is_for_the_instance),
         ASK_ON_BOTH(the_daemons_keys_are_for_the_instance),
+        ASK_ON_BOTH(paths_of_the_daemon_are_for_the_instance),
         ASK_ON_BOTH(runs_hand_out_no_secrets),
         ASK_ON_BOTH(configs_hand_out_no_secrets),
         ASK_ON_BOTH(agents_name_no_other_agent),

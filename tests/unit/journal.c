@@ -128,6 +128,27 @@ static void a_journal_can_be_emptied(void **state)
     assert_string_equal(recover(g, "store."), "[two\n]");
 }
 
+/* Whoever is told of it may be no operator: the path is not part of the message. */
+static void a_line_that_does_not_fit_is_refused(void **state)
+{
+    struct ground *g = *state;
+    struct rlimit before, none = {0};
+    assert_ok(g, berth_journal_open(g->inner, "store.node", &g->journal, &g->err));
+    put(g, "one\n");
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    int rc = berth_journal_put(g->journal, "two\n", 4, &g->err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, BERTH_E_UNAVAILABLE);
+    assert_string_equal(g->err.message, "The journal cannot be written: File too large.");
+    assert_non_null(strstr(g->err.where, "store.node"));
+    put(g, "three\n");
+    berth_journal_close(take_ptr(g->journal), true);
+    assert_string_equal(recover(g, "store."), "[one\nthree\n]");
+}
+
 /* The replaced file is locked like the first one. */
 static void a_replaced_journal_of_a_living_process_is_left_alone(void **state)
 {
@@ -238,6 +259,7 @@ int main(void)
         TEST(a_kill_takes_nothing),
         TEST(replaced_lines_are_gone),
         TEST(a_journal_can_be_emptied),
+        TEST(a_line_that_does_not_fit_is_refused),
         TEST(a_replaced_journal_of_a_living_process_is_left_alone),
         TEST(a_failed_replace_loses_nothing),
         TEST(an_unfinished_replace_is_dropped),
