@@ -127,7 +127,7 @@
 #define BERTH_PROVIDER_SWEEPS_MAX 16 /* environments of one provider swept at once */
 
 #define BERTH_CAGE_START_MS 5000      /* until a program in a cage runs */
-#define BERTH_CAGE_PROCESSES_MAX 1024 /* processes and threads; less if berth's user has few */
+#define BERTH_CAGE_PROCESSES_MAX 1024 /* processes and threads */
 #define BERTH_CAGE_SIGNALS_MAX 4096   /* that are queued */
 #define BERTH_CAGE_FILES_MAX 4096     /* descriptors of a process; at most a quarter of berth's */
 #define BERTH_CAGE_WATCHERS_MAX "32"  /* inotify instances, in a user namespace */
@@ -165,4 +165,9 @@
  * from then on until workers are killed. */
 #define BERTH_STOP_CALLS_MS 10000
 #define BERTH_STOP_WORKERS_MS 3000
+
+/* What all cages together leave of the limits of berth's user, where they have no user of their
+ * own; at most a quarter of a limit. A command takes two processes, and berthd some threads. */
+#define BERTH_PROCESSES_RESERVED 256
+#define BERTH_SIGNALS_RESERVED 1024 /* that are queued */
 #endif

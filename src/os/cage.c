@@ -51,19 +51,83 @@ static struct cage_owner cage_owner(void)
 void __tsan_ignore_thread_begin(void);
 #endif
 
-/* Returns as fork(2) does. The child is the first process of its namespaces. */
-static pid_t cage_fork(const struct cage_owner *owner, int *pidfd)
+/* Returns as fork(2) does. */
+static pid_t fork_into(uint64_t namespaces)
 {
-    struct clone_args args = {.flags = CLONE_PIDFD | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
-                                       (owner->root ? 0 : CLONE_NEWUSER),
-                              .pidfd = (uintptr_t)pidfd,
-                              .exit_signal = SIGCHLD};
+    struct clone_args args = {.flags = namespaces,
+                              .exit_signal = namespaces & CLONE_PARENT ? 0 : SIGCHLD};
     pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
 #ifdef __SANITIZE_THREAD__
     if (pid == 0)
         __tsan_ignore_thread_begin();
 #endif
     return pid;
+}
+
+/* Lowers a limit of this process, unless there is none, by a quarter or by `reserve`. */
+static bool lower_limit(__rlimit_resource_t resource, rlim_t reserve)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) < 0)
+        return false;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return true;
+    limit.rlim_cur -= limit.rlim_cur / 4 < reserve ? limit.rlim_cur / 4 : reserve;
+    return setrlimit(resource, &limit) == 0;
+}
+
+/* Forks into namespaces with a user namespace, by a child in between. Whatever all cages have
+ * together counts for our user, and the kernel compares that with the limits of the process that
+ * makes a user namespace: those of the child in between are lower than ours, so that cages leave
+ * something to us, however many there are. */
+static pid_t fork_with_reserve(uint64_t namespaces)
+{
+    struct {
+        pid_t pid;
+        int number;
+    } made = {-1, EAGAIN};
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -1;
+    pid_t between = fork_into(0);
+    if (between == 0) {
+        if (lower_limit(RLIMIT_NPROC, BERTH_PROCESSES_RESERVED) &&
+            lower_limit(RLIMIT_SIGPENDING, BERTH_SIGNALS_RESERVED))
+            made.pid = fork_into(namespaces | CLONE_PARENT);
+        if (made.pid == 0)
+            return 0;
+        made.number = errno;
+        (void)!write(ends[1], &made, sizeof made);
+        (void)syscall(SYS_exit_group, 0); /* a sanitizer would do more */
+    }
+    if (between < 0)
+        made.number = errno;
+    (void)close(ends[1]);
+    while (between > 0 && read(ends[0], &made, sizeof made) < 0 && errno == EINTR)
+        ;
+    while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR)
+        ;
+    (void)close(ends[0]);
+    errno = made.number;
+    return made.pid;
+}
+
+/* Returns as fork(2) does. The child is the first process of its namespaces. */
+static pid_t cage_fork(const struct cage_owner *owner, int *pidfd)
+{
+    const uint64_t namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC;
+    pid_t pid = owner->root ? fork_into(namespaces) : fork_with_reserve(namespaces | CLONE_NEWUSER);
+    if (pid <= 0)
+        return pid;
+    *pidfd = (int)syscall(SYS_pidfd_open, pid, 0); /* only we could reap it */
+    if (*pidfd >= 0)
+        return pid;
+    int number = errno;
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    errno = number;
+    return -1;
 }
 
 /* --- in the child --- */
@@ -91,19 +155,19 @@ static bool map_ids(const struct cage_owner *owner)
     return ok;
 }
 
-/* Sets a limit to `most`, or to a quarter of what we have ourselves. */
+/* Sets a limit to `most`, unless it is lower. */
 static bool limit_resource(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) < 0)
         return false;
-    rlim_t part = limit.rlim_cur / 4;
-    limit.rlim_cur = limit.rlim_max = part < most ? part : most;
+    limit.rlim_max = limit.rlim_cur < most ? limit.rlim_cur : most;
+    limit.rlim_cur = limit.rlim_max;
     return setrlimit(resource, &limit) == 0;
 }
 
-/* Leaves enough for the other programs of our user. The kernel counts what is in a user namespace
- * apart, and all of it for our user, too. */
+/* Sets the limits of one cage. The kernel counts what is in a user namespace apart, and all of it
+ * for our user, too: fork_with_reserve() has set the limit of that. */
 static bool limit_cage(const struct cage_owner *owner)
 {
     if (!owner->root) /* not all kernels have it */

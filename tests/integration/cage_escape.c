@@ -12,6 +12,7 @@
 #include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -25,6 +26,7 @@
 #define DESCRIPTOR 77
 #define NOBODY 65534
 #define ATTEMPTS 43
+#define CROWDS 5
 
 static int prisoner_fd; /* the program of the worker */
 
@@ -365,6 +367,92 @@ static void program_that_cannot_be_opened(void **state)
     berth_launch_clear(&launch);
 }
 
+/* A cage whose program waits for a line, then takes all processes that it gets, says a byte, and
+ * keeps them until its input ends. */
+struct crowd {
+    struct berth_launch launch;
+    struct berth_child child;
+    int in, out;
+};
+
+static bool start_crowd(const struct prison *p, struct crowd *c)
+{
+    static const char script[] = "read go; (for i in $(seq 400); do sleep 600 & done) 2>/dev/null; "
+                                 "printf x; read end";
+    const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+    const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
+    struct berth_worker_spec spec = prisoner_spec(p);
+    struct berth_error err;
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
+        berth_launch_prepare("prisoner", &spec, &c->launch, &err) < 0)
+        return false;
+    struct berth_spawn what = {.argv = argv,
+                               .env = env,
+                               .cwd = p->state,
+                               .fds = {in[0], out[1], 2},
+                               .confinement = c->launch.options.confinement};
+    int rc = berth_spawn(&what, &c->child, &err);
+    (void)close(in[0]);
+    (void)close(out[1]);
+    c->in = in[1];
+    c->out = out[0];
+    return rc == BERTH_OK;
+}
+
+/* Returns how many of 20 processes a user can still start while its cages have what they can get;
+ * or -1. Has left root's rights. */
+static int start_beside_crowds(const struct prison *p, uid_t uid)
+{
+    struct crowd crowds[CROWDS];
+    const struct rlimit few = {300, 300};
+    int started = 0;
+    char byte;
+    if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0 ||
+        setrlimit(RLIMIT_NPROC, &few) < 0)
+        return -1;
+    for (int i = 0; i < CROWDS; i++)
+        if (!start_crowd(p, &crowds[i]))
+            return -1;
+    for (int i = 0; i < CROWDS; i++)
+        if (write(crowds[i].in, "go\n", 3) != 3)
+            return -1;
+    for (int i = 0; i < CROWDS; i++)
+        if (read(crowds[i].out, &byte, 1) != 1)
+            return -1;
+    for (pid_t pid; started < 20 && (pid = fork()) >= 0; started++)
+        if (pid == 0)
+            for (;;)
+                (void)pause();
+    for (int i = 0; i < CROWDS; i++)
+        berth_launch_clear(&crowds[i].launch);
+    return started; /* the cages and the processes end with us */
+}
+
+/* The kernel counts processes for the user, also those of cages that have a user namespace. */
+static void many_cages_leave_processes(void **state)
+{
+    struct prison *p = *state;
+    uid_t uid = 300000 + (uid_t)getpid(); /* other programs may run as nobody */
+    int status;
+    if (geteuid() != 0) {
+        (void)printf("# only root can take a user that has no other processes\n");
+        return;
+    }
+    assert_int_equal(chown(p->data, uid, uid), 0);
+    assert_int_equal(chown(in(p, "plugin-state"), uid, uid), 0);
+    assert_int_equal(chown(p->state, uid, uid), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int started = start_beside_crowds(p, uid);
+        (void)kill(-1, SIGKILL); /* all that have this user, but us */
+        _exit(started < 0 ? 100 : started);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 20);
+}
+
 static void without_a_cage(void **state)
 {
     struct prison *p = *state;
@@ -407,6 +495,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(modules_that_become_a_link, set_up, tear_down),
         cmocka_unit_test_setup_teardown(link_at_a_mount_point, set_up, tear_down),
         cmocka_unit_test_setup_teardown(program_that_cannot_be_opened, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_cages_leave_processes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_a_cage, set_up, tear_down),
     };
     bool own_proc;
