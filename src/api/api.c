@@ -471,6 +471,11 @@ int berth_api_listen(struct berth_api *api, const struct berth_http_address *add
     return berth_http_server_listen(api->server, address, err);
 }
 
+void berth_api_set_tcp(struct berth_api *api, bool served)
+{
+    berth_api_gate_set_tcp(api->gate, served);
+}
+
 int berth_api_allow(struct berth_api *api, const char *const *hosts, const char *const *origins,
                     struct berth_error *err)
 {

@@ -20,6 +20,9 @@ int berth_api_set_cookie(struct berth_api *api, const char *value, const char *s
  * client over TCP. */
 int berth_api_listen(struct berth_api *api, const struct berth_http_address *address,
                      struct berth_error *err);
+/* Sets whether requests over TCP are served, as they are at first, or all get 503. A token that is
+ * made by the API sets it, too. From any thread. */
+void berth_api_set_tcp(struct berth_api *api, bool served);
 /* Sets the host names that TCP requests may use besides numbers and localhost, and the origins of
  * web pages that may send requests. Each list is closed by NULL, or is NULL. Both are copied. From
  * any thread. */

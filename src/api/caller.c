@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ struct berth_api_gate {
     struct berth_list hosts, origins;
     char cookie[BERTH_SOCKET_COOKIE_SIZE]; /* "": none is needed */
     char *socket;                          /* its path, or NULL */
+    _Atomic bool refuses_tcp;
 };
 
 int berth_api_gate_new(struct berth_api_gate **out, struct berth_error *err)
@@ -75,6 +77,11 @@ int berth_api_gate_set_cookie(struct berth_api_gate *gate, const char *value, co
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: API.");
     (void)snprintf(gate->cookie, sizeof gate->cookie, "%s", value);
     return BERTH_OK;
+}
+
+void berth_api_gate_set_tcp(struct berth_api_gate *gate, bool served)
+{
+    atomic_store(&gate->refuses_tcp, !served);
 }
 
 /* --- where it was sent to, and from --- */
@@ -160,6 +167,10 @@ int berth_api_gate_address(struct berth_api_gate *gate, struct berth_http_exchan
     const char *host = berth_http_header(head, "host"), *origin = berth_http_header(head, "origin");
     if (berth_http_exchange_peer(x)->local)
         return BERTH_OK;
+    if (atomic_load(&gate->refuses_tcp))
+        return berth_fail(err, BERTH_E_UNAVAILABLE,
+                          "Requests over TCP are not served before a token exists: run berth token "
+                          "create on the daemon's machine.");
     pthread_mutex_lock(&gate->lock);
     bool known = host && is_host(gate, host);
     bool named = origin && known && is_named(gate, origin);

@@ -15,7 +15,10 @@ int berth_api_gate_allow(struct berth_api_gate *gate, const char *const *hosts,
 /* See berth_api_set_cookie. */
 int berth_api_gate_set_cookie(struct berth_api_gate *gate, const char *value, const char *socket,
                               struct berth_error *err);
-/* Checks the Host and Origin headers of a TCP request. DENIED: the host name is unknown, or the
+/* See berth_api_set_tcp. */
+void berth_api_gate_set_tcp(struct berth_api_gate *gate, bool served);
+/* Checks the Host and Origin headers of a TCP request. UNAVAILABLE: no request over TCP is served
+ * yet. DENIED: the host name is unknown, or the
  * page's origin is not allowed. A foreign page can point a host name of its own at us (DNS
  * rebinding), but cannot do so with a number or a name that we know. A page whose origin is allowed
  * may read the answer. */

@@ -39,6 +39,7 @@ struct berth_daemon {
     int lock_fd;                   /* says that we serve the store, and where */
     struct berth_secure **secures; /* for each address, or NULL */
     int *ports;                    /* for each address; 0: it is not listened at */
+    bool serves_tcp;               /* a token exists; main thread */
 
     pthread_t sweeper;
     bool sweeping; /* there is such a thread */
@@ -73,7 +74,6 @@ static int find_socket(struct berth_daemon *d, struct berth_error *err)
     return d->socket ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
 }
 
-/* Wrong files are told at the start, not when the first token is made. */
 static int open_secures(struct berth_daemon *d, struct berth_error *err)
 {
     int rc = BERTH_OK;
@@ -131,7 +131,7 @@ static void set_urls(struct berth_daemon *d)
         (void)berth_list_add(&hosts, &arena, c->allowed_hosts[i]);
     (void)berth_list_add(&hosts, &arena, NULL);
     for (unsigned i = 0; listen && i < c->listen_count; i++)
-        if (d->ports[i] > 0)
+        if (d->serves_tcp && d->ports[i] > 0)
             listen[in.listen_count++] = (struct berth_url_listen){
                 .address = c->listen[i].address, .port = d->ports[i], .tls = d->secures[i] != NULL};
     in.hosts = (const char *const *)(void *)hosts.items;
@@ -147,32 +147,40 @@ static void set_urls(struct berth_daemon *d)
                        NULL);
 }
 
-/* Nobody could get in before there is a token. */
-void berth_daemon_tick(struct berth_daemon *d)
+/* Takes the addresses before anything else can: a plugin's worker shares the network. Requests are
+ * refused until a token exists. */
+static int listen_over_tcp(struct berth_daemon *d, struct berth_error *err)
 {
-    struct berth_error err;
-    bool wanted = false, exists = false;
-    for (unsigned i = 0; i < d->config->listen_count; i++)
-        wanted |= d->ports[i] == 0;
-    if (!wanted || berth_token_exists(d->b, &exists, &err) < 0 || !exists)
-        return;
+    berth_api_set_tcp(d->api, false);
     for (unsigned i = 0; i < d->config->listen_count; i++) {
         const struct berth_config_listen *at = &d->config->listen[i];
         struct berth_http_address address = {
             .host = at->address,
             .port = at->port,
             .secure = d->secures[i] ? berth_secure_ops(d->secures[i]) : NULL};
-        if (d->ports[i] != 0)
-            continue;
-        int rc = berth_api_listen(d->api, &address, &err);
+        int rc = berth_api_listen(d->api, &address, err);
+        if (rc < 0)
+            return rc;
         char port[16];
-        (void)snprintf(port, sizeof port, "%d", rc < 0 ? at->port : rc);
-        berth_log_line(&d->b->log, rc < 0 ? BERTH_LOG_ERROR : BERTH_LOG_INFO,
-                       rc < 0 ? "cannot listen" : "listening", "address", at->address, "port", port,
-                       "tls", d->secures[i] ? "yes" : "no", "error", rc < 0 ? err.message : NULL,
-                       NULL);
-        d->ports[i] = rc < 0 ? -1 : rc; /* said once: a restart tries again */
+        (void)snprintf(port, sizeof port, "%d", rc);
+        berth_log_line(&d->b->log, BERTH_LOG_INFO, "listening", "address", at->address, "port",
+                       port, "tls", d->secures[i] ? "yes" : "no", NULL);
+        d->ports[i] = rc;
     }
+    return BERTH_OK;
+}
+
+void berth_daemon_tick(struct berth_daemon *d)
+{
+    struct berth_error ignored; /* the next tick tries again */
+    bool exists = false;
+    if (d->serves_tcp || !d->config->listen_count ||
+        berth_token_exists(d->b, &exists, &ignored) < 0 || !exists)
+        return;
+    d->serves_tcp = true;
+    berth_api_set_tcp(d->api, true);
+    berth_log_line(&d->b->log, BERTH_LOG_INFO, "a token exists: requests over TCP are served",
+                   NULL);
     set_urls(d);
 }
 
@@ -294,6 +302,9 @@ static int open_api(struct berth_daemon *d, struct berth_error *err)
     if (rc < 0)
         return rc;
     berth_api_set_recovering(d->api, true);
+    rc = listen_over_tcp(d, err);
+    if (rc < 0)
+        return rc;
     struct berth_http_address address = {.path = d->socket};
     char cookie[BERTH_SOCKET_COOKIE_SIZE];
     rc = berth_socket_cookie_take(d->socket, cookie, err);

@@ -12,7 +12,7 @@ struct berth_daemon;
  * taken over in any case. CONFLICT: another daemon has the store. */
 int berth_daemon_open(struct berth_config *config, struct berth_daemon **out,
                       struct berth_error *err);
-/* About once a second: listens over TCP as soon as there is a token. */
+/* About once a second: serves requests over TCP as soon as a token exists. */
 void berth_daemon_tick(struct berth_daemon *d);
 /* What can be changed while it serves: certificates, allowed hosts and origins, intervals, the
  * log's level. The config is taken over in any case; on failure all stays as it was. *ignored: the

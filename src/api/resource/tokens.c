@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/caller.h"
 #include "api/state.h"
 #include "api/guard.h"
 #include "crypto/locked.h"
@@ -92,6 +93,8 @@ static int token_create(struct berth_api_call *c, struct berth_error *err)
         rc = berth_token_create(c->b, &c->arena, &body.request, &made, &text, err);
     if (rc < 0)
         return rc;
+    if (c->x)
+        berth_api_gate_set_tcp(c->api->gate, true);
     c->status = 201;
     say_made(c, made, &text);
     return BERTH_OK;
