@@ -33,7 +33,7 @@ struct berth_http_websocket {
     size_t in_len;
     struct berth_buf message, out; /* as far as it came; what wslay wants to be sent */
     bool control;                  /* the frame that is read is none of a message */
-    bool too_big;                  /* the message is */
+    enum berth_http_close refused; /* why no more is read; 0: it is */
     bool held;
     bool heard, asked; /* since the last beat, at it */
     bool closed;       /* the last word was said */
@@ -163,16 +163,19 @@ static ssize_t on_send(wslay_event_context_ptr wslay, const uint8_t *data, size_
     return (ssize_t)len;
 }
 
-/* Too much is refused when it is announced. */
+/* Refuses a message that is too long when it is announced, and a close with half a code, which
+ * wslay takes for one without a code. */
 static void on_frame(wslay_event_context_ptr wslay,
                      const struct wslay_event_on_frame_recv_start_arg *frame, void *ctx)
 {
     struct berth_http_websocket *ws = ctx;
     ws->control = wslay_is_ctrl_frame(frame->opcode);
-    if (ws->control || frame->payload_length <= ws->message.max - ws->message.len)
-        return;
-    ws->too_big = true;
-    wslay_event_shutdown_read(wslay);
+    if (frame->opcode == WSLAY_CONNECTION_CLOSE && frame->payload_length == 1)
+        ws->refused = BERTH_HTTP_CLOSE_PROTOCOL;
+    else if (!ws->control && frame->payload_length > ws->message.max - ws->message.len)
+        ws->refused = BERTH_HTTP_CLOSE_TOO_BIG;
+    if (ws->refused)
+        wslay_event_shutdown_read(wslay);
 }
 
 static void on_piece(wslay_event_context_ptr wslay,
@@ -180,7 +183,7 @@ static void on_piece(wslay_event_context_ptr wslay,
 {
     struct berth_http_websocket *ws = ctx;
     (void)wslay;
-    if (!ws->control && !ws->too_big)
+    if (!ws->control && !ws->refused)
         berth_buf_append(&ws->message, piece->data, piece->data_length);
 }
 
@@ -189,7 +192,7 @@ static void on_whole(wslay_event_context_ptr wslay, const struct wslay_event_on_
 {
     struct berth_http_websocket *ws = ctx;
     (void)wslay;
-    if (wslay_is_ctrl_frame(what->opcode) || ws->too_big || ws->message.failed || ws->over)
+    if (wslay_is_ctrl_frame(what->opcode) || ws->refused || ws->message.failed || ws->over)
         return;
     struct berth_buf message = ws->message;
     ws->message =
@@ -250,8 +253,8 @@ static size_t on_websocket_bytes(void *ctx, const char *bytes, size_t len)
             hang_up(ws, BERTH_HTTP_CLOSE_TROUBLE);
         else if (rc < 0) /* it would close without saying why */
             hang_up(ws, BERTH_HTTP_CLOSE_PROTOCOL);
-        else if (ws->too_big)
-            hang_up(ws, BERTH_HTTP_CLOSE_TOO_BIG);
+        else if (ws->refused)
+            hang_up(ws, ws->refused);
         else
             websocket_flush(ws);
     }

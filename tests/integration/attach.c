@@ -167,6 +167,29 @@ static void an_echo(void **state)
     forget(&h);
 }
 
+/* What a client says in the same breath as the handshake is answered after `started`. */
+static void started_is_the_first(void **state)
+{
+    struct fixture *f = *state;
+    struct ws ws;
+    const char *id = start(f, CAT), *path = text_of(f, "/api/execs/%s/attach", id);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(ws_open_saying(&ws, dial(f), path, WS_HANDSHAKE, "{"), 101);
+        ws_expect(&ws, WS_TEXT, text_of(f, "{'type':'started','execId':'%s','offset':0}", id));
+        assert_true(ws_next(&ws));
+        assert_int_equal(strncmp(berth_buf_str(&ws.data), "{\"type\":\"error\"", 15), 0);
+        ws_close(&ws);
+    }
+    assert_int_equal(ws_open_saying(&ws, dial(f), path, WS_HANDSHAKE, "{\"type\":\"closeStdin\"}"),
+                     101);
+    struct heard h;
+    ws_expect(&ws, WS_TEXT, text_of(f, "{'type':'started','execId':'%s','offset':0}", id));
+    hear(&ws, &h);
+    assert_int_equal(h.code, 1000);
+    assert_non_null(strstr(h.end, "\"exitCode\":0"));
+    forget(&h);
+}
+
 static void a_terminal(void **state)
 {
     struct fixture *f = *state;
@@ -545,6 +568,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ASK_ON_BOTH(an_echo),
+        ASK_ON_BOTH(started_is_the_first),
         ASK_ON_BOTH(a_terminal),
         ASK_ON_BOTH(wishes_that_cannot_be_granted),
         ASK_ON_BOTH(input_waits_for_the_command),

@@ -48,12 +48,18 @@ static void set_data(struct ws *ws, const char *bytes, size_t len)
 
 int ws_open(struct ws *ws, int fd, const char *path, const char *headers)
 {
-    char request[2000];
+    return ws_open_saying(ws, fd, path, headers, NULL);
+}
+
+int ws_open_saying(struct ws *ws, int fd, const char *path, const char *headers, const char *text)
+{
+    auto_buf request = BERTH_BUF_INIT(4000);
     int status = 0;
     *ws = (struct ws){.fd = fd, .in = BERTH_BUF_INIT(BYTES_MAX), .data = BERTH_BUF_INIT(BYTES_MAX)};
-    int len = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
-                       path, headers);
-    assert_int_equal(send(fd, request, (size_t)len, MSG_NOSIGNAL), len);
+    berth_buf_printf(&request, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, headers);
+    if (text)
+        ws_frame(&request, 0x80 | WS_TEXT, text, strlen(text));
+    assert_int_equal(send(fd, request.data, request.len, MSG_NOSIGNAL), (ssize_t)request.len);
     char *gap = NULL;
     while (!(ws->in.len && (gap = strstr(ws->in.data, "\r\n\r\n"))))
         if (!read_more(ws))

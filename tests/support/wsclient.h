@@ -27,6 +27,8 @@ struct ws {
 /* Asks for a WebSocket by a connection, which is closed with it; its answer's status. The head is
  * left in ws->data. */
 int ws_open(struct ws *ws, int fd, const char *path, const char *headers);
+/* The same, with a text message right behind the request. */
+int ws_open_saying(struct ws *ws, int fd, const char *path, const char *headers, const char *text);
 void ws_close(struct ws *ws); /* without a word */
 
 /* A masked frame as bytes, so that it can be cut or spoilt; `first` has FIN, RSV and the opcode. */

@@ -384,6 +384,7 @@ static void violations(void **state)
         CASE("a surrogate", "\x81\x83\0\0\0\0\xed\xa0\x80", 1007),
         CASE("an overlong slash", "\x81\x82\0\0\0\0\xc0\xaf", 1007),
         CASE("no UTF-8 in the second fragment", "\x01\x81\0\0\0\0\xc3\x80\x81\0\0\0\0x", 1007),
+        CASE("close by half a code", "\x88\x81\0\0\0\0\x03", 1002),
         CASE("close by 999", "\x88\x82\0\0\0\0\x03\xe7", 1002),
         CASE("close by 1005", "\x88\x82\0\0\0\0\x03\xed", 1002),
         CASE("close by 1000", "\x88\x82\0\0\0\0\x03\xe8", 1000),

@@ -380,7 +380,7 @@ static void on_message(struct berth_api_stream *s, bool text, const char *bytes,
     berth_api_input_hear(&of_stream(s)->input, text, bytes, len);
 }
 
-/* Writes the first message of a WebSocket. */
+/* Puts the first message of a WebSocket into the batch. */
 static void put_started(struct berth_api_watch *w)
 {
     auto_buf members = BERTH_BUF_INIT(BERTH_API_EVENTS_BYTES_MAX);
@@ -394,8 +394,17 @@ static void put_started(struct berth_api_watch *w)
 static void on_start(struct berth_post *post)
 {
     struct berth_api_watch *w = of_post(post);
+    struct berth_buf *batch = &w->cursor.batch;
     w->look.run = on_look;
+    if (w->s.ws) /* what has come behind the request is answered after the first message */
+        berth_http_websocket_hold(w->s.ws, true);
     berth_api_stream_begin(&w->s, w->cursor.format->type);
+    if (w->s.ws && !batch->failed) {
+        berth_api_stream_put(&w->s, batch->data, batch->len);
+        berth_buf_truncate(batch, 0);
+    }
+    if (w->s.ws)
+        berth_http_websocket_hold(w->s.ws, false);
     if (w->s.x)
         read_on(w);
 }
