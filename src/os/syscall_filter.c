@@ -90,9 +90,10 @@ static const int refused[] = {
 };
 
 /* Refused with ENOSYS, so that programs use older calls instead. io_uring would make other calls
- * past the filter; the flags of clone3 are in memory, where a filter cannot read them. */
+ * past the filter; contexts of io_setup are counted for the whole machine; the flags of clone3 are
+ * in memory, where a filter cannot read them. */
 static const int unknown[] = {SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
-                              SCMP_SYS(io_uring_register), SCMP_SYS(clone3)};
+                              SCMP_SYS(io_uring_register), SCMP_SYS(io_setup), SCMP_SYS(clone3)};
 
 static const uint32_t namespaces[] = {CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
                                       CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET};

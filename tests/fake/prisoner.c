@@ -447,6 +447,13 @@ static bool descriptors_in_flight(void)
     return count >= DESCRIPTORS_IN_FLIGHT;
 }
 
+/* The kernel counts them for the machine. */
+static bool aio_context(void)
+{
+    unsigned long context = 0;
+    return syscall(SYS_io_setup, 1, &context) == 0 && syscall(SYS_io_destroy, context) == 0;
+}
+
 static const struct {
     const char *name;
     bool (*attempt)(void);
@@ -495,6 +502,7 @@ static const struct {
     {"processes-without-limit", processes_without_limit, true},
     {"watchers-without-limit", watchers_without_limit},
     {"descriptors-in-flight", descriptors_in_flight},
+    {"aio-context", aio_context},
 };
 
 int main(int argc, char **argv)

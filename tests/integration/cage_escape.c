@@ -25,7 +25,7 @@
 
 #define DESCRIPTOR 77
 #define NOBODY 65534
-#define ATTEMPTS 43
+#define ATTEMPTS 44
 #define CROWDS 5
 
 static int prisoner_fd; /* the program of the worker */
@@ -49,6 +49,7 @@ static const char *const kernel[] = {"foreign-architecture",
                                      "processes-without-limit",
                                      "watchers-without-limit",
                                      "descriptors-in-flight",
+                                     "aio-context",
                                      NULL};
 /* Root's workers have a user of their own, whose limits nobody shares. */
 static const char *const of_its_user[] = {"watchers-without-limit", NULL};
