@@ -130,8 +130,10 @@
 #define BERTH_CAGE_PROCESSES_MAX 1024 /* processes and threads */
 #define BERTH_CAGE_SIGNALS_MAX 4096   /* that are queued */
 #define BERTH_CAGE_FILES_MAX 4096     /* descriptors of a process; at most a quarter of berth's */
-#define BERTH_CAGE_WATCHERS_MAX "32"  /* inotify instances, in a user namespace */
-#define BERTH_ROOT_MOUNTS_MAX 128     /* files and directories in the root of a confined program */
+/* inotify instances and watches in a user namespace: of 128 and at least 8192 that a user has. */
+#define BERTH_CAGE_WATCHERS_MAX "8"
+#define BERTH_CAGE_WATCHES_MAX "512"
+#define BERTH_ROOT_MOUNTS_MAX 128 /* files and directories in the root of a confined program */
 #define BERTH_ROOT_SCRATCH_OPTIONS                                                                 \
     "mode=1777,size=1g,nr_inodes=100k"         /* of its /tmp, which is in memory */
 #define BERTH_NPM_FILE_BYTES_MAX (1024 * 1024) /* npm's settings, and certificates for it */

@@ -170,8 +170,10 @@ static bool limit_resource(__rlimit_resource_t resource, rlim_t most)
  * for our user, too: fork_with_reserve() has set the limit of that. */
 static bool limit_cage(const struct cage_owner *owner)
 {
-    if (!owner->root) /* not all kernels have it */
+    if (!owner->root) { /* not all kernels have them */
         (void)write_file("/proc/sys/user/max_inotify_instances", BERTH_CAGE_WATCHERS_MAX);
+        (void)write_file("/proc/sys/user/max_inotify_watches", BERTH_CAGE_WATCHES_MAX);
+    }
     return limit_resource(RLIMIT_NPROC, BERTH_CAGE_PROCESSES_MAX) &&
            limit_resource(RLIMIT_SIGPENDING, BERTH_CAGE_SIGNALS_MAX);
 }

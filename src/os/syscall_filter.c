@@ -52,6 +52,8 @@ static const int refused[] = {
     SCMP_SYS(setns),
     /* files without a path */
     SCMP_SYS(open_by_handle_at),
+    /* marks on files, which are counted for the user */
+    SCMP_SYS(fanotify_init),
     /* other processes */
     SCMP_SYS(ptrace),
     SCMP_SYS(process_vm_readv),

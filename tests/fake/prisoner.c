@@ -4,6 +4,7 @@
  * errno for each attempt. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <linux/keyctl.h>
 #include <linux/netlink.h>
 #include <sched.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -31,6 +33,7 @@
 
 #define PROCESSES 1100
 #define WATCHERS 60
+#define WATCHES 600
 #define DESCRIPTORS_AT_ONCE 253 /* as many as the kernel takes */
 #define DESCRIPTORS_IN_FLIGHT 8000
 
@@ -447,6 +450,37 @@ static bool descriptors_in_flight(void)
     return count >= DESCRIPTORS_IN_FLIGHT;
 }
 
+static int watching, watch_count;
+
+static int watch_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type, (void)ftw;
+    if (inotify_add_watch(watching, path, IN_DELETE_SELF) < 0)
+        return errno == ENOSPC;
+    return ++watch_count == WATCHES;
+}
+
+/* The kernel counts them for each user, too. */
+static bool watches_without_limit(void)
+{
+    watching = inotify_init1(IN_CLOEXEC);
+    if (watching < 0)
+        return false;
+    (void)nftw("/usr", watch_one, 16, FTW_PHYS);
+    int number = errno;
+    (void)close(watching);
+    errno = number;
+    return watch_count == WATCHES;
+}
+
+static bool fanotify(void)
+{
+    int fd = fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID | FAN_CLOEXEC, O_RDONLY);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd >= 0;
+}
+
 /* The kernel counts them for the machine. */
 static bool aio_context(void)
 {
@@ -501,6 +535,8 @@ static const struct {
     {"files-without-limit", files_without_limit},
     {"processes-without-limit", processes_without_limit, true},
     {"watchers-without-limit", watchers_without_limit},
+    {"watches-without-limit", watches_without_limit},
+    {"fanotify", fanotify},
     {"descriptors-in-flight", descriptors_in_flight},
     {"aio-context", aio_context},
 };

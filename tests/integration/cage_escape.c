@@ -25,7 +25,7 @@
 
 #define DESCRIPTOR 77
 #define NOBODY 65534
-#define ATTEMPTS 44
+#define ATTEMPTS 46
 #define CROWDS 5
 
 static int prisoner_fd; /* the program of the worker */
@@ -48,11 +48,13 @@ static const char *const kernel[] = {"foreign-architecture",
                                      "first-process",
                                      "processes-without-limit",
                                      "watchers-without-limit",
+                                     "watches-without-limit",
+                                     "fanotify",
                                      "descriptors-in-flight",
                                      "aio-context",
                                      NULL};
 /* Root's workers have a user of their own, whose limits nobody shares. */
-static const char *const of_its_user[] = {"watchers-without-limit", NULL};
+static const char *const of_its_user[] = {"watchers-without-limit", "watches-without-limit", NULL};
 
 static bool is_among(const char *name, size_t len, const char *const *list)
 {
