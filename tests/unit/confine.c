@@ -206,6 +206,22 @@ static void reads_and_writes_where_it_may(void **state)
     assert_string_equal(run(g, NULL, SH("cat /etc/hostname >/dev/null; echo fine")), "fine\n");
 }
 
+/* A directory that is swapped for a link must not open what the link leads to. */
+static void links_are_not_allowed(void **state)
+{
+    struct ground *g = *state;
+    char aside[100];
+    want_landlock(1);
+    (void)snprintf(aside, sizeof aside, "%s/aside", g->directory);
+    assert_int_equal(rename(g->readable, aside), 0);
+    assert_int_equal(symlink(g->outside, g->readable), 0);
+    confine(g);
+    const char *said = run(g, &g->c,
+                           TRIES(g->directory, "t('read', r, d + '/readable/secret')\n"
+                                               "t('list', os.listdir, o)\n"));
+    assert_string_equal(said, "read EACCES\nlist EACCES\n");
+}
+
 /* Programs are run from where they can be read, and nowhere else. */
 static void runs_what_it_may_read(void **state)
 {
@@ -665,6 +681,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_GROUND(reads_and_writes_where_it_may),
+        ON_GROUND(links_are_not_allowed),
         ON_GROUND(runs_what_it_may_read),
         ON_GROUND(nothing_outside_is_within_reach),
         ON_GROUND(nothing_is_brought_in),
