@@ -277,6 +277,7 @@ int berth_tree_list(int root_fd, const struct berth_tree_options *options,
 
 struct hashing {
     int root_fd, cancel_fd;
+    int copy_fd; /* the directory that files are copied to; -1: they are only read */
     struct berth_entry **files;
     size_t count;
     _Atomic size_t next;
@@ -285,14 +286,17 @@ struct hashing {
     struct berth_error err; /* of the first failure */
 };
 
-/* Reads a whole file into the digest. *stable says whether it was the same before and after. */
-static int hash_open_file(int fd, struct berth_sha256_stream *digest, char *chunk,
+/* Reads a whole file into the digest, and writes it to `copy`, unless that is -1. *stable says
+ * whether the file was the same before and after. */
+static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, char *chunk,
                           struct berth_entry *e, bool *stable, struct berth_error *err)
 {
     struct stat before, after;
     int64_t size = 0;
     if (fstat(fd, &before) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
+    if (copy >= 0 && (ftruncate(copy, 0) < 0 || lseek(copy, 0, SEEK_SET) < 0))
+        return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     berth_sha256_stream_begin(digest);
     for (ssize_t got; (got = read(fd, chunk, READ_BYTES)) != 0;) {
         if (got < 0 && errno == EINTR)
@@ -301,6 +305,9 @@ static int hash_open_file(int fd, struct berth_sha256_stream *digest, char *chun
             return berth_fail_errno(err, "Cannot read %s", e->path);
         berth_sha256_stream_put(digest, chunk, (size_t)got);
         size += got;
+        int rc = copy < 0 ? BERTH_OK : berth_fs_write_all(copy, chunk, (size_t)got, err);
+        if (rc < 0)
+            return berth_wrap(err, "copy %.60s", e->path);
     }
     if (fstat(fd, &after) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
@@ -317,16 +324,27 @@ static int hash_open_file(int fd, struct berth_sha256_stream *digest, char *chun
     return BERTH_OK;
 }
 
-static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest, char *chunk,
+/* Gives a copy the mode and the modification time of its original. */
+static int finish_copy(int copy, const struct berth_entry *e, struct berth_error *err)
+{
+    const struct timespec times[2] = {
+        {.tv_nsec = UTIME_OMIT},
+        {.tv_sec = e->mtime_ns / SECOND_NS, .tv_nsec = e->mtime_ns % SECOND_NS}};
+    if (fchmod(copy, e->mode) < 0 || futimens(copy, times) < 0)
+        return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
+    return BERTH_OK;
+}
+
+/* Reads a file below the root, and copies it to `copy`, unless that is -1. */
+static int read_file(int root_fd, int copy, struct berth_sha256_stream *digest, char *chunk,
                      struct berth_entry *e, struct berth_error *err)
 {
     for (int tries = 0; tries < READ_TRIES; tries++) {
         bool stable = false;
-        auto_close int fd =
-            berth_fs_open_beneath(h->root_fd, e->path, O_RDONLY | O_NONBLOCK, 0, err);
+        auto_close int fd = berth_fs_open_beneath(root_fd, e->path, O_RDONLY | O_NONBLOCK, 0, err);
         if (fd < 0)
             return fd;
-        int rc = hash_open_file(fd, digest, chunk, e, &stable, err);
+        int rc = hash_open_file(fd, copy, digest, chunk, e, &stable, err);
         if (rc < 0 || stable)
             return rc;
     }
@@ -334,20 +352,69 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
                       e->path);
 }
 
+static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest, char *chunk,
+                     struct berth_entry *e, struct berth_error *err)
+{
+    if (h->copy_fd < 0)
+        return read_file(h->root_fd, -1, digest, chunk, e, err);
+    auto_close int copy =
+        berth_fs_open_beneath(h->copy_fd, e->path, O_WRONLY | O_CREAT | O_EXCL, 0600, err);
+    if (copy < 0)
+        return copy;
+    int rc = read_file(h->root_fd, copy, digest, chunk, e, err);
+    return rc < 0 ? rc : finish_copy(copy, e, err);
+}
+
+/* What reading one file needs: a digest and memory. */
+struct reader {
+    struct berth_sha256_stream *digest;
+    char *chunk;
+};
+
+static int reader_open(struct reader *r, struct berth_error *err)
+{
+    r->digest = NULL;
+    r->chunk = malloc(READ_BYTES);
+    return r->chunk ? berth_sha256_stream_new(&r->digest, err)
+                    : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+}
+
+static void reader_close(struct reader *r)
+{
+    berth_sha256_stream_free(r->digest);
+    free(r->chunk);
+}
+#define auto_reader __attribute__((cleanup(reader_close))) struct reader
+
 int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err)
 {
     struct berth_entry e = {.path = "a file"};
-    struct berth_sha256_stream *digest = NULL;
+    auto_reader r = {0};
     bool stable = false;
-    auto_free char *chunk = malloc(READ_BYTES);
-    int rc = chunk ? berth_sha256_stream_new(&digest, err)
-                   : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+    int rc = reader_open(&r, err);
     if (rc == BERTH_OK)
-        rc = hash_open_file(fd, digest, chunk, &e, &stable, err);
-    berth_sha256_stream_free(digest);
+        rc = hash_open_file(fd, -1, r.digest, r.chunk, &e, &stable, err);
     if (rc == BERTH_OK && !stable)
         rc = berth_fail(err, BERTH_E_CONFLICT, "A file changes while it is read. Try again.");
     memcpy(hash, e.hash, sizeof e.hash);
+    return rc;
+}
+
+int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int directory_fd,
+                         const char *name, struct berth_error *err)
+{
+    struct berth_entry e = *entry;
+    auto_reader r = {0};
+    auto_close int copy =
+        openat(directory_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (copy < 0)
+        return berth_fail_errno(err, "Cannot write the copy of %s", e.path);
+    int rc = reader_open(&r, err);
+    if (rc == BERTH_OK)
+        rc = read_file(root_fd, copy, r.digest, r.chunk, &e, err);
+    if (rc == BERTH_OK && memcmp(e.hash, entry->hash, sizeof e.hash) != 0)
+        rc = berth_fail(err, BERTH_E_CONFLICT, "%.600s has changed since it was listed. Try again.",
+                        e.path);
     return rc;
 }
 
@@ -363,18 +430,15 @@ static void *hash_main(void *ctx)
 {
     struct hashing *h = ctx;
     struct berth_error err;
-    struct berth_sha256_stream *digest = NULL;
-    auto_free char *chunk = malloc(READ_BYTES);
-    int rc = chunk ? berth_sha256_stream_new(&digest, &err)
-                   : berth_fail(&err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+    auto_reader r = {0};
+    int rc = reader_open(&r, &err);
     for (size_t i; rc == BERTH_OK && !atomic_load(&h->failed) &&
                    (i = atomic_fetch_add(&h->next, 1)) < h->count;)
         rc = is_cancelled(h->cancel_fd)
                  ? berth_fail(&err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.")
-                 : hash_file(h, digest, chunk, h->files[i], &err);
+                 : hash_file(h, r.digest, r.chunk, h->files[i], &err);
     if (rc < 0)
         hash_fail(h, &err);
-    berth_sha256_stream_free(digest);
     return NULL;
 }
 
@@ -413,7 +477,7 @@ int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_ma
                     int cancel_fd, struct berth_error *err)
 {
     auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);
-    struct hashing h = {.root_fd = root_fd, .cancel_fd = cancel_fd, .files = files};
+    struct hashing h = {.root_fd = root_fd, .cancel_fd = cancel_fd, .copy_fd = -1, .files = files};
     if (!files)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
     for (size_t i = 0; i < m->count; i++) {
@@ -430,4 +494,47 @@ int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_ma
         }
     }
     return h.count ? hash_files(&h, err) : BERTH_OK;
+}
+
+/* --- copying --- */
+
+/* Makes the directories and links of a tree. Its owner may write to all directories for now. */
+static int copy_structure(const struct berth_manifest *m, int copy_fd, struct berth_error *err)
+{
+    for (size_t i = 0; i < m->count; i++) {
+        const struct berth_entry *e = &m->entries[i];
+        if ((e->kind == BERTH_ENTRY_DIRECTORY && mkdirat(copy_fd, e->path, S_IRWXU) < 0) ||
+            (e->kind == BERTH_ENTRY_LINK && symlinkat(e->target, copy_fd, e->path) < 0))
+            return berth_fail_errno(err, "Cannot make the copy of %s", e->path);
+    }
+    return BERTH_OK;
+}
+
+/* From below: a directory may be closed to its owner. */
+static int copy_directory_modes(const struct berth_manifest *m, int copy_fd,
+                                struct berth_error *err)
+{
+    for (size_t i = m->count; i-- > 0;) {
+        const struct berth_entry *e = &m->entries[i];
+        if (e->kind == BERTH_ENTRY_DIRECTORY && fchmodat(copy_fd, e->path, e->mode, 0) < 0)
+            return berth_fail_errno(err, "Cannot set the mode of the copy of %s", e->path);
+    }
+    return BERTH_OK;
+}
+
+int berth_tree_copy(int root_fd, struct berth_manifest *m, int copy_fd, int cancel_fd,
+                    struct berth_error *err)
+{
+    auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);
+    struct hashing h = {
+        .root_fd = root_fd, .cancel_fd = cancel_fd, .copy_fd = copy_fd, .files = files};
+    if (!files)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: copying.");
+    int rc = copy_structure(m, copy_fd, err);
+    for (size_t i = 0; i < m->count; i++)
+        if (m->entries[i].kind == BERTH_ENTRY_FILE)
+            files[h.count++] = &m->entries[i];
+    if (rc == BERTH_OK && h.count)
+        rc = hash_files(&h, err);
+    return rc < 0 ? rc : copy_directory_modes(m, copy_fd, err);
 }

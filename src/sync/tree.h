@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/sync/tree.h - reads the manifest of a directory. Links are never followed, and everything is
- * opened below the root. What cannot be read is an error, never an absence. */
+ * src/sync/tree.h - reads the manifest of a directory, and copies the directory. Links are never
+ * followed, and everything is opened below the root. What cannot be read is an error, never an
+ * absence. */
 #ifndef BERTH_SYNC_TREE_H
 #define BERTH_SYNC_TREE_H
 
@@ -29,6 +30,17 @@ int berth_tree_hash(int root_fd, struct berth_manifest *manifest,
 
 /* Reads the hash of an open file. CONFLICT: it changes meanwhile, or is not a regular file. */
 int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err);
+
+/* Copies the entries of a listed tree into a directory that is empty, and in which nothing else
+ * happens meanwhile. Sets the hash of every file to that of the copy, so that the manifest
+ * describes the copy. Files keep their modification times. On failure a part of the tree is in the
+ * directory. CONFLICT: a file changes while it is copied. */
+int berth_tree_copy(int root_fd, struct berth_manifest *manifest, int copy_fd, int cancel_fd,
+                    struct berth_error *err);
+/* Makes the file `name` in a directory, with the content of a file of the tree. CONFLICT: the
+ * content does not have the hash of the entry. */
+int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int directory_fd,
+                         const char *name, struct berth_error *err);
 
 /* Returns whether times and inodes of this file system can vouch for a file. */
 bool berth_tree_can_vouch(int root_fd);

@@ -41,6 +41,7 @@ struct thing {
     char path[PATH_SIZE];
     char kind; /* d, f or l */
     mode_t mode;
+    bool mode_edited; /* of what edits during the merge wrote: the mode, too */
     char text[32];
 };
 
@@ -227,7 +228,10 @@ static void edit(const char *root, char who)
         if (what == 0)
             destroy(path);
         else if (what == 1 && x->kind != 'l')
-            assert_int_equal(chmod(path, x->kind == 'd' ? (dice(2) ? 0700 : 0755) : 0640), 0);
+            assert_int_equal(chmod(path, x->kind == 'd' ? (dice(2) ? 0700 : 0755)
+                                         : dice(2)      ? 0640
+                                                        : 0604),
+                             0);
         else if (what <= 4 && x->kind == 'f')
             write_file(path, dice(2) ? "changed\n" : who == 'r' ? "there\n" : "here\n", x->mode);
         else if (what <= 5)
@@ -258,13 +262,16 @@ static void edit_here(struct ground *g)
             !alike(at(after, before->things[i].path), &before->things[i]))
             g->destroyed = true;
     for (int i = 0; i < g->edited.count; i++) /* an edit may undo an earlier one */
-        if (alike(at(after, g->edited.things[i].path), &g->edited.things[i]))
+        if (equal(at(after, g->edited.things[i].path), &g->edited.things[i]))
             g->edited.things[kept++] = g->edited.things[i];
     g->edited.count = kept;
-    for (int i = 0; i < after->count; i++)
-        if (is_leaf(&after->things[i]) &&
-            !alike(at(before, after->things[i].path), &after->things[i]))
-            g->edited.things[g->edited.count++] = after->things[i];
+    for (int i = 0; i < after->count; i++) {
+        const struct thing *x = &after->things[i], *was = at(before, x->path);
+        if (!is_leaf(x) || equal(was, x))
+            continue;
+        g->edited.things[g->edited.count] = *x;
+        g->edited.things[g->edited.count++].mode_edited = was && alike(was, x);
+    }
     free(before);
     free(after);
 }
@@ -484,10 +491,50 @@ static void check_nothing_lost(const struct ground *g, enum berth_merge_policy p
     for (int i = 0; i < g->result.count; i++) {
         const struct thing *x = &g->result.things[i];
         const char *path = x->path;
+        RULE(!strstr(path, LABEL "-"), "it was put beside twice");
         RULE(x->kind == 'd' || alike(x, at(&g->l, path)) || alike(x, at(&g->r, path)) ||
                  strstr(path, ".remote-" LABEL),
              "it comes from nowhere");
     }
+}
+
+static bool is_at_or_below(const struct thing *x, const char *path)
+{
+    size_t len = strlen(path);
+    return strncmp(x->path, path, len) == 0 && (!x->path[len] || x->path[len] == '/');
+}
+
+/* Returns whether a path and all below it are the same in both trees. */
+static bool parts_equal(const struct tree *a, const struct tree *b, const char *path)
+{
+    const struct tree *const sides[] = {a, b};
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < sides[side]->count; i++) {
+            const struct thing *x = &sides[side]->things[i];
+            if (is_at_or_below(x, path) && !equal(x, at(sides[!side], x->path)))
+                return false;
+        }
+    return true;
+}
+
+/* A part of the tree that one side has not changed becomes what the other side has made of it. */
+static void check_part(const struct ground *g, const char *path)
+{
+    if (!lies_in_directories(g, path))
+        return;
+    if (parts_equal(&g->b, &g->l, path))
+        RULE(parts_equal(&g->result, &g->r, path), "the local side has not changed this part");
+    else if (parts_equal(&g->b, &g->r, path))
+        RULE(parts_equal(&g->result, &g->l, path), "the remote side has not changed this part");
+}
+
+/* Returns whether something is below a path. */
+static bool has_content(const struct tree *t, const char *path)
+{
+    for (int i = 0; i < t->count; i++)
+        if (is_at_or_below(&t->things[i], path) && strcmp(t->things[i].path, path) != 0)
+            return true;
+    return false;
 }
 
 /* A directory that one side made is there, with its mode, and one that a side deleted is not. */
@@ -509,6 +556,11 @@ static void check_directory(const struct ground *g, const char *path)
         RULE(now, "a new directory of the local side");
     else if (b && !r && !l)
         RULE(!now, "both deleted a directory");
+    else if (b && !r && l)
+        RULE(!now || has_content(&g->result, path), "the remote side deleted a directory");
+    else if (b && r && !l)
+        RULE(!now || (has_content(&g->result, path) && now->mode == r->mode),
+             "the local side deleted a directory");
 }
 
 static void check_result(struct ground *g, enum berth_merge_policy policy)
@@ -522,6 +574,7 @@ static void check_result(struct ground *g, enum berth_merge_policy policy)
             bool no_directory = (!b || is_leaf(b)) && (!r || is_leaf(r)) && (!l || is_leaf(l));
             if (no_directory && lies_in_directories(g, path))
                 check_leaf(g, policy, path);
+            check_part(g, path);
             if (policy == BERTH_MERGE_KEEP_BOTH)
                 check_directory(g, path);
         }
@@ -576,7 +629,11 @@ static void check_edited(struct ground *g, enum berth_merge_policy policy)
     /* With REMOTE, a merge that begins anew after a kill overwrites what was edited before. */
     for (int i = 0; i < g->edited.count && policy != BERTH_MERGE_REMOTE; i++) {
         const char *path = g->edited.things[i].path;
-        RULE(alike(at(&g->result, path), &g->edited.things[i]), "an edit during the merge is lost");
+        const struct thing *now = at(&g->result, path), *edited = &g->edited.things[i];
+        if (edited->mode_edited)
+            RULE(now && now->mode == edited->mode, "an edited mode is lost");
+        else
+            RULE(alike(now, edited), "an edit during the merge is lost");
     }
     for (int i = 0; i < g->r.count && policy == BERTH_MERGE_KEEP_BOTH; i++) {
         const struct thing *r = &g->r.things[i];
@@ -672,5 +729,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(random_merges_follow_the_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(merges_of_an_ordinary_user, set_up, tear_down),
     };
+    (void)umask(S_IRWXG | S_IRWXO); /* what a merge makes has the modes of the trees all the same */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

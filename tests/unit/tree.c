@@ -320,6 +320,80 @@ static void duplicates_are_refused(void **state)
 
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+/* --- copies --- */
+
+static int make_copy_directory(const struct ground *g, char path[64])
+{
+    (void)snprintf(path, 64, "%s.copy", g->root);
+    assert_int_equal(mkdir(path, 0700), 0);
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Contents, links, modes and times; more files than one thread copies. */
+static void copies_are_the_same(void **state)
+{
+    struct ground *g = *state;
+    char path[64], name[32];
+    auto_manifest copied = {0};
+    put_directory(g, "d");
+    put_directory(g, "d/closed");
+    put_directory(g, "empty");
+    put_file(g, "d/closed/file", "words\n", 0640);
+    put_file(g, "nothing", "", 0400);
+    assert_int_equal(symlinkat("/etc/passwd", g->fd, "d/link"), 0);
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(name, sizeof name, "d/%d", i);
+        put_file(g, name, name, i % 2 ? 0755 : 0644);
+    }
+    assert_int_equal(fchmodat(g->fd, "d/closed", 0555, 0), 0);
+    list(g, NULL);
+    auto_close int fd = make_copy_directory(g, path);
+    if (berth_tree_copy(g->fd, &g->manifest, fd, -1, &g->err) < 0)
+        fail_msg("%s", g->err.message);
+    struct berth_tree_options options = {.ignore = g->ignore, .cancel_fd = -1};
+    assert_int_equal(berth_tree_list(fd, &options, &copied, &g->err), BERTH_OK);
+    assert_int_equal(berth_tree_hash(fd, &copied, NULL, -1, &g->err), BERTH_OK);
+    assert_int_equal(copied.count, g->manifest.count);
+    for (size_t i = 0; i < copied.count; i++) {
+        const struct berth_entry *a = &copied.entries[i], *b = &g->manifest.entries[i];
+        if (strcmp(a->path, b->path) != 0 || !berth_entry_same(a, b) ||
+            (a->kind == BERTH_ENTRY_FILE && a->mtime_ns != b->mtime_ns))
+            fail_msg("%s", a->path);
+    }
+    assert_int_equal(berth_fs_remove_tree(path, &g->err), BERTH_OK);
+}
+
+/* A path that became a link to somewhere else since the tree was listed is not followed. */
+static void copies_follow_no_link(void **state)
+{
+    struct ground *g = *state;
+    char path[64];
+    put_directory(g, "d");
+    put_file(g, "d/passwd", "mine\n", 0644);
+    list(g, NULL);
+    assert_int_equal(unlinkat(g->fd, "d/passwd", 0), 0);
+    assert_int_equal(unlinkat(g->fd, "d", AT_REMOVEDIR), 0);
+    assert_int_equal(symlinkat("/etc", g->fd, "d"), 0);
+    auto_close int fd = make_copy_directory(g, path);
+    assert_true(berth_tree_copy(g->fd, &g->manifest, fd, -1, &g->err) < 0);
+    assert_int_equal(berth_fs_remove_tree(path, &g->err), BERTH_OK);
+}
+
+static void copy_of_one_file_has_its_hash(void **state)
+{
+    struct ground *g = *state;
+    char path[64];
+    put_file(g, "file", "before\n", 0644);
+    list(g, NULL);
+    assert_int_equal(berth_tree_hash(g->fd, &g->manifest, NULL, -1, &g->err), BERTH_OK);
+    auto_close int fd = make_copy_directory(g, path);
+    const struct berth_entry *e = &g->manifest.entries[0];
+    assert_int_equal(berth_tree_copy_file(g->fd, e, fd, "0", &g->err), BERTH_OK);
+    put_file(g, "file", "after!\n", 0644);
+    assert_int_equal(berth_tree_copy_file(g->fd, e, fd, "1", &g->err), BERTH_E_CONFLICT);
+    assert_int_equal(berth_fs_remove_tree(path, &g->err), BERTH_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,7 +402,8 @@ int main(void)
         ON_GROUND(reading_can_be_cancelled),   ON_GROUND(unchanged_files_are_not_read),
         ON_GROUND(many_files_are_hashed),      ON_GROUND(file_that_is_gone_is_an_error),
         ON_GROUND(written_and_read_again),     ON_GROUND(paths_of_strangers),
-        ON_GROUND(duplicates_are_refused),
+        ON_GROUND(duplicates_are_refused),     ON_GROUND(copies_are_the_same),
+        ON_GROUND(copies_follow_no_link),      ON_GROUND(copy_of_one_file_has_its_hash),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }
