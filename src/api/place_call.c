@@ -38,7 +38,10 @@ static void place_call_run(void *ctx)
     struct berth_api_call *c = ctx;
     struct berth_api *api = c->api; /* the call may be freed when it is answered */
     struct berth_error err = {0};
-    int rc = berth_api_check_token(c, &err); /* the call may have waited long for its thread */
+    /* The call may have waited long for its thread. */
+    int rc = berth_is_closing(c->b)
+                 ? berth_fail(&err, BERTH_E_UNAVAILABLE, "The daemon is stopping: ask again later.")
+                 : berth_api_check_token(c, &err);
     berth_api_end_call(c, rc < 0 ? rc : c->then(c, &err), &err);
     count_place_calls(api, -1);
 }

@@ -64,6 +64,9 @@ struct berth {
  * Workers that still run after workers_ms are killed. Only berth_close may follow. */
 void berth_cancel_calls(struct berth *b, int64_t workers_ms);
 
+/* Returns whether the runtime's calls to places are cancelled. From any thread. */
+bool berth_is_closing(const struct berth *b);
+
 /* What a route to the worker of a plugin is made of; see driver/worker.h. */
 struct berth_worker_route {
     struct berth_engine *engine;

@@ -2,6 +2,7 @@
  * src/core/open.c - opens and closes the runtime. The only file of core/ that knows all rooms. */
 #include "core/berth.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -208,6 +209,12 @@ void berth_cancel_calls(struct berth *b, int64_t workers_ms)
 {
     (void)eventfd_write(b->closing_fd, 1);
     berth_plugins_halt(b->plugins, workers_ms);
+}
+
+bool berth_is_closing(const struct berth *b)
+{
+    struct pollfd closing = {.fd = b->closing_fd, .events = POLLIN};
+    return poll(&closing, 1, 0) > 0;
 }
 
 void berth_close(struct berth *b)

@@ -4,7 +4,6 @@
 #include "core/sweep/left_directories.h"
 #include "core/sweep/sweep.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,18 +162,12 @@ static bool is_ledger_only(struct pass *pass, const char *driver)
     return route && berth_route_traits(route)->ledger_only;
 }
 
-static bool is_closing(const struct berth *b)
-{
-    struct pollfd closing = {.fd = b->closing_fd, .events = POLLIN};
-    return poll(&closing, 1, 0) > 0;
-}
-
 static void work_off(struct pass *pass, const struct berth_standing *s)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_sweep_verdict j;
     struct berth_error err;
-    if (is_closing(pass->b))
+    if (berth_is_closing(pass->b))
         return; /* a call that is cancelled at once would only count as failed */
     int rc = berth_sweep_judge(pass->b, pass->now_ms, s, &pass->report, &j, &err);
     if (rc == BERTH_OK && j.verdict == BERTH_VERDICT_LEAVE) {
@@ -267,7 +260,8 @@ static const struct group *next_group(struct lane *lane)
 {
     unsigned groups = (unsigned)lane->groups.count;
     berth_lock_take(&lane->pass->lock);
-    int at = lane->next < lane->groups.count && !is_closing(lane->pass->b) ? lane->next++ : -1;
+    int at =
+        lane->next < lane->groups.count && !berth_is_closing(lane->pass->b) ? lane->next++ : -1;
     berth_lock_drop(&lane->pass->lock);
     return at < 0 ? NULL : lane->groups.items[(lane->first + (unsigned)at) % groups];
 }
