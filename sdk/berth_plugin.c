@@ -21,17 +21,48 @@
 
 #define READ_BYTES (64 * 1024)
 #define CHUNK_BYTES_MAX 200000 /* streamed output in one message */
+#define SHORT_BYTES_MAX ((size_t)64 * 1024)
+#define PASSED_MAX 8 /* short lines that may go before a long one that waits */
 
 static const struct berth_plugin *plugin;
 static bool initialized;
-static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER; /* keeps lines on stdout whole */
+/* Whose line goes to stdout next: one at a time, so that lines stay whole. Short lines go before
+ * long ones, so that the answer to a short command does not wait for the output of all others. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    bool busy;
+    int shorts, longs; /* lines that wait */
+    int passed;        /* short lines that have gone before a long one since the last long one */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
 
 /* --- messages to the host --- */
+
+static void turn_take(bool is_short)
+{
+    pthread_mutex_lock(&turns.lock);
+    *(is_short ? &turns.shorts : &turns.longs) += 1;
+    while (turns.busy || (is_short ? turns.longs && turns.passed >= PASSED_MAX
+                                   : turns.shorts && turns.passed < PASSED_MAX))
+        (void)pthread_cond_wait(&turns.freed, &turns.lock);
+    *(is_short ? &turns.shorts : &turns.longs) -= 1;
+    turns.passed = is_short && turns.longs ? turns.passed + 1 : 0;
+    turns.busy = true;
+    pthread_mutex_unlock(&turns.lock);
+}
+
+static void turn_give(void)
+{
+    pthread_mutex_lock(&turns.lock);
+    turns.busy = false;
+    (void)pthread_cond_broadcast(&turns.freed);
+    pthread_mutex_unlock(&turns.lock);
+}
 
 /* Writes the line to stdout and clears the buffer. A buffer that has failed is not written. */
 static void send_line(struct berth_buf *line)
 {
-    pthread_mutex_lock(&out_lock);
+    turn_take(line->len <= SHORT_BYTES_MAX);
     for (size_t at = 0; !line->failed && at < line->len;) {
         ssize_t wrote = write(STDOUT_FILENO, line->data + at, line->len - at);
         if (wrote > 0)
@@ -39,7 +70,7 @@ static void send_line(struct berth_buf *line)
         else if (errno != EINTR)
             break; /* the host is gone; stdin ends as well */
     }
-    pthread_mutex_unlock(&out_lock);
+    turn_give();
     berth_buf_clear(line);
 }
 
