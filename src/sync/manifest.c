@@ -17,14 +17,14 @@
 
 /* --- entries --- */
 
-void berth_manifest_clear(struct berth_manifest *manifest)
+void berth_tree_manifest_clear(struct berth_tree_manifest *manifest)
 {
     free(manifest->entries);
     berth_arena_clear(&manifest->arena);
-    *manifest = (struct berth_manifest){0};
+    *manifest = (struct berth_tree_manifest){0};
 }
 
-static int manifest_grow(struct berth_manifest *m, struct berth_error *err)
+static int manifest_grow(struct berth_tree_manifest *m, struct berth_error *err)
 {
     if (m->count == BERTH_TREE_ENTRIES_MAX)
         return berth_fail(err, BERTH_E_TOO_LARGE,
@@ -42,8 +42,8 @@ static int manifest_grow(struct berth_manifest *m, struct berth_error *err)
     return BERTH_OK;
 }
 
-int berth_manifest_add(struct berth_manifest *m, const struct berth_entry *entry,
-                       struct berth_error *err)
+int berth_tree_manifest_add(struct berth_tree_manifest *m, const struct berth_entry *entry,
+                            struct berth_error *err)
 {
     int rc = manifest_grow(m, err);
     if (rc < 0)
@@ -71,7 +71,7 @@ static int by_path(const void *a, const void *b)
                               ((const struct berth_entry *)b)->path);
 }
 
-int berth_manifest_sort(struct berth_manifest *m, struct berth_error *err)
+int berth_tree_manifest_sort(struct berth_tree_manifest *m, struct berth_error *err)
 {
     bool sorted = true;
     for (size_t i = 1; i < m->count && sorted; i++)
@@ -88,7 +88,7 @@ int berth_manifest_sort(struct berth_manifest *m, struct berth_error *err)
     return BERTH_OK;
 }
 
-struct berth_entry *berth_manifest_find(const struct berth_manifest *m, const char *path)
+struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *m, const char *path)
 {
     struct berth_entry key = {.path = path};
     return m->count ? bsearch(&key, m->entries, m->count, sizeof key, by_path) : NULL;
@@ -96,7 +96,7 @@ struct berth_entry *berth_manifest_find(const struct berth_manifest *m, const ch
 
 /* --- the written form --- */
 
-void berth_manifest_write(const struct berth_manifest *m, struct berth_buf *out)
+void berth_tree_manifest_write(const struct berth_tree_manifest *m, struct berth_buf *out)
 {
     size_t begin = out->len;
     berth_buf_printf(out, HEAD "%" PRId64 "\n", m->taken_at_ns);
@@ -105,10 +105,10 @@ void berth_manifest_write(const struct berth_manifest *m, struct berth_buf *out)
     berth_record_put_end(out, begin, m->count);
 }
 
-int berth_manifest_parse(const char *bytes, size_t len, struct berth_manifest *out,
-                         struct berth_error *err)
+int berth_tree_manifest_parse(const char *bytes, size_t len, struct berth_tree_manifest *out,
+                              struct berth_error *err)
 {
-    auto_manifest m = {0};
+    auto_tree_manifest m = {0};
     struct berth_record r = {bytes, bytes + len};
     struct berth_entry e;
     bool ended = false, good = len > sizeof HEAD && memcmp(bytes, HEAD, sizeof HEAD - 1) == 0;
@@ -120,15 +120,15 @@ int berth_manifest_parse(const char *bytes, size_t len, struct berth_manifest *o
         good = r.at < r.end &&
                (ended ? berth_record_end(&r, bytes, m.count) : berth_record_entry(&r, &e));
         if (good && !ended)
-            rc = berth_manifest_add(&m, &e, err);
+            rc = berth_tree_manifest_add(&m, &e, err);
     }
     if (!good)
         return berth_fail(err, BERTH_E_INVALID, "A manifest is damaged or not whole.");
     if (rc == BERTH_OK)
-        rc = berth_manifest_sort(&m, err);
+        rc = berth_tree_manifest_sort(&m, err);
     if (rc < 0)
         return rc;
     *out = m;
-    m = (struct berth_manifest){0};
+    m = (struct berth_tree_manifest){0};
     return BERTH_OK;
 }

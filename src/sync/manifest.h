@@ -17,7 +17,7 @@
 struct berth_buf;
 
 /* Entries are sorted as berth_path_compare says, without duplicates. The root is not an entry. */
-struct berth_manifest {
+struct berth_tree_manifest {
     struct berth_arena arena; /* holds the texts */
     struct berth_entry *entries;
     size_t count, cap;
@@ -27,21 +27,23 @@ struct berth_manifest {
     const char *skipped_path; /* the first of them, or NULL */
 };
 
-void berth_manifest_clear(struct berth_manifest *manifest);
-#define auto_manifest __attribute__((cleanup(berth_manifest_clear))) struct berth_manifest
+void berth_tree_manifest_clear(struct berth_tree_manifest *manifest);
+#define auto_tree_manifest                                                                         \
+    __attribute__((cleanup(berth_tree_manifest_clear))) struct berth_tree_manifest
 
 /* Appends an entry and copies its texts. The caller sorts afterwards, unless the entries come in
  * order. TOO_LARGE: the tree has too many entries or bytes. */
-int berth_manifest_add(struct berth_manifest *manifest, const struct berth_entry *entry,
-                       struct berth_error *err);
+int berth_tree_manifest_add(struct berth_tree_manifest *manifest, const struct berth_entry *entry,
+                            struct berth_error *err);
 /* Sorts the entries. INVALID: a path occurs twice, or lies below a file or link. */
-int berth_manifest_sort(struct berth_manifest *manifest, struct berth_error *err);
+int berth_tree_manifest_sort(struct berth_tree_manifest *manifest, struct berth_error *err);
 /* Returns the entry with this path, or NULL. */
-struct berth_entry *berth_manifest_find(const struct berth_manifest *manifest, const char *path);
-/* Appends the manifest in a form that berth_manifest_parse reads. */
-void berth_manifest_write(const struct berth_manifest *manifest, struct berth_buf *out);
+struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *manifest,
+                                             const char *path);
+/* Appends the manifest in a form that berth_tree_manifest_parse reads. */
+void berth_tree_manifest_write(const struct berth_tree_manifest *manifest, struct berth_buf *out);
 /* Reads a manifest from a stranger. A NUL follows the bytes. INVALID: it is not one, or not whole.
  */
-int berth_manifest_parse(const char *bytes, size_t len, struct berth_manifest *out,
-                         struct berth_error *err);
+int berth_tree_manifest_parse(const char *bytes, size_t len, struct berth_tree_manifest *out,
+                              struct berth_error *err);
 #endif

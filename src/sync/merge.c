@@ -12,7 +12,7 @@
 
 /* A part of a manifest: one entry and all below it, or the content of a directory. */
 struct side {
-    const struct berth_manifest *manifest;
+    const struct berth_tree_manifest *manifest;
     size_t at, end; /* equal: there is nothing on this side */
 };
 
@@ -46,7 +46,7 @@ static bool parts_same(struct side a, struct side b)
 }
 
 /* Returns the entry `at` of a manifest with all below it, of those before `end`. */
-static struct side part_at(const struct berth_manifest *manifest, size_t at, size_t end)
+static struct side part_at(const struct berth_tree_manifest *manifest, size_t at, size_t end)
 {
     struct side part = {.manifest = manifest, .at = at, .end = at};
     do
@@ -214,7 +214,7 @@ bool berth_merge_beside(const char *path, const char *label, unsigned nth,
 /* Returns whether an earlier merge, whose end was not recorded, has put this remote part here. */
 static bool is_there(const struct berth_merge *m, struct side r, const char *path)
 {
-    const struct berth_entry *e = berth_manifest_find(m->local, path);
+    const struct berth_entry *e = berth_tree_manifest_find(m->local, path);
     return e && parts_same(r, part_at(m->local, (size_t)(e - m->local->entries), m->local->count));
 }
 
@@ -232,8 +232,9 @@ static int put_beside(struct berth_merge *m, struct side r, const char **beside,
                               "the remote version beside it.",
                               top(r)->path);
         there = !berth_map_get(&m->beside, path) && is_there(m, r, path);
-    } while (!there && (berth_manifest_find(m->local, path) ||
-                        berth_manifest_find(m->remote, path) || berth_map_get(&m->beside, path)));
+    } while (!there &&
+             (berth_tree_manifest_find(m->local, path) ||
+              berth_tree_manifest_find(m->remote, path) || berth_map_get(&m->beside, path)));
     char *kept = berth_arena_strdup(&m->arena, path);
     if (!kept || !berth_map_put(&m->beside, kept, kept))
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
@@ -402,7 +403,7 @@ static const struct berth_entry *closed_directory(const struct berth_merge *m, c
         return NULL;
     memcpy(above, path, (size_t)(slash - path));
     above[slash - path] = '\0';
-    const struct berth_entry *e = berth_manifest_find(m->local, above);
+    const struct berth_entry *e = berth_tree_manifest_find(m->local, above);
     return is_directory(e) && (e->mode & OWNER_BITS) != OWNER_BITS ? e : NULL;
 }
 
@@ -437,8 +438,9 @@ static int open_directories(struct berth_merge *m, struct berth_map *opened,
     return rc;
 }
 
-int berth_merge_plan(const struct berth_manifest *base, const struct berth_manifest *remote,
-                     const struct berth_manifest *local, enum berth_merge_policy policy,
+int berth_merge_plan(const struct berth_tree_manifest *base,
+                     const struct berth_tree_manifest *remote,
+                     const struct berth_tree_manifest *local, enum berth_merge_policy policy,
                      const char *label, struct berth_merge *out, struct berth_error *err)
 {
     assert(strlen(label) <= BERTH_MERGE_LABEL_BYTES_MAX);

@@ -67,7 +67,7 @@ struct berth_merge {
     struct berth_map beside;        /* the paths of remote versions that are put beside */
     enum berth_merge_policy policy;
     const char *label;
-    const struct berth_manifest *remote, *local;
+    const struct berth_tree_manifest *remote, *local;
 };
 void berth_merge_clear(struct berth_merge *merge);
 #define auto_merge __attribute__((cleanup(berth_merge_clear))) struct berth_merge
@@ -75,8 +75,9 @@ void berth_merge_clear(struct berth_merge *merge);
 /* Makes the plan. All files are hashed. `label` names the run in the paths of remote versions that
  * are put beside local ones: NAME.remote-LABEL. CONFLICT: the policy is FAIL, and there are
  * conflicts; `out` lists them. */
-int berth_merge_plan(const struct berth_manifest *base, const struct berth_manifest *remote,
-                     const struct berth_manifest *local, enum berth_merge_policy policy,
+int berth_merge_plan(const struct berth_tree_manifest *base,
+                     const struct berth_tree_manifest *remote,
+                     const struct berth_tree_manifest *local, enum berth_merge_policy policy,
                      const char *label, struct berth_merge *out, struct berth_error *err);
 
 /* Returns whether the plan deletes more than half of the baseline's files, and more than ten. */

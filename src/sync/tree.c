@@ -61,7 +61,7 @@ bool berth_tree_can_vouch(int root_fd)
 
 struct listing {
     const struct berth_tree_options *options;
-    struct berth_manifest *out;
+    struct berth_tree_manifest *out;
     char path[BERTH_TREE_PATH_BYTES_MAX + 1]; /* of what is being looked at */
     size_t len;
     int depth;
@@ -172,7 +172,7 @@ static int list_link(struct listing *l, int fd, const char *name, struct berth_e
     e->kind = BERTH_ENTRY_LINK;
     e->mode = 0;
     e->target = target;
-    return berth_manifest_add(l->out, e, err);
+    return berth_tree_manifest_add(l->out, e, err);
 }
 
 static int list_below(struct listing *l, int fd, const char *name, struct berth_error *err)
@@ -205,11 +205,11 @@ static int list_entry(struct listing *l, int fd, const char *name, const struct 
     if (S_ISREG(st->st_mode)) {
         e.kind = BERTH_ENTRY_FILE;
         e.size = (int64_t)st->st_size;
-        return berth_manifest_add(l->out, &e, err);
+        return berth_tree_manifest_add(l->out, &e, err);
     }
     if (S_ISDIR(st->st_mode)) {
         e.kind = BERTH_ENTRY_DIRECTORY;
-        int rc = berth_manifest_add(l->out, &e, err);
+        int rc = berth_tree_manifest_add(l->out, &e, err);
         return rc < 0 ? rc : list_below(l, fd, name, err);
     }
     if (!l->out->skipped++)
@@ -260,7 +260,7 @@ static int list_directory(struct listing *l, int fd, struct berth_error *err)
 }
 
 int berth_tree_list(int root_fd, const struct berth_tree_options *options,
-                    struct berth_manifest *out, struct berth_error *err)
+                    struct berth_tree_manifest *out, struct berth_error *err)
 {
     struct timespec now;
     struct listing l = {.options = options, .out = out};
@@ -270,7 +270,7 @@ int berth_tree_list(int root_fd, const struct berth_tree_options *options,
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of the times of files */
     out->taken_at_ns = in_ns(&now);
     int rc = list_directory(&l, fd, err);
-    return rc < 0 ? rc : berth_manifest_sort(out, err);
+    return rc < 0 ? rc : berth_tree_manifest_sort(out, err);
 }
 
 /* --- hashing --- */
@@ -464,7 +464,7 @@ static int hash_files(struct hashing *h, struct berth_error *err)
 }
 
 /* Returns whether an earlier manifest vouches for the content of a file. */
-static bool vouches(const struct berth_manifest *known, const struct berth_entry *then,
+static bool vouches(const struct berth_tree_manifest *known, const struct berth_entry *then,
                     const struct berth_entry *now)
 {
     return then && then->kind == BERTH_ENTRY_FILE && then->hashed && then->size == now->size &&
@@ -473,8 +473,8 @@ static bool vouches(const struct berth_manifest *known, const struct berth_entry
            now->ctime_ns < known->taken_at_ns - UNSETTLED_NS;
 }
 
-int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_manifest *known,
-                    int cancel_fd, struct berth_error *err)
+int berth_tree_hash(int root_fd, struct berth_tree_manifest *m,
+                    const struct berth_tree_manifest *known, int cancel_fd, struct berth_error *err)
 {
     auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);
     struct hashing h = {.root_fd = root_fd, .cancel_fd = cancel_fd, .copy_fd = -1, .files = files};
@@ -483,7 +483,7 @@ int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_ma
     for (size_t i = 0; i < m->count; i++) {
         struct berth_entry *e = &m->entries[i];
         const struct berth_entry *then =
-            known && e->kind == BERTH_ENTRY_FILE ? berth_manifest_find(known, e->path) : NULL;
+            known && e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_find(known, e->path) : NULL;
         if (e->kind != BERTH_ENTRY_FILE || e->hashed)
             continue;
         if (vouches(known, then, e)) {
@@ -499,7 +499,7 @@ int berth_tree_hash(int root_fd, struct berth_manifest *m, const struct berth_ma
 /* --- copying --- */
 
 /* Makes the directories and links of a tree. Its owner may write to all directories for now. */
-static int copy_structure(const struct berth_manifest *m, int copy_fd, struct berth_error *err)
+static int copy_structure(const struct berth_tree_manifest *m, int copy_fd, struct berth_error *err)
 {
     for (size_t i = 0; i < m->count; i++) {
         const struct berth_entry *e = &m->entries[i];
@@ -511,7 +511,7 @@ static int copy_structure(const struct berth_manifest *m, int copy_fd, struct be
 }
 
 /* From below: a directory may be closed to its owner. */
-static int copy_directory_modes(const struct berth_manifest *m, int copy_fd,
+static int copy_directory_modes(const struct berth_tree_manifest *m, int copy_fd,
                                 struct berth_error *err)
 {
     for (size_t i = m->count; i-- > 0;) {
@@ -522,7 +522,7 @@ static int copy_directory_modes(const struct berth_manifest *m, int copy_fd,
     return BERTH_OK;
 }
 
-int berth_tree_copy(int root_fd, struct berth_manifest *m, int copy_fd, int cancel_fd,
+int berth_tree_copy(int root_fd, struct berth_tree_manifest *m, int copy_fd, int cancel_fd,
                     struct berth_error *err)
 {
     auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);

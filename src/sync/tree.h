@@ -19,14 +19,15 @@ struct berth_tree_options {
 
 /* Lists the tree without reading files. `out` is empty before, and sorted afterwards. */
 int berth_tree_list(int root_fd, const struct berth_tree_options *options,
-                    struct berth_manifest *out, struct berth_error *err);
+                    struct berth_tree_manifest *out, struct berth_error *err);
 
 /* Sets the hash of every file that has none. `known` is an earlier manifest of the same tree, or
  * NULL: it vouches for files whose size, times and inode are the same, unless they may have changed
  * in the moment at which it was taken. The other files are read, by several threads. CONFLICT: a
  * file changes while it is read. */
-int berth_tree_hash(int root_fd, struct berth_manifest *manifest,
-                    const struct berth_manifest *known, int cancel_fd, struct berth_error *err);
+int berth_tree_hash(int root_fd, struct berth_tree_manifest *manifest,
+                    const struct berth_tree_manifest *known, int cancel_fd,
+                    struct berth_error *err);
 
 /* Reads the hash of an open file. CONFLICT: it changes meanwhile, or is not a regular file. */
 int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err);
@@ -35,7 +36,7 @@ int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct ber
  * happens meanwhile. Sets the hash of every file to that of the copy, so that the manifest
  * describes the copy. Files keep their modification times. On failure a part of the tree is in the
  * directory. CONFLICT: a file changes while it is copied. */
-int berth_tree_copy(int root_fd, struct berth_manifest *manifest, int copy_fd, int cancel_fd,
+int berth_tree_copy(int root_fd, struct berth_tree_manifest *manifest, int copy_fd, int cancel_fd,
                     struct berth_error *err);
 /* Makes the file `name` in a directory, with the content of a file of the tree. CONFLICT: the
  * content does not have the hash of the entry. */

@@ -304,7 +304,7 @@ static void copy_tree(const char *from, const char *to, const struct tree *t)
     }
 }
 
-static void take_manifest(const char *root, struct berth_manifest *out)
+static void take_manifest(const char *root, struct berth_tree_manifest *out)
 {
     struct berth_error err;
     struct berth_ignore *ignore;
@@ -333,7 +333,7 @@ static int fetch(void *ctx, const struct berth_entry *remote, int directory_fd, 
 /* Merges once. Returns false when a kill came before the journal, so that nothing was done. */
 static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *kills, bool edits)
 {
-    auto_manifest base = {0}, remote = {0}, local = {0};
+    auto_tree_manifest base = {0}, remote = {0}, local = {0};
     auto_merge merge = {0};
     auto_apply_report report = {0};
     struct berth_error err;
@@ -583,7 +583,7 @@ static void check_result(struct ground *g, enum berth_merge_policy policy)
 /* A second merge with what is there now has nothing to do. */
 static void check_second_merge(struct ground *g)
 {
-    auto_manifest remote = {0}, local = {0};
+    auto_tree_manifest remote = {0}, local = {0};
     auto_merge merge = {0};
     struct berth_error err;
     take_manifest(g->remote, &remote);

@@ -28,7 +28,7 @@ struct ground {
     char root[32];
     int fd;
     struct berth_ignore *ignore;
-    struct berth_manifest manifest;
+    struct berth_tree_manifest manifest;
     struct berth_error err;
 };
 
@@ -46,7 +46,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct ground *g = *state;
-    berth_manifest_clear(&g->manifest);
+    berth_tree_manifest_clear(&g->manifest);
     berth_ignore_free(g->ignore);
     (void)close(g->fd);
     int rc = berth_fs_remove_tree(g->root, &g->err);
@@ -73,12 +73,12 @@ static void list(struct ground *g, const char *const *ignore_files)
 {
     struct berth_tree_options options = {
         .ignore = g->ignore, .ignore_files = ignore_files, .cancel_fd = -1};
-    berth_manifest_clear(&g->manifest);
+    berth_tree_manifest_clear(&g->manifest);
     if (berth_tree_list(g->fd, &options, &g->manifest, &g->err) < 0)
         fail_msg("%s", g->err.message);
 }
 
-static void read_whole(struct ground *g, const struct berth_manifest *known)
+static void read_whole(struct ground *g, const struct berth_tree_manifest *known)
 {
     list(g, NULL);
     if (berth_tree_hash(g->fd, &g->manifest, known, -1, &g->err) < 0)
@@ -87,7 +87,7 @@ static void read_whole(struct ground *g, const struct berth_manifest *known)
 
 static const struct berth_entry *get(const struct ground *g, const char *path)
 {
-    const struct berth_entry *e = berth_manifest_find(&g->manifest, path);
+    const struct berth_entry *e = berth_tree_manifest_find(&g->manifest, path);
     if (!e)
         fail_msg("%s is missing", path);
     return e;
@@ -183,7 +183,7 @@ static void unreadable_is_an_error(void **state)
         return; /* root reads everything */
     put_directory(g, "locked");
     assert_int_equal(fchmodat(g->fd, "locked", 0, 0), 0);
-    berth_manifest_clear(&g->manifest);
+    berth_tree_manifest_clear(&g->manifest);
     assert_int_equal(berth_tree_list(g->fd, &options, &g->manifest, &g->err), BERTH_E_DENIED);
     assert_int_equal(fchmodat(g->fd, "locked", 0700, 0), 0);
 }
@@ -209,21 +209,21 @@ static void unchanged_files_are_not_read(void **state)
     put_file(g, "other", "other", 0644);
     put_file(g, "young", "young", 0644);
     read_whole(g, NULL);
-    struct berth_manifest known = g->manifest;
-    g->manifest = (struct berth_manifest){0};
+    struct berth_tree_manifest known = g->manifest;
+    g->manifest = (struct berth_tree_manifest){0};
     known.taken_at_ns += INT64_C(3600) * 1000000000; /* as if it had been taken long after */
-    memset(berth_manifest_find(&known, "same")->hash, 7, BERTH_SHA256_SIZE);
-    memset(berth_manifest_find(&known, "other")->hash, 7, BERTH_SHA256_SIZE);
+    memset(berth_tree_manifest_find(&known, "same")->hash, 7, BERTH_SHA256_SIZE);
+    memset(berth_tree_manifest_find(&known, "other")->hash, 7, BERTH_SHA256_SIZE);
     put_file(g, "other", "OTHER", 0644); /* the same size; its times differ */
     read_whole(g, &known);
     assert_int_equal(get(g, "same")->hash[0], 7);
     assert_hash(get(g, "other"), "OTHER");
     known.taken_at_ns -= INT64_C(3600) * 1000000000;
-    memset(berth_manifest_find(&known, "young")->hash, 7, BERTH_SHA256_SIZE);
+    memset(berth_tree_manifest_find(&known, "young")->hash, 7, BERTH_SHA256_SIZE);
     read_whole(g, &known); /* all are too young to be vouched for */
     assert_hash(get(g, "same"), "same");
     assert_hash(get(g, "young"), "young");
-    berth_manifest_clear(&known);
+    berth_tree_manifest_clear(&known);
 }
 
 static void many_files_are_hashed(void **state)
@@ -261,9 +261,9 @@ static void written_and_read_again(void **state)
     assert_int_equal(symlinkat("t", g->fd, "link"), 0);
     read_whole(g, NULL);
     auto_buf text = BERTH_BUF_INIT(64 * 1024);
-    auto_manifest again = {0};
-    berth_manifest_write(&g->manifest, &text);
-    assert_int_equal(berth_manifest_parse(text.data, text.len, &again, &g->err), BERTH_OK);
+    auto_tree_manifest again = {0};
+    berth_tree_manifest_write(&g->manifest, &text);
+    assert_int_equal(berth_tree_manifest_parse(text.data, text.len, &again, &g->err), BERTH_OK);
     assert_int_equal(again.count, 3);
     assert_int_equal(again.taken_at_ns, g->manifest.taken_at_ns);
     for (size_t i = 0; i < 3; i++) {
@@ -274,14 +274,15 @@ static void written_and_read_again(void **state)
                     a->inode == b->inode);
     }
     for (size_t i = 0; i < text.len; i++) { /* any byte that is missing or changed is noticed */
-        auto_manifest bad = {0};
+        auto_tree_manifest bad = {0};
         char kept = text.data[i];
         text.data[i] ^= 1;
-        assert_int_equal(berth_manifest_parse(text.data, text.len, &bad, &g->err), BERTH_E_INVALID);
+        assert_int_equal(berth_tree_manifest_parse(text.data, text.len, &bad, &g->err),
+                         BERTH_E_INVALID);
         text.data[i] = kept;
         auto_free char *cut = calloc(1, i + 1);
         memcpy(cut, text.data, i);
-        assert_int_equal(berth_manifest_parse(cut, i, &bad, &g->err), BERTH_E_INVALID);
+        assert_int_equal(berth_tree_manifest_parse(cut, i, &bad, &g->err), BERTH_E_INVALID);
     }
 }
 
@@ -309,13 +310,13 @@ static void duplicates_are_refused(void **state)
     struct ground *g = *state;
     struct berth_entry file = {.path = "a", .kind = BERTH_ENTRY_FILE};
     struct berth_entry below = {.path = "a/b", .kind = BERTH_ENTRY_FILE};
-    assert_int_equal(berth_manifest_add(&g->manifest, &below, &g->err), BERTH_OK);
-    assert_int_equal(berth_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
-    assert_int_equal(berth_manifest_sort(&g->manifest, &g->err), BERTH_E_INVALID);
-    berth_manifest_clear(&g->manifest);
-    assert_int_equal(berth_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
-    assert_int_equal(berth_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
-    assert_int_equal(berth_manifest_sort(&g->manifest, &g->err), BERTH_E_INVALID);
+    assert_int_equal(berth_tree_manifest_add(&g->manifest, &below, &g->err), BERTH_OK);
+    assert_int_equal(berth_tree_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
+    assert_int_equal(berth_tree_manifest_sort(&g->manifest, &g->err), BERTH_E_INVALID);
+    berth_tree_manifest_clear(&g->manifest);
+    assert_int_equal(berth_tree_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
+    assert_int_equal(berth_tree_manifest_add(&g->manifest, &file, &g->err), BERTH_OK);
+    assert_int_equal(berth_tree_manifest_sort(&g->manifest, &g->err), BERTH_E_INVALID);
 }
 
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -334,7 +335,7 @@ static void copies_are_the_same(void **state)
 {
     struct ground *g = *state;
     char path[64], name[32];
-    auto_manifest copied = {0};
+    auto_tree_manifest copied = {0};
     put_directory(g, "d");
     put_directory(g, "d/closed");
     put_directory(g, "empty");
