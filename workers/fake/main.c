@@ -143,9 +143,21 @@ static int write_label(const char *path, const char *lease_id, const char *envir
     return berth_fs_write_all(fd, text, (size_t)len, err);
 }
 
+/* Opens and locks the directory of all places: shared while a place is made, alone to tidy up.
+ * Process ids would not tell whether the maker of a place lives, because each worker has a pid
+ * namespace of its own. Closing the descriptor unlocks. */
+static int lock_root(int operation)
+{
+    int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, operation) < 0) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 /* A place is there with its label or not at all, whenever we are killed: it is made under another
- * name, and ends under one. While it is made, its directory is locked: process ids would not tell
- * others whether its maker lives, because each worker has a pid namespace of its own. */
+ * name, and ends under one. */
 static int make_place(const char *path, const char *lease_id, const char *environment_id,
                       const char *place_id, struct berth_error *err)
 {
@@ -154,10 +166,12 @@ static int make_place(const char *path, const char *lease_id, const char *enviro
     struct berth_id unique = berth_id_new();
     (void)snprintf(making, sizeof making, "%s/making-%s", root, unique.text);
     (void)snprintf(workspace, sizeof workspace, "%s/workspace", making);
-    int rc = berth_fs_mkdirs(workspace, 0700, err);
-    auto_close int lock = rc < 0 ? -1 : open(making, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (rc == BERTH_OK && (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0))
-        rc = berth_fail_errno(err, "Cannot lock %s", making);
+    int rc = berth_fs_mkdirs(root, 0700, err);
+    auto_close int lock = rc < 0 ? -1 : lock_root(LOCK_SH);
+    if (rc == BERTH_OK && lock < 0)
+        rc = berth_fail_errno(err, "Cannot lock %s", root);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(workspace, 0700, err);
     if (rc == BERTH_OK)
         rc = write_label(making, lease_id, environment_id, place_id, err);
     if (rc == BERTH_OK && rename(making, path) < 0 && errno != ENOTEMPTY && errno != EEXIST)
@@ -176,18 +190,16 @@ static int end_place(const char *path, struct berth_error *err)
     return berth_fs_remove_tree(ending, err);
 }
 
-/* What those before us left half made or half removed. */
+/* Removes what earlier workers left half made or half removed, unless a place is being made. */
 static void tidy(void)
 {
-    DIR *dir = opendir(root);
+    auto_close int lock = lock_root(LOCK_EX | LOCK_NB);
+    DIR *dir = lock < 0 ? NULL : opendir(root);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         char path[1600];
         struct berth_error ignored;
         (void)snprintf(path, sizeof path, "%s/%s", root, entry->d_name);
-        bool making = strncmp(entry->d_name, "making-", 7) == 0;
-        auto_close int fd = making ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        if (strncmp(entry->d_name, "ending-", 7) == 0 ||
-            (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0))
+        if (strncmp(entry->d_name, "ending-", 7) == 0 || strncmp(entry->d_name, "making-", 7) == 0)
             (void)berth_fs_remove_tree(path, &ignored);
     }
     if (dir)
