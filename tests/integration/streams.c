@@ -880,6 +880,40 @@ static void streams_end_with_their_token(void **state)
         (void)close(fds[i]);
 }
 
+/* Reads until the text has come. */
+static void await_bytes(int fd, const char *text)
+{
+    auto_buf all = BERTH_BUF_INIT(1 << 20);
+    char bytes[4096];
+    struct pollfd there = {.fd = fd, .events = POLLIN};
+    while (!strstr(berth_buf_str(&all), text)) {
+        assert_int_equal(poll(&there, 1, 120000), 1);
+        ssize_t got = read(fd, bytes, sizeof bytes);
+        assert_true(got > 0);
+        berth_buf_append(&all, bytes, (size_t)got);
+    }
+}
+
+/* The stream of a token that expires ends as a whole answer; its connection can be used again. */
+static void streams_end_with_their_last_chunk(void **state)
+{
+    struct fixture *f = *state;
+    struct reply r = ask(f, "POST", "/api/tokens", "{'name':'t','ttlMs':600000}");
+    const char *request = text_of(f,
+                                  "GET /api/companies/%s/events HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Authorization: Bearer %s\r\n\r\n",
+                                  default_company(f), reply_text(f, &r, "token"));
+    int fd = dial(f);
+    assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+    await_bytes(fd, "event: ready");
+    run_sql(f, "UPDATE tokens SET expires_at = 1 WHERE id = $1", reply_text(f, &r, "id"));
+    await_bytes(fd, "0\r\n\r\n");
+    static const char again[] = "GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_int_equal(send(fd, again, strlen(again), MSG_NOSIGNAL), strlen(again));
+    await_bytes(fd, "HTTP/1.1 200 OK");
+    (void)close(fd);
+}
+
 /* Sends a request with a token, and returns its connection. */
 static int send_with(struct fixture *f, const char *token, const char *path, const char *body,
                      size_t len)
@@ -1177,6 +1211,7 @@ int main(void)
         ASK_ON_BOTH(events_come_as_they_happen),
         ASK_ON_BOTH(ids_that_are_not_of_this_store),
         ASK_ON_BOTH(streams_end_with_their_token),
+        ASK_ON_BOTH(streams_end_with_their_last_chunk),
         ASK_ON_BOTH(waiting_requests_end_with_their_token),
         ASK_ON_BOTH(commands_of_this_machine_are_not_for_companies),
         ASK_ON_BOTH(no_event_is_left_out),
