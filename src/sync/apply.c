@@ -592,7 +592,10 @@ static int remove_work(struct apply *a, struct berth_error *err)
     if (is_killed(a))
         return fail_killed(err);
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d/merge", parent);
-    return berth_fs_remove_tree(path, err);
+    int rc = berth_fs_remove_tree(path, err);
+    if (rc == BERTH_OK)
+        (void)unlinkat(a->root_fd, ".berth", AT_REMOVEDIR); /* unless something else is in it */
+    return rc;
 }
 
 /* Makes the new file or link of a step. */

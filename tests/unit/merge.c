@@ -644,6 +644,15 @@ static void check_edited(struct ground *g, enum berth_merge_policy policy)
     }
 }
 
+/* The merge leaves none of its own files. */
+static void check_nothing_left(const struct ground *g)
+{
+    char path[PATH_SIZE];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/.berth", g->local);
+    RULE(lstat(path, &st) < 0, "it is left over");
+}
+
 static void run_case(struct ground *g, uint64_t number)
 {
     static const enum berth_merge_policy policies[] = {BERTH_MERGE_KEEP_BOTH, BERTH_MERGE_KEEP_BOTH,
@@ -657,6 +666,7 @@ static void run_case(struct ground *g, uint64_t number)
     make_trees(g);
     merge_home(g, policy, (int)dice(4), edits);
     read_tree(g->local, &g->result);
+    check_nothing_left(g);
     if (edits) {
         check_edited(g, policy);
     } else {
