@@ -10,7 +10,7 @@
 
 static _Atomic int armed = BERTH_FP_COUNT;
 static _Atomic int skips;
-static _Atomic int query_nth, step_nth;
+static _Atomic int query_nth, step_nth, failure_nth;
 static _Atomic bool *traced; /* set before `armed` is TRACING */
 static void (*watcher)(enum berth_failpoint point);
 
@@ -104,4 +104,14 @@ bool berth_failpoint_step_stops(void)
 bool berth_failpoint_step_armed(void)
 {
     return atomic_load(&step_nth) > 0;
+}
+
+void berth_failpoint_arm_step_failure(int nth)
+{
+    atomic_store(&failure_nth, nth);
+}
+
+bool berth_failpoint_step_fails(void)
+{
+    return count_down(&failure_nth);
 }

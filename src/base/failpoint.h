@@ -90,6 +90,9 @@ void berth_failpoint_arm_query(int nth);
 bool berth_failpoint_query_fails(void); /* called before each query */
 bool berth_failpoint_query_armed(void); /* the failure is still to come */
 
+/* Makes the n-th step of a merge from now on fail, once, as on a full disk; 0 disarms. */
+void berth_failpoint_arm_step_failure(int nth);
+bool berth_failpoint_step_fails(void); /* called before each step */
 /* Makes the n-th step of a merge from now on the last one, once, as if the process were killed
  * behind it; 0 disarms. */
 void berth_failpoint_arm_step(int nth);

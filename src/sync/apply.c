@@ -499,7 +499,8 @@ static int carry_out_all(struct apply *a, struct berth_error *err)
 {
     int rc = BERTH_OK;
     for (size_t i = 0; rc == BERTH_OK && i < a->steps.count; i++) {
-        rc = carry_out(a, &a->steps.items[i], err);
+        rc = berth_failpoint_step_fails() ? fail_at(err, ENOSPC, "change", a->steps.items[i].path)
+                                          : carry_out(a, &a->steps.items[i], err);
         if (rc == BERTH_OK && is_killed(a))
             rc = fail_killed(err);
     }

@@ -330,6 +330,26 @@ static int fetch(void *ctx, const struct berth_entry *remote, int directory_fd, 
     return berth_fs_write_all(to, text, (size_t)got, err);
 }
 
+/* A merge that fails, for example on a full disk, leaves the tree as it was. */
+static void fail_half_way(struct ground *g, int fd, const struct berth_merge *merge,
+                          const struct berth_apply_source *source)
+{
+    auto_apply_report report = {0};
+    struct berth_error err;
+    struct tree *before = calloc(1, sizeof *before);
+    read_tree(g->local, before);
+    berth_failpoint_arm_step_failure(1 + (int)dice((unsigned)merge->count));
+    assert_int_equal(berth_apply(fd, merge, source, &report, &err), BERTH_E_UNAVAILABLE);
+    berth_failpoint_arm_step_failure(0);
+    read_tree(g->local, &g->result);
+    for (int i = 0; i < before->count; i++)
+        if (!equal(&before->things[i], at(&g->result, before->things[i].path)))
+            fail_msg("seed %" PRIu64 ": %s is not as it was before a merge that failed", seed,
+                     before->things[i].path);
+    assert_int_equal(before->count, g->result.count);
+    free(before);
+}
+
 /* Merges once. Returns false when a kill came before the journal, so that nothing was done. */
 static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *kills, bool edits)
 {
@@ -346,6 +366,8 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     if (edits && dice(2))
         edit_here(g);
     auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!edits && merge.count && dice(3) == 0)
+        fail_half_way(g, fd, &merge, &source);
     berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
     int rc = berth_apply(fd, &merge, &source, &report, &err);
     bool killed = rc == BERTH_E_CANCELLED;
