@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/lease/lease_directory.c - see lease_directory.h. A directory that is to go is first
- * renamed to trash/ID, beside leases/. */
+ * renamed to trash/STORE/ID. */
 #include "core/lease/lease_directory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,12 +13,28 @@
 #include "core/paths.h"
 #include "os/fs.h"
 #include "os/pool.h"
+#include "store/store.h"
+
+/* Other stores may be in the same directory, and a copy of a store has the same id and leases: so
+ * the name has the name of the store's file in it, too. */
+int berth_lease_directories(const struct berth *b, const char *name, char **out,
+                            struct berth_error *err)
+{
+    auto_free char *all = NULL;
+    const char *where = berth_store_where(b->store), *slash = strrchr(where, '/');
+    const char *file = berth_store_shared(b->store) ? "" : slash ? slash + 1 : where;
+    int rc = berth_directory(b, name, &all, err);
+    if (rc < 0)
+        return rc;
+    int len = asprintf(out, "%s/%s%s%s", all, file, *file ? "." : "", b->store_id);
+    return len < 0 ? berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.") : BERTH_OK;
+}
 
 int berth_lease_directory(const struct berth *b, struct berth_arena *arena, const char *lease_id,
                           const char **out, struct berth_error *err)
 {
     auto_free char *leases = NULL;
-    int rc = berth_directory(b, "leases", &leases, err);
+    int rc = berth_lease_directories(b, "leases", &leases, err);
     if (rc < 0)
         return rc;
     *out = berth_arena_printf(arena, "%s/%s", leases, lease_id);
@@ -33,16 +50,17 @@ static void delete_job(void *ctx)
     (void)berth_fs_remove_tree(path, &ignored);
 }
 
-/* Moves leases/ID to trash/ID. Returns the new path, which the caller frees, or NULL. */
+/* Moves the directory of a lease to the trash. Returns the new path, which the caller frees, or
+ * NULL. */
 static char *move_to_trash(const struct berth *b, const char *lease_id)
 {
     auto_free char *leases = NULL, *trash = NULL, *from = NULL;
     char *to = NULL;
     struct berth_error ignored;
-    if (berth_directory(b, "leases", &leases, &ignored) < 0 ||
+    if (berth_lease_directories(b, "leases", &leases, &ignored) < 0 ||
         asprintf(&from, "%s/%s", leases, lease_id) < 0 || access(from, F_OK) < 0)
         return NULL; /* most leases have none */
-    if (berth_directory(b, "trash", &trash, &ignored) < 0 ||
+    if (berth_lease_directories(b, "trash", &trash, &ignored) < 0 ||
         berth_fs_mkdirs(trash, S_IRWXU, &ignored) < 0 ||
         asprintf(&to, "%s/%s", trash, lease_id) < 0)
         return NULL;

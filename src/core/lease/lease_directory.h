@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/lease/lease_directory.h - the directory that a lease has on this machine: leases/ID
- * beside the store. Commands of a driver in place run there, unless they name another directory. It
- * is made when it is first needed, and removed when the lease has ended. */
+ * src/core/lease/lease_directory.h - the directory that a lease has on this machine:
+ * leases/STORE/ID beside the store. Commands of a driver in place run there, unless they name
+ * another directory. It is made when it is first needed, and removed when the lease has ended. */
 #ifndef BERTH_CORE_LEASE_LEASE_DIRECTORY_H
 #define BERTH_CORE_LEASE_LEASE_DIRECTORY_H
 
 #include "core/berth.h"
 
+/* Returns the directory of the store in "leases" or "trash", which the caller frees. */
+int berth_lease_directories(const struct berth *b, const char *name, char **out,
+                            struct berth_error *err);
 /* Returns the path, in the arena. Makes nothing. */
 int berth_lease_directory(const struct berth *b, struct berth_arena *arena, const char *lease_id,
                           const char **out, struct berth_error *err);
