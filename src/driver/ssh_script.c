@@ -154,7 +154,8 @@ const char berth_ssh_keep[] =
  * end of stdout is told on stdout, behind all that the command wrote there. */
 #define RUN(begin, timer, session, end_of_stdout, end)                                             \
     "[ -z \"$p\" ] || PATH=$p; [ -d \"$d\" ] || mkdir -p \"$d\"; exec 4>&2 2>/dev/null; "          \
-    "a=; " begin "printf %s \"$m\"; if cd \"$h\"; then " timer                                     \
+    "a=; " begin "printf %s \"$m\"; if { [ -d \"$h\" ] || [ \"$h\" != \"$d/workspace\" ] ||"       \
+    " mkdir -p \"$h\"; } && cd \"$h\"; then " timer                                                \
     COMMAND(session) "else s=125;"                                                                 \
                      " printf 'Working directory does not exist: \"%s\"\\n' \"$h\" >&4; fi;"       \
                      " trap '' PIPE; " end_of_stdout "[ -z \"$a\" ] && [ -s \"$d/$x.cause\" ] && " \
@@ -203,7 +204,9 @@ const char berth_ssh_release[] =
                  " e \"BERTH_LEASE_ID=$l\" KILL;"
                  " if [ -n \"$y\" ]; then echo 'Something still runs for the lease.' >&2; exit 1;"
                  " elif ! [ -e \"$h\" ] || cd \"$h\"; then"
-                 " rm -rf \".berth/leases/$l\" && ! [ -e \".berth/leases/$l\" ] &&"
+                 " { rm -rf \".berth/leases/$l\" 2>/dev/null || {"
+                 " find \".berth/leases/$l\" -type d -exec chmod u+rwx {} +;"
+                 " rm -rf \".berth/leases/$l\"; }; } && ! [ -e \".berth/leases/$l\" ] &&"
                  " { rmdir .berth/leases .berth 2>/dev/null; printf '%s;' \"$m\"; };"
                  " fi;";
 

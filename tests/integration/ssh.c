@@ -840,6 +840,9 @@ static void runs_over_ssh(void **state)
     assert_int_equal(strncmp(berth_buf_str(&p.live.out), below, strlen(below)), 0);
     assert_non_null(strstr(berth_buf_str(&p.live.out), "/workspace\n")); /* and empty */
     assert_performed(f, e, &p, BERTH_RUN_SUCCEEDED, NULL);
+    /* Directories that their owner has closed are removed with the lease. */
+    p = perform(f, e, "mkdir -p a/b && touch a/b/c && chmod 0 a/b && chmod 555 a .", 0, -1);
+    assert_performed(f, e, &p, BERTH_RUN_SUCCEEDED, NULL);
     p = perform(f, e, "exit 3", 0, -1);
     assert_int_equal(p.result.end.exit_code, 3);
     assert_performed(f, e, &p, BERTH_RUN_FAILED, "adapter_failed");
