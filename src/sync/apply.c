@@ -37,6 +37,12 @@ struct apply {
     char above[BERTH_TREE_PATH_BYTES_MAX + 1]; /* "": the root */
 };
 
+#define APPLY_INIT(root, to)                                                                       \
+    {                                                                                              \
+        .root_fd = (root), .work_fd = -1, .new_fd = -1, .old_fd = -1, .above_fd = -1,              \
+        .report = (to)                                                                             \
+    }
+
 /* How a local path compares with the manifest. */
 enum look { SAME, CHANGED, GONE };
 
@@ -227,7 +233,7 @@ static enum look look_at(int above, const char *name, const struct berth_entry *
     return hash_at(above, name, hash) && memcmp(hash, old->hash, sizeof hash) == 0 ? SAME : CHANGED;
 }
 
-/* Returns whether a name holds what *st was taken of. Its ctime has changed since, by a rename. */
+/* Returns whether a name still has the file that *st describes. A rename has changed its ctime. */
 static bool is_still(int directory, const char *name, const struct stat *st)
 {
     struct stat now;
@@ -262,7 +268,7 @@ static int move_new(int from, const char *number, int to, const char *name)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    /* This file system knows no such rename. A link does not replace either. */
+    /* This file system does not support the flag. A link does not replace either. */
     if (linkat(from, number, to, name, 0) < 0)
         return errno;
     return unlinkat(from, number, 0) < 0 ? errno : 0;
@@ -323,7 +329,7 @@ static int exchange(struct apply *a, int above, const char *name, const char *nu
     if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0) {
         if (errno != EINVAL && errno != ENOSYS)
             return errno;
-        /* This file system knows no such rename: for a moment nothing is at the path. */
+        /* This file system does not support the flag: for a moment nothing is at the path. */
         if (renameat(above, name, a->old_fd, number) < 0)
             return errno;
         if (!is_still(a->old_fd, number, st)) {
@@ -543,38 +549,59 @@ static bool undo(struct apply *a, const struct berth_step *step)
         return undo_put(a, step, above, name);
     case BERTH_CHANGE_OPEN_DIRECTORY:
     case BERTH_CHANGE_SET_MODE:
-        return !step->replaces || chmod_path(above, name, step->old.mode) == 0;
+        break; /* undo_all does these */
     }
     return false;
 }
 
+/* Sets the mode that a file or directory had before. */
+static bool undo_mode(struct apply *a, const struct berth_step *step, mode_t more)
+{
+    int above = open_above(a, step->path);
+    return above >= 0 && chmod_path(above, name_of(step->path), step->old.mode | more) == 0;
+}
+
+/* Modes come last again: directories stay open while their content is put back. */
 static bool undo_all(struct apply *a)
 {
-    for (size_t i = a->steps.count; i-- > 0;)
-        if (a->steps.items[i].state == BERTH_STEP_DONE && !undo(a, &a->steps.items[i]))
-            return false;
-    return true;
+    bool good = true;
+    for (size_t i = a->steps.count; good && i-- > 0;) {
+        const struct berth_step *step = &a->steps.items[i];
+        if (step->state != BERTH_STEP_DONE || step->kind == BERTH_CHANGE_OPEN_DIRECTORY)
+            continue;
+        if (step->kind != BERTH_CHANGE_SET_MODE)
+            good = undo(a, step);
+        else if (step->replaces)
+            good = undo_mode(a, step, step->old.kind == BERTH_ENTRY_DIRECTORY ? S_IRWXU : 0);
+    }
+    for (size_t i = 0; good && i < a->steps.count; i++)
+        if (a->steps.items[i].state == BERTH_STEP_DONE && a->steps.items[i].replaces &&
+            a->steps.items[i].kind == BERTH_CHANGE_SET_MODE)
+            good = undo_mode(a, &a->steps.items[i], 0);
+    for (size_t i = a->steps.count; good && i-- > 0;)
+        if (a->steps.items[i].state == BERTH_STEP_DONE &&
+            a->steps.items[i].kind == BERTH_CHANGE_OPEN_DIRECTORY)
+            good = undo_mode(a, &a->steps.items[i], 0);
+    return good;
 }
 
 /* --- the working directory --- */
 
-/* Opens ROOT/.berth/merge. NOT_FOUND: it is not there, and `make` is false. */
-static int open_work(struct apply *a, bool make, struct berth_error *err)
+/* Makes a directory in another one, unless it is there, and opens it. A link is not followed. */
+static int open_directory(int parent, const char *name, struct berth_error *err)
 {
-    const int flags = O_RDONLY | O_DIRECTORY;
-    if (make && ((mkdirat(a->root_fd, ".berth", S_IRWXU) < 0 && errno != EEXIST) ||
-                 (mkdirat(a->root_fd, WORK, S_IRWXU) < 0 && errno != EEXIST)))
-        return berth_fail_errno(err, "Cannot make the directory %s in the workspace", WORK);
-    a->work_fd = berth_fs_open_beneath(a->root_fd, WORK, flags, 0, err);
-    if (a->work_fd < 0)
-        return err->code;
-    if (make && ((mkdirat(a->work_fd, "new", S_IRWXU) < 0 && errno != EEXIST) ||
-                 (mkdirat(a->work_fd, "old", S_IRWXU) < 0 && errno != EEXIST)))
-        return berth_fail_errno(err, "Cannot make a directory in %s of the workspace", WORK);
-    a->new_fd = berth_fs_open_beneath(a->work_fd, "new", flags, 0, err);
-    if (a->new_fd < 0)
-        return err->code;
-    a->old_fd = berth_fs_open_beneath(a->work_fd, "old", flags, 0, err);
+    if (mkdirat(parent, name, S_IRWXU) < 0 && errno != EEXIST)
+        return berth_fail_errno(err, "Cannot make the directory %s in the workspace", name);
+    return berth_fs_open_beneath(parent, name, O_RDONLY | O_DIRECTORY, 0, err);
+}
+
+/* Opens ROOT/.berth/merge and what is in it; what is missing is made. */
+static int open_work(struct apply *a, struct berth_error *err)
+{
+    auto_close int ours = open_directory(a->root_fd, ".berth", err);
+    a->work_fd = ours < 0 ? -1 : open_directory(ours, "merge", err);
+    a->new_fd = a->work_fd < 0 ? -1 : open_directory(a->work_fd, "new", err);
+    a->old_fd = a->new_fd < 0 ? -1 : open_directory(a->work_fd, "old", err);
     return a->old_fd < 0 ? err->code : BERTH_OK;
 }
 
@@ -667,19 +694,23 @@ static int finish(struct apply *a, struct berth_error *err)
     return is_killed(a) ? fail_killed(err) : remove_work(a, err);
 }
 
+/* Returns 1 when an earlier merge has left its working directory, 0 when none has, or < 0. */
+static int has_work(int root_fd, struct berth_error *err)
+{
+    auto_close int fd = berth_fs_open_beneath(root_fd, WORK, O_PATH | O_DIRECTORY, 0, err);
+    if (fd >= 0)
+        return 1;
+    return err->os_errno == ENOENT ? 0 : fd;
+}
+
 int berth_apply_recover(int root_fd, struct berth_apply_report *report, struct berth_error *err)
 {
-    auto_apply a = {.root_fd = root_fd,
-                    .work_fd = -1,
-                    .new_fd = -1,
-                    .old_fd = -1,
-                    .above_fd = -1,
-                    .report = report};
+    auto_apply a = APPLY_INIT(root_fd, report);
     auto_buf text = BERTH_BUF_INIT(JOURNAL_BYTES_MAX);
-    struct stat st;
-    if (fstatat(root_fd, WORK, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
-        return BERTH_OK;
-    int rc = open_work(&a, true, err);
+    int rc = has_work(root_fd, err);
+    if (rc <= 0)
+        return rc;
+    rc = open_work(&a, err);
     if (rc < 0)
         return rc;
     auto_close int fd = openat(a.work_fd, JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -702,18 +733,18 @@ int berth_apply(int root_fd, const struct berth_merge *merge,
                 const struct berth_apply_source *source, struct berth_apply_report *report,
                 struct berth_error *err)
 {
-    auto_apply a = {.root_fd = root_fd,
-                    .work_fd = -1,
-                    .new_fd = -1,
-                    .old_fd = -1,
-                    .above_fd = -1,
-                    .report = report};
+    auto_apply a = APPLY_INIT(root_fd, report);
     struct berth_error undoing;
-    if (!merge->count)
-        return BERTH_OK;
-    int rc = berth_steps_of_merge(merge, &a.steps, err);
+    int rc = merge->count ? has_work(root_fd, err) : 0;
+    if (rc > 0)
+        return berth_fail(
+            err, BERTH_E_CONFLICT,
+            "An earlier merge of this workspace was not finished, or is still at work.");
+    if (rc < 0 || !merge->count)
+        return rc;
+    rc = berth_steps_of_merge(merge, &a.steps, err);
     if (rc == BERTH_OK)
-        rc = open_work(&a, true, err);
+        rc = open_work(&a, err);
     if (rc == BERTH_OK)
         rc = stage_all(&a, merge, source, err);
     if (rc == BERTH_OK && is_killed(&a))

@@ -48,8 +48,8 @@ void berth_steps_write(const struct berth_steps *steps, struct berth_buf *out)
     berth_record_put_text(out, steps->label);
     for (size_t i = 0; i < steps->count; i++) {
         const struct berth_step *step = &steps->items[i];
-        berth_buf_printf(out, "%d %o %" PRIu64 " %d\n", (int)step->kind, step->mode, step->inode,
-                         step->replaces);
+        berth_buf_printf(out, "%d %o %" PRId64 " %d\n", (int)step->kind, step->mode,
+                         (int64_t)step->inode, step->replaces);
         berth_record_put_text(out, step->path);
         if (step->replaces)
             berth_record_put_entry(out, &step->old);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sync/ignore.h"
+
 #define OWNER_BITS 0700
 #define SUSPICIOUS_DELETIONS 10 /* up to these are never taken for an accident */
 
@@ -165,7 +167,7 @@ static int put_part(struct berth_merge *m, struct side r, const char *to, struct
     return rc;
 }
 
-/* Makes the local part what the remote part is. They are not both directories. */
+/* Replaces the local part by the remote part. They are not both directories. */
 static int take_remote(struct berth_merge *m, struct side r, struct side l, struct berth_error *err)
 {
     const struct berth_entry *re = top(r), *le = top(l);
@@ -438,6 +440,20 @@ static int open_directories(struct berth_merge *m, struct berth_map *opened,
     return rc;
 }
 
+/* Refuses a remote tree with names that never cross, such as ".git", at any depth. */
+static int check_names(const struct berth_tree_manifest *remote, struct berth_error *err)
+{
+    for (size_t i = 0; i < remote->count; i++) {
+        const char *path = remote->entries[i].path, *slash = strrchr(path, '/');
+        if (berth_ignore_never_crosses(slash ? slash + 1 : path))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "The workspace that comes back has \"%.300s\", which is never taken "
+                              "from a place.",
+                              path);
+    }
+    return BERTH_OK;
+}
+
 int berth_merge_plan(const struct berth_tree_manifest *base,
                      const struct berth_tree_manifest *remote,
                      const struct berth_tree_manifest *local, enum berth_merge_policy policy,
@@ -445,11 +461,14 @@ int berth_merge_plan(const struct berth_tree_manifest *base,
 {
     assert(strlen(label) <= BERTH_MERGE_LABEL_BYTES_MAX);
     *out = (struct berth_merge){.policy = policy, .label = label, .remote = remote, .local = local};
+    int rc = check_names(remote, err);
+    if (rc < 0)
+        return rc;
     for (size_t i = 0; i < base->count; i++)
         out->base_count += !is_directory(&base->entries[i]);
-    int rc = merge_content(out, (struct side){base, 0, base->count},
-                           (struct side){remote, 0, remote->count},
-                           (struct side){local, 0, local->count}, err);
+    rc = merge_content(out, (struct side){base, 0, base->count},
+                       (struct side){remote, 0, remote->count},
+                       (struct side){local, 0, local->count}, err);
     if (rc < 0)
         return rc;
     if (policy == BERTH_MERGE_FAIL && out->conflict_count)

@@ -74,7 +74,7 @@ void berth_merge_clear(struct berth_merge *merge);
 
 /* Makes the plan. All files are hashed. `label` names the run in the paths of remote versions that
  * are put beside local ones: NAME.remote-LABEL. CONFLICT: the policy is FAIL, and there are
- * conflicts; `out` lists them. */
+ * conflicts; `out` lists them. INVALID: the remote tree has a name that never crosses. */
 int berth_merge_plan(const struct berth_tree_manifest *base,
                      const struct berth_tree_manifest *remote,
                      const struct berth_tree_manifest *local, enum berth_merge_policy policy,

@@ -327,9 +327,10 @@ static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, 
 /* Gives a copy the mode and the modification time of its original. */
 static int finish_copy(int copy, const struct berth_entry *e, struct berth_error *err)
 {
-    const struct timespec times[2] = {
-        {.tv_nsec = UTIME_OMIT},
-        {.tv_sec = e->mtime_ns / SECOND_NS, .tv_nsec = e->mtime_ns % SECOND_NS}};
+    int64_t ns = e->mtime_ns % SECOND_NS;
+    ns += ns < 0 ? SECOND_NS : 0; /* before 1970 */
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      {.tv_sec = (e->mtime_ns - ns) / SECOND_NS, .tv_nsec = ns}};
     if (fchmod(copy, e->mode) < 0 || futimens(copy, times) < 0)
         return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     return BERTH_OK;

@@ -734,6 +734,53 @@ static void merges_of_an_ordinary_user(void **state)
     assert_int_equal(status, 0);
 }
 
+/* --- what a stranger sends --- */
+
+/* Names that never cross are refused, wherever they are. */
+static void names_that_never_cross(void **state)
+{
+    static const char *const paths[] = {".git", "a/.git", ".berth", "a/b/.paperclip-runtime"};
+    (void)state;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        auto_tree_manifest none = {0}, remote = {0};
+        auto_merge merge = {0};
+        struct berth_error err;
+        struct berth_entry e = {.kind = BERTH_ENTRY_DIRECTORY, .mode = 0755, .path = paths[i]};
+        assert_int_equal(berth_tree_manifest_add(&remote, &e, &err), BERTH_OK);
+        assert_int_equal(
+            berth_merge_plan(&none, &remote, &none, BERTH_MERGE_KEEP_BOTH, LABEL, &merge, &err),
+            BERTH_E_INVALID);
+        assert_int_equal(merge.count, 0);
+    }
+}
+
+/* A link in the place of our own directory is not followed. */
+static void link_in_the_place_of_ours(void **state)
+{
+    struct ground *g = *state;
+    char path[PATH_SIZE], elsewhere[PATH_SIZE];
+    auto_tree_manifest none = {0}, remote = {0};
+    auto_merge merge = {0};
+    auto_apply_report report = {0};
+    struct berth_error err;
+    struct berth_apply_source source = {.fetch = fetch, .ctx = g};
+    (void)snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", g->directory);
+    (void)snprintf(path, sizeof path, "%s/.berth", g->local);
+    assert_int_equal(mkdir(g->local, 0755), 0);
+    assert_int_equal(mkdir(g->remote, 0755), 0);
+    assert_int_equal(mkdir(elsewhere, 0755), 0);
+    assert_int_equal(symlink(elsewhere, path), 0);
+    (void)snprintf(path, sizeof path, "%s/new", g->remote);
+    write_file(path, "new\n", 0644);
+    take_manifest(g->remote, &remote);
+    assert_int_equal(
+        berth_merge_plan(&none, &remote, &none, BERTH_MERGE_KEEP_BOTH, LABEL, &merge, &err), 0);
+    auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(berth_apply_recover(fd, &report, &err) < 0);
+    assert_true(berth_apply(fd, &merge, &source, &report, &err) < 0);
+    assert_int_equal(rmdir(elsewhere), 0); /* it is empty */
+}
+
 static int set_up(void **state)
 {
     struct ground *g = calloc(1, sizeof *g);
@@ -760,6 +807,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_merges_follow_the_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(merges_of_an_ordinary_user, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_that_never_cross, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(link_in_the_place_of_ours, set_up, tear_down),
     };
     (void)umask(S_IRWXG | S_IRWXO); /* what a merge makes has the modes of the trees all the same */
     return cmocka_run_group_tests(tests, NULL, NULL);
