@@ -215,7 +215,7 @@ static int child_main(void *unused)
             sigprocmask(SIG_SETMASK, &none, NULL) == 0)
             (void)execve(file, argv, env);
     }
-    int32_t number = errno;
+    int32_t number = errno == EINTR ? EAGAIN : errno; /* EINTR is the init's, which shares it */
     (void)send(fd, &number, sizeof number, MSG_NOSIGNAL);
     _exit(127);
 }

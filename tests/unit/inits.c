@@ -62,8 +62,7 @@ static void one_is_kept_for_the_next_user(void **state)
         berth_inits_give(inits, used[i]);
     while (berth_inits_trim(inits))
         continue;
-    WAIT_FOR(count_inits() <= 1);
-    assert_int_equal(count_inits(), 1);
+    WAIT_FOR(count_inits() == 1); /* one that has just started has another name for a moment */
     berth_inits_free(inits);
 }
 
