@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/failpoint.h"
@@ -67,14 +68,9 @@ static int report_conflict(struct apply *a, enum berth_conflict_kind kind, const
                            const char *beside, struct berth_error *err)
 {
     struct berth_apply_report *report = a->report;
-    if (report->conflict_count == report->conflict_cap) {
-        size_t cap = report->conflict_cap ? report->conflict_cap * 2 : 8;
-        struct berth_conflict *grown = realloc(report->conflicts, cap * sizeof *grown);
-        if (!grown)
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
-        report->conflicts = grown;
-        report->conflict_cap = cap;
-    }
+    if (!berth_array_grow(&report->conflicts, &report->conflict_cap, report->conflict_count,
+                          sizeof *report->conflicts))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
     report->conflicts[report->conflict_count++] = (struct berth_conflict){
         .kind = kind,
         .path = berth_arena_strdup(&report->arena, path),
@@ -125,9 +121,10 @@ static int open_above(struct apply *a, const char *path)
     memcpy(a->above, path, len);
     a->above[len] = '\0';
     a->above_fd = berth_fs_open_beneath(a->root_fd, a->above, O_PATH | O_DIRECTORY, 0, &err);
-    errno = err.os_errno;
-    if (a->above_fd < 0)
+    if (a->above_fd < 0) {
+        errno = err.os_errno;
         a->above_fd = -1;
+    }
     return a->above_fd;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "sync/record.h"
 
@@ -85,14 +86,8 @@ static void keep_texts(struct berth_steps *steps, struct berth_step *step)
 static int add_step(struct berth_steps *steps, size_t *cap, struct berth_step step,
                     struct berth_error *err)
 {
-    if (steps->count == *cap) {
-        size_t grown_cap = *cap ? *cap * 2 : 64;
-        struct berth_step *grown = realloc(steps->items, grown_cap * sizeof *grown);
-        if (!grown)
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
-        steps->items = grown;
-        *cap = grown_cap;
-    }
+    if (!berth_array_grow(&steps->items, cap, steps->count, sizeof *steps->items))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: journal.");
     keep_texts(steps, &step);
     steps->items[steps->count++] = step;
     return berth_arena_check(&steps->arena, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/limits.h"
@@ -31,14 +32,8 @@ static int manifest_grow(struct berth_tree_manifest *m, struct berth_error *err)
                           "The workspace has more than %d files, directories and links. Exclude "
                           "some in .berthignore.",
                           BERTH_TREE_ENTRIES_MAX);
-    if (m->count < m->cap)
-        return BERTH_OK;
-    size_t cap = m->cap ? m->cap * 2 : 256;
-    struct berth_entry *grown = realloc(m->entries, cap * sizeof *grown);
-    if (!grown)
+    if (!berth_array_grow(&m->entries, &m->cap, m->count, sizeof *m->entries))
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: manifest.");
-    m->entries = grown;
-    m->cap = cap;
     return BERTH_OK;
 }
 

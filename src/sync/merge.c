@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "sync/ignore.h"
 
 #define OWNER_BITS 0700
@@ -71,14 +72,8 @@ void berth_merge_clear(struct berth_merge *merge)
 
 static int add_change(struct berth_merge *m, struct berth_change change, struct berth_error *err)
 {
-    if (m->count == m->cap) {
-        size_t cap = m->cap ? m->cap * 2 : 64;
-        struct berth_change *grown = realloc(m->changes, cap * sizeof *grown);
-        if (!grown)
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
-        m->changes = grown;
-        m->cap = cap;
-    }
+    if (!berth_array_grow(&m->changes, &m->cap, m->count, sizeof *m->changes))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
     m->changes[m->count++] = change;
     if (change.kind == BERTH_CHANGE_PUT) {
         m->bytes += change.remote->size;
@@ -94,14 +89,8 @@ static int add_change(struct berth_merge *m, struct berth_change change, struct 
 static int add_conflict(struct berth_merge *m, enum berth_conflict_kind kind, const char *path,
                         const char *beside, struct berth_error *err)
 {
-    if (m->conflict_count == m->conflict_cap) {
-        size_t cap = m->conflict_cap ? m->conflict_cap * 2 : 16;
-        struct berth_conflict *grown = realloc(m->conflicts, cap * sizeof *grown);
-        if (!grown)
-            return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
-        m->conflicts = grown;
-        m->conflict_cap = cap;
-    }
+    if (!berth_array_grow(&m->conflicts, &m->conflict_cap, m->conflict_count, sizeof *m->conflicts))
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
     m->conflicts[m->conflict_count++] =
         (struct berth_conflict){.kind = kind, .path = path, .beside = beside};
     return BERTH_OK;
