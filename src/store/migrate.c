@@ -215,6 +215,17 @@ static const char *const migration_11[] = {
 /* An index by the digits of an id that hold the time, then by the id. */
 #define BY_ID_TIME(column) "(substr(" column ", 10, 14), " column ")"
 
+/* The indexes that a table of leases needs again after it was copied, for SQLite. */
+#define LEASE_INDEXES                                                                              \
+    "{only_sqlite}CREATE UNIQUE INDEX leases_id ON leases " BY_ID_TIME("id"),                      \
+        "{only_sqlite}CREATE INDEX leases_standing ON leases (environment_id, due_at)"             \
+        " WHERE due_at IS NOT NULL",                                                               \
+        "{only_sqlite}CREATE UNIQUE INDEX leases_place ON leases"                                  \
+        " (environment_id, provider_lease_id)"                                                     \
+        " WHERE due_at IS NOT NULL AND provider_lease_id IS NOT NULL",                             \
+        "{only_sqlite}CREATE INDEX leases_by_run ON leases " BY_ID_TIME(                           \
+            "heartbeat_run_id") " WHERE heartbeat_run_id IS NOT NULL"
+
 static const char *const migration_12[] = {
     /* An index on random ids changes a page of its own for each row. The digits in the middle of
      * the ids of runs and leases hold the time (base/id.h), so the indexes of SQLite begin with
@@ -223,13 +234,7 @@ static const char *const migration_12[] = {
     "{only_sqlite}INSERT INTO leases_new SELECT * FROM leases ORDER BY created_at, id",
     "{only_sqlite}DROP TABLE leases",
     "{only_sqlite}ALTER TABLE leases_new RENAME TO leases",
-    "{only_sqlite}CREATE UNIQUE INDEX leases_id ON leases " BY_ID_TIME("id"),
-    "{only_sqlite}CREATE INDEX leases_standing ON leases (environment_id, due_at)"
-    " WHERE due_at IS NOT NULL",
-    "{only_sqlite}CREATE UNIQUE INDEX leases_place ON leases (environment_id, provider_lease_id)"
-    " WHERE due_at IS NOT NULL AND provider_lease_id IS NOT NULL",
-    "{only_sqlite}CREATE INDEX leases_by_run ON leases " BY_ID_TIME(
-        "heartbeat_run_id") " WHERE heartbeat_run_id IS NOT NULL",
+    LEASE_INDEXES,
     "{only_sqlite}CREATE INDEX leases_by_use ON leases"
     " (environment_id, last_used_at, created_at, id)",
     "{only_sqlite}CREATE INDEX leases_by_age ON leases (created_at, id)",
@@ -279,13 +284,7 @@ static const char *const migration_16[] = {
     "{only_sqlite}INSERT INTO leases_new SELECT * FROM leases ORDER BY rowid",
     "{only_sqlite}DROP TABLE leases",
     "{only_sqlite}ALTER TABLE leases_new RENAME TO leases",
-    "{only_sqlite}CREATE UNIQUE INDEX leases_id ON leases " BY_ID_TIME("id"),
-    "{only_sqlite}CREATE INDEX leases_standing ON leases (environment_id, due_at)"
-    " WHERE due_at IS NOT NULL",
-    "{only_sqlite}CREATE UNIQUE INDEX leases_place ON leases (environment_id, provider_lease_id)"
-    " WHERE due_at IS NOT NULL AND provider_lease_id IS NOT NULL",
-    "{only_sqlite}CREATE INDEX leases_by_run ON leases " BY_ID_TIME(
-        "heartbeat_run_id") " WHERE heartbeat_run_id IS NOT NULL",
+    LEASE_INDEXES,
     "CREATE INDEX leases_by_use ON leases (environment_id, last_used_at) WHERE due_at IS NULL",
     "CREATE INDEX leases_by_company ON leases (company_id, created_at)",
     "{only_sqlite}DROP INDEX activity_by_entity",
