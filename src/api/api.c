@@ -72,9 +72,9 @@ static void say_error(struct berth_json_writer *w, const struct berth_error *err
     berth_json_close(w, '}');
 }
 
-/* Returns the error to send. Details of internal errors go to the log only, with the request's id,
- * and so do those of the operating system when the caller is no operator of the instance: they name
- * files of the daemon. `c`: NULL while the caller is not known. */
+/* Returns the error to send. Details of internal errors go to the log only, with the request's id.
+ * So do details of errors of the operating system, which name files of the daemon, unless the
+ * caller is an operator of the instance. `c` is NULL while the caller is not known. */
 static struct berth_error shown(const struct berth *b, const struct berth_http_exchange *x,
                                 const struct berth_api_call *c, const struct berth_error *err)
 {
@@ -103,7 +103,7 @@ static struct berth_http_header header_of(const struct berth_error *err, const c
     return (struct berth_http_header){allow && *allow ? "Allow" : NULL, allow};
 }
 
-/* `c`: NULL while there is none. */
+/* Sends an error. `c` is NULL when the request failed before a call was made for it. */
 static void answer_error(const struct berth *b, struct berth_http_exchange *x,
                          const struct berth_api_call *c, const struct berth_error *err)
 {

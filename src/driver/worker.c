@@ -437,8 +437,8 @@ static int end_by_label(struct berth_driver *base, struct berth_call *call,
     for (int i = 0; rc == BERTH_OK && i < s.places.count; i++) {
         if (i == BERTH_LABEL_PLACES_MAX || (i > 0 && berth_time_mono_ms() >= end_ms))
             return berth_fail(err, BERTH_E_UPSTREAM,
-                              "Plugin \"%s\" lists %d places of one lease, of which %d were ended. "
-                              "The others are ended later.",
+                              "Plugin \"%s\" lists %d places of one lease. %d of them were ended; "
+                              "the others are ended later.",
                               worker_ours(base)->options.plugin_key, s.places.count, i);
         struct berth_place found = *place;
         found.id = s.places.items[i];

@@ -156,8 +156,8 @@ struct berth_http_answer {
     /* More headers, up to the first without a name. Names are sent as written here. */
     struct berth_http_header more[BERTH_HTTP_MORE_MAX];
     struct berth_buf body; /* taken over */
-    /* Sent instead of a body for which there is no memory: the request was carried out, and must
-     * not be sent again. Borrowed for the call. NULL: such an answer becomes a 503. */
+    /* Sent instead of the body when memory for the body ran out: the request was carried out, and
+     * must not be sent again. Borrowed for the call. NULL: such an answer becomes a 503. */
     const char *brief;
     const char *fixed; /* instead of `body`: bytes that never change and are not copied; or NULL */
     size_t fixed_len;

@@ -62,8 +62,9 @@ static void enter_group(void)
     (void)dup2(2, 1); /* /dev/null; the group is not for the command to write to */
 }
 
-/* Takes as many descriptors as this process may have: with a low limit it could not send any while
- * other processes of its user have sent many that nobody has received. */
+/* Raises the soft limit of descriptors to the hard limit. The kernel compares the limit with all
+ * descriptors of this user that were sent and not yet received: with a low limit, other processes
+ * of the user could keep this one from sending any. */
 static void raise_file_limit(void)
 {
     struct rlimit files;

@@ -64,7 +64,7 @@ static pid_t fork_into(uint64_t namespaces)
     return pid;
 }
 
-/* Lowers a limit of this process, unless there is none, by a quarter or by `reserve`. */
+/* Lowers a limit of this process by a quarter or by `reserve`. An unlimited resource stays so. */
 static bool lower_limit(__rlimit_resource_t resource, rlim_t reserve)
 {
     struct rlimit limit;

@@ -241,7 +241,7 @@ int berth_lease_select(struct berth_db *db, struct berth_arena *arena,
     static const char *const newest_of_company =
         "SELECT " COLUMNS " FROM leases WHERE company_id = $3 AND $4 = 0" MATCHES OF_ENVIRONMENT(1)
             CREATED_BEFORE(OF_COMPANY) NEWEST_FIRST " LIMIT $5";
-    /* There is no index by age alone: takes the newest of each company, and of these the newest. */
+    /* No index is by age alone: this takes the newest rows of each company, and sorts those. */
     static const char *const newest =
         "SELECT " COLUMNS " FROM leases WHERE CAST($1 AS TEXT) IS NULL AND {row_key} IN"
         " (SELECT l.{row_key} FROM companies CROSS JOIN leases l WHERE l.{row_key} IN"

@@ -664,8 +664,8 @@ static void rows_wait_for_a_store_that_is_away(void **state)
     assert_int_equal(journal_size(f), 0);
 }
 
-/* Nobody is told that a command does not exist, or that a run had no command, while the row of
- * the command waits to be written. */
+/* While the row of a command cannot be written, asking for it fails as the store does, and never
+ * with NOT_FOUND: the command exists. */
 static void a_row_that_waits_is_not_missing(void **state)
 {
     struct fixture *f = *state;

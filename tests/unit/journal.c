@@ -128,7 +128,7 @@ static void a_journal_can_be_emptied(void **state)
     assert_string_equal(recover(g, "store."), "[two\n]");
 }
 
-/* Whoever is told of it may be no operator: the path is not part of the message. */
+/* The message does not have the path, because callers who are not operators may see it. */
 static void a_line_that_does_not_fit_is_refused(void **state)
 {
     struct ground *g = *state;

@@ -803,7 +803,8 @@ static int64_t writing_ns(char byte, size_t len)
     return least;
 }
 
-/* Whoever prints control bytes must not cost more than whoever prints as much as their escapes. */
+/* Writing and reading control bytes costs about as much as plain text of the length of their
+ * escapes. */
 static void escapes_are_cheap(void **state)
 {
     (void)state;

@@ -383,7 +383,7 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     return !killed || report.recovered;
 }
 
-/* Merges, with some kills. `edits`: somebody changes the local tree meanwhile. */
+/* Merges, with some kills. `edits`: the local tree is edited during the merge. */
 static void merge_home(struct ground *g, enum berth_merge_policy policy, int kills, bool edits)
 {
     while (!merge_once(g, policy, &kills, edits))
@@ -493,7 +493,7 @@ static bool is_kept(const struct ground *g, const struct thing *r)
     return false;
 }
 
-/* Nothing that somebody made is lost, and nothing comes from nowhere. */
+/* No work of either side is lost, and every file of the result comes from one of the sides. */
 static void check_nothing_lost(const struct ground *g, enum berth_merge_policy policy)
 {
     for (int i = 0; i < g->r.count; i++) {
@@ -508,7 +508,7 @@ static void check_nothing_lost(const struct ground *g, enum berth_merge_policy p
         if (is_leaf(l) && !alike(l, at(&g->b, path)) && policy != BERTH_MERGE_REMOTE)
             RULE(alike(at(&g->result, path), l), "work of the local side is lost");
         if (is_leaf(l) && alike(l, at(&g->b, path)) && alike(l, at(&g->r, path)))
-            RULE(alike(at(&g->result, path), l), "a file that nobody changed is lost");
+            RULE(alike(at(&g->result, path), l), "a file that neither side changed is lost");
     }
     for (int i = 0; i < g->result.count; i++) {
         const struct thing *x = &g->result.things[i];
@@ -516,7 +516,7 @@ static void check_nothing_lost(const struct ground *g, enum berth_merge_policy p
         RULE(!strstr(path, LABEL "-"), "it was put beside twice");
         RULE(x->kind == 'd' || alike(x, at(&g->l, path)) || alike(x, at(&g->r, path)) ||
                  strstr(path, ".remote-" LABEL),
-             "it comes from nowhere");
+             "neither side has it");
     }
 }
 
