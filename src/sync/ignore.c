@@ -7,9 +7,11 @@
 
 #include "base/arena.h"
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/map.h"
 #include "sync/glob.h"
+#include "sync/record.h"
 
 struct rule {
     const char *pattern; /* without "!", and without "/" at either end */
@@ -230,4 +232,49 @@ bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool i
         ignore->last_known = true;
     }
     return ignore->last_excluded || excludes_entry(ignore, path, is_directory);
+}
+
+/* --- the written form: the overrides, then for each directory its name and its rules; at the end
+ * an empty name --- */
+
+static void write_rules(const struct rule_set *set, struct berth_buf *out)
+{
+    for (int i = 0; i < set->rules.count; i++) {
+        const struct rule *rule = set->rules.items[i];
+        berth_buf_printf(out, "%s%s%s%s\n", rule->negated ? "!" : "", rule->anchored ? "/" : "",
+                         rule->pattern, rule->only_directories ? "/" : "");
+    }
+    berth_buf_append(out, "", 1);
+}
+
+void berth_ignore_write(const struct berth_ignore *ignore, struct berth_buf *out)
+{
+    const char *directory;
+    size_t at = 0;
+    write_rules(&ignore->overrides, out);
+    for (struct rule_set *set; (set = berth_map_next(&ignore->sets, &at, &directory));) {
+        berth_buf_printf(out, "/%s", directory); /* the root is not empty then */
+        berth_buf_append(out, "", 1);
+        write_rules(set, out);
+    }
+    berth_buf_append(out, "", 1);
+}
+
+int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struct berth_error *err)
+{
+    const char *rules = berth_record_text(r), *directory = "";
+    int rc = BERTH_OK;
+    for (const char *line = rules; line && *line && rc == BERTH_OK;) {
+        size_t len = strcspn(line, "\n");
+        rc = add_line(ignore, &ignore->overrides, line, len, err);
+        line += len + (line[len] == '\n');
+    }
+    while (rc == BERTH_OK && rules && (directory = berth_record_text(r)) && *directory) {
+        rules = berth_record_text(r);
+        if (rules)
+            rc = berth_ignore_add(ignore, directory + 1, rules, strlen(rules), err);
+    }
+    if (rc == BERTH_OK && (!rules || !directory))
+        rc = berth_fail(err, BERTH_E_INVALID, "The rules of a workspace are damaged.");
+    return rc;
 }

@@ -28,6 +28,14 @@ int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
 /* Returns whether the rules exclude a path, or one of the directories above it. */
 bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool is_directory);
 
+/* Appends all rules in a form that berth_ignore_read reads. The order of the directories is not
+ * defined. */
+struct berth_buf;
+void berth_ignore_write(const struct berth_ignore *ignore, struct berth_buf *out);
+/* Adds the rules that berth_ignore_write wrote. INVALID: the text is damaged. */
+struct berth_record;
+int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struct berth_error *err);
+
 /* Returns whether a name never crosses, at any depth. */
 bool berth_ignore_never_crosses(const char *name);
 #endif

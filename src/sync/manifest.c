@@ -89,6 +89,24 @@ struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *m
     return m->count ? bsearch(&key, m->entries, m->count, sizeof key, by_path) : NULL;
 }
 
+int berth_tree_manifest_check(const struct berth_tree_manifest *m, struct berth_error *err)
+{
+    char directory[BERTH_TREE_PATH_BYTES_MAX + 1];
+    for (size_t i = 0; i < m->count; i++) {
+        const char *path = m->entries[i].path, *slash = strrchr(path, '/');
+        if (!slash)
+            continue;
+        size_t len = (size_t)(slash - path);
+        memcpy(directory, path, len);
+        directory[len] = '\0';
+        const struct berth_entry *above = berth_tree_manifest_find(m, directory);
+        if (!above || above->kind != BERTH_ENTRY_DIRECTORY)
+            return berth_fail(err, BERTH_E_INVALID,
+                              "A manifest has \"%.200s\", but not its directory.", path);
+    }
+    return BERTH_OK;
+}
+
 /* --- the written form --- */
 
 void berth_tree_manifest_write(const struct berth_tree_manifest *m, struct berth_buf *out)

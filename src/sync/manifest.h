@@ -37,6 +37,8 @@ int berth_tree_manifest_add(struct berth_tree_manifest *manifest, const struct b
                             struct berth_error *err);
 /* Sorts the entries. INVALID: a path occurs twice, or lies below a file or link. */
 int berth_tree_manifest_sort(struct berth_tree_manifest *manifest, struct berth_error *err);
+/* Returns INVALID when the directory of an entry is not an entry. The entries are sorted. */
+int berth_tree_manifest_check(const struct berth_tree_manifest *manifest, struct berth_error *err);
 /* Returns the entry with this path, or NULL. */
 struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *manifest,
                                              const char *path);
