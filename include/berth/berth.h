@@ -21,6 +21,7 @@
 #include <berth/secret.h>
 #include <berth/sweep.h>
 #include <berth/token.h>
+#include <berth/workspace.h>
 
 /* Defaults for leases, calls and clean-up. */
 struct berth_settings {
@@ -34,6 +35,9 @@ struct berth_settings {
     int64_t idle_ttl_ms;
     /* The time for which the place of a failed lease is retained for inspection. */
     int64_t retain_ttl_ms;
+    /* The time for which a place that holds work which did not come home is kept. After that it is
+     * still kept, and every sweep reports it. */
+    int64_t work_ttl_ms;
     /* The time limit of one driver call. It does not apply to drivers whose config has time
      * limits of its own. */
     int64_t call_timeout_ms;
@@ -57,9 +61,10 @@ struct berth_settings {
     {                                                                                              \
         .lease_ttl_ms = INT64_C(86400000), .run_lease_ttl_ms = INT64_C(604800000),                 \
         .idle_ttl_ms = INT64_C(86400000), .retain_ttl_ms = INT64_C(86400000),                      \
-        .call_timeout_ms = INT64_C(300000), .node_lapse_ms = INT64_C(30000),                       \
-        .self_sweep_ms = INT64_C(5000), .cleanup_retry_ms = INT64_C(5000),                         \
-        .cleanup_retry_max_ms = INT64_C(3600000), .log_bytes_max = UINT64_C(67108864)              \
+        .work_ttl_ms = INT64_C(604800000), .call_timeout_ms = INT64_C(300000),                     \
+        .node_lapse_ms = INT64_C(30000), .self_sweep_ms = INT64_C(5000),                           \
+        .cleanup_retry_ms = INT64_C(5000), .cleanup_retry_max_ms = INT64_C(3600000),               \
+        .log_bytes_max = UINT64_C(67108864)                                                        \
     }
 
 enum berth_log_level {

@@ -83,8 +83,9 @@ struct berth_release_request {
 
 /* Ends the commands of a lease and releases its place: the driver parks or destroys it. If the
  * provider does not confirm this, the lease is closed, its cleanupStatus is `failed`, and the sweep
- * tries again. Releasing a closed lease again is not an error. CONFLICT: a living process is still
- * acquiring the lease. */
+ * tries again. Releasing a closed lease again is not an error. When the place holds work that did
+ * not come home, the lease becomes `retained` instead. CONFLICT: a living process is still
+ * acquiring the lease; or it is retained with work: see berth_lease_discard_work. */
 BERTH_API int berth_lease_release(struct berth *b, struct berth_arena *arena,
                                   const struct berth_release_request *request,
                                   struct berth_lease **out, struct berth_error *err);
@@ -102,6 +103,10 @@ BERTH_API int berth_lease_release_run(struct berth *b, struct berth_arena *arena
 BERTH_API int berth_lease_destroy(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                   const struct berth_actor *actor, struct berth_lease **out,
                                   struct berth_error *err);
+/* Gives up the work in the place of a lease that did not come home: from now on the place may be
+ * released and destroyed. Without such work nothing happens. */
+BERTH_API int berth_lease_discard_work(struct berth *b, const char *lease_id,
+                                       const struct berth_actor *actor, struct berth_error *err);
 /* Records that an operator has checked a place whose existence the provider cannot tell. No
  * clean-up is owed for the lease afterwards. CONFLICT: the lease is open, or its place is known. */
 BERTH_API int berth_lease_acknowledge(struct berth *b, struct berth_arena *arena,

@@ -5,6 +5,7 @@
 #define BERTH_RUN_H
 
 #include <berth/exec.h>
+#include <berth/workspace.h>
 
 enum berth_run_status {
     BERTH_RUN_QUEUED, /* never set by this library */
@@ -53,6 +54,7 @@ BERTH_API int berth_run_list(struct berth *b, struct berth_arena *arena,
 struct berth_run_end {
     enum berth_run_status status;   /* succeeded, failed, cancelled or timed_out */
     const char *error, *error_code; /* or NULL */
+    const char *workspace_json;     /* what became of its workspace, an object; or NULL */
     const struct berth_actor *actor;
 };
 /* Ends a run and releases its leases. If the run has already ended, its end stays as it is and its
@@ -67,8 +69,10 @@ BERTH_API int berth_run_finish(struct berth *b, struct berth_arena *arena, const
 enum berth_run_phase {
     BERTH_PHASE_ACQUIRING,
     BERTH_PHASE_REALIZING,
+    BERTH_PHASE_SENDING, /* the workspace */
     BERTH_PHASE_PROVISIONING,
     BERTH_PHASE_RUNNING,
+    BERTH_PHASE_RETURNING, /* the workspace */
     BERTH_PHASE_RELEASING,
 };
 
@@ -76,6 +80,16 @@ enum berth_run_phase {
  * recorded, and the value is masked in the output. */
 struct berth_run_secret {
     const char *variable, *secret_id;
+};
+
+/* A directory that is sent to the place before the command, and whose changes come home after it.
+ */
+struct berth_run_sync {
+    const char *path;           /* on this machine; NULL: no directory is sent */
+    const char *const *exclude; /* as in struct berth_workspace_push */
+    enum berth_merge_policy on_conflict;
+    bool no_restore;    /* the changes stay in the place, which is kept */
+    bool mass_deletion; /* as in struct berth_workspace_pull */
 };
 
 /* A run to perform. Initialise with BERTH_RUN_REQUEST_INIT. The callbacks get handlers.ctx, and
@@ -86,6 +100,7 @@ struct berth_run_request {
     const char *environment_id; /* NULL: the local environment of the company */
     const char *workspace;      /* a local directory to work in; NULL: the lease's own, empty one */
     bool in_place;              /* without `workspace`: as in struct berth_workspace */
+    struct berth_run_sync sync; /* not together with `workspace` or `in_place` */
     /* For the lease, as in struct berth_lease_request; or NULL. */
     const char *issue_id, *execution_workspace_id, *agent_id;
     int64_t ttl_ms; /* the lifetime of the lease; 0: as in the settings */
@@ -123,7 +138,9 @@ struct berth_run_result {
     char exec_id[40];          /* the id of the command, or "" */
     bool truncated;            /* the log does not hold all output */
     char log[512];             /* the path of the log, or ""; the file exists if there was output */
-    bool owed;                 /* the place is not confirmed gone; the sweep tries again */
+    bool kept;                 /* the place holds work that did not come home, and is kept */
+    const char *workspace_json; /* what became of the workspace, as the run shows it; or NULL */
+    bool owed;                  /* the place is not confirmed gone; the sweep tries again */
 };
 
 /* The environments that different parts of a configuration name for a run. */

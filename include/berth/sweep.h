@@ -38,6 +38,7 @@ struct berth_sweep_report {
     int waiting;     /* leases left alone because call_providers is false */
     int owed;        /* places that still need clean-up after this sweep */
     int unfinished;  /* environments that were not finished within wait_ms */
+    int work;        /* places kept for longer than work_ttl_ms, with work that is not home */
     int elsewhere;   /* commands of dead processes that another machine has to end */
 };
 

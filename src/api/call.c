@@ -172,14 +172,12 @@ static int parse_body(struct berth_api_call *c, struct berth_json **out, struct 
     return invalid(err);
 }
 
-int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
-                   unsigned *given, struct berth_error *err)
+/* Fills the struct from an object that was parsed. */
+static int read_object(struct berth_api_call *c, const struct berth_api_field *fields,
+                       const struct berth_json *body, void *out, unsigned *given,
+                       struct berth_error *err)
 {
-    auto_json *body = NULL;
     unsigned seen = 0;
-    int rc = parse_body(c, &body, err);
-    if (rc < 0)
-        return rc;
     for (int i = 0; fields[i].name; i++) {
         bool there;
         read_field(c, &fields[i], body, out, &there);
@@ -191,6 +189,22 @@ int berth_api_body(struct berth_api_call *c, const struct berth_api_field *field
     if (c->issues.list.count)
         return invalid(err);
     return berth_arena_check(&c->arena, err);
+}
+
+int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
+                   unsigned *given, struct berth_error *err)
+{
+    auto_json *body = NULL;
+    int rc = parse_body(c, &body, err);
+    return rc < 0 ? rc : read_object(c, fields, body, out, given, err);
+}
+
+int berth_api_object(struct berth_api_call *c, const char *json,
+                     const struct berth_api_field *fields, void *out, struct berth_error *err)
+{
+    auto_json *object = NULL;
+    int rc = json ? berth_json_parse(json, strlen(json), BERTH_JSON_OURS, &object, err) : BERTH_OK;
+    return rc < 0 || !json ? rc : read_object(c, fields, object, out, NULL, err);
 }
 
 static void on_call_token_dead(struct berth_api_guarded *guarded)

@@ -157,6 +157,9 @@ struct berth_api_field {
  * absent body counts as {}. */
 int berth_api_body(struct berth_api_call *c, const struct berth_api_field *fields, void *out,
                    unsigned *given, struct berth_error *err);
+/* Does the same for a member that was read as BERTH_API_OBJECT. NULL: nothing is filled. */
+int berth_api_object(struct berth_api_call *c, const char *json,
+                     const struct berth_api_field *fields, void *out, struct berth_error *err);
 extern const struct berth_api_field berth_api_nothing[]; /* fields of routes that take no body */
 /* Decodes the percent escapes of a part of a target. The HTTP reader has checked that they are
  * well-formed. With `form`, "+" is a blank. */

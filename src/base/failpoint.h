@@ -41,6 +41,11 @@
     X(perform_after_run)                                                                           \
     X(perform_running)                                                                             \
     X(perform_before_release)                                                                      \
+    X(workspace_after_send)                                                                        \
+    X(workspace_after_state)                                                                       \
+    X(workspace_after_mark)                                                                        \
+    X(workspace_after_merge)                                                                       \
+    X(workspace_after_home)                                                                        \
     X(ssh_after_key)                                                                               \
     X(ssh_after_session)                                                                           \
     X(worker_before_call)                                                                          \

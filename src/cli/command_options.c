@@ -51,12 +51,13 @@ int cli_command_request(struct cli *cli, const struct cli_command_options *optio
 static void expand_short_options(int argc, char **argv)
 {
     static char environment[] = "--environment", cwd[] = "--cwd", tty[] = "--tty",
-                detach[] = "--detach";
+                detach[] = "--detach", workspace[] = "--workspace";
     for (int i = 1; i < argc; i++)
         argv[i] = strcmp(argv[i], "-e") == 0   ? environment
                   : strcmp(argv[i], "-C") == 0 ? cwd
                   : strcmp(argv[i], "-t") == 0 ? tty
                   : strcmp(argv[i], "-d") == 0 ? detach
+                  : strcmp(argv[i], "-w") == 0 ? workspace
                                                : argv[i];
 }
 

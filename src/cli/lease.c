@@ -93,7 +93,9 @@ static int lease_acquire(struct cli *cli, int argc, char **argv)
 static int lease_release(struct cli *cli, int argc, char **argv)
 {
     const char *as = NULL, *reason = NULL, *id;
-    const struct cli_option options[] = {{"status", &as}, {"reason", &reason}, {0}};
+    bool discard = false;
+    const struct cli_option options[] = {
+        {"status", &as}, {"reason", &reason}, {"discard-work", .flag = &discard}, {0}};
     if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
         return CLI_USAGE;
     if (as && strcmp(as, "failed") != 0 && strcmp(as, "released") != 0)
@@ -107,6 +109,8 @@ static int lease_release(struct cli *cli, int argc, char **argv)
     berth_json_open(&w, '{');
     cli_put(cli, &w, "status", as);
     cli_put(cli, &w, "failureReason", reason);
+    if (discard)
+        berth_json_put_bool(&w, "discardWork", true);
     berth_json_close(&w, '}');
     if (cli_find_id(cli, "lease", argv[0], &id) < 0 ||
         cli_call(cli, &lease, "POST", &body, "/api/environment-leases/%s/release", id) < 0)
@@ -135,7 +139,19 @@ static int lease_show(struct cli *cli, int argc, char **argv)
 
 static int lease_destroy(struct cli *cli, int argc, char **argv)
 {
-    return lease_call(cli, argc, argv, "POST", "/destroy");
+    bool discard = false;
+    const struct cli_option options[] = {{"discard-work", .flag = &discard}, {0}};
+    auto_buf body = CLI_BODY_INIT;
+    const char *id;
+    struct cli_answer lease;
+    int status = cli_start(cli, argc, argv, options, 1, 1);
+    if (status != CLI_OK)
+        return status;
+    berth_buf_puts(&body, discard ? "{\"discardWork\":true}" : "{}");
+    if (cli_find_id(cli, "lease", argv[0], &id) < 0 ||
+        cli_call(cli, &lease, "POST", &body, "/api/environment-leases/%s/destroy", id) < 0)
+        return cli_fail(cli);
+    return lease_print(cli, &lease);
 }
 
 static int lease_acknowledge(struct cli *cli, int argc, char **argv)
@@ -165,6 +181,12 @@ static const char *expires_of(struct cli *cli, const struct berth_json *lease)
     return cli_text(lease, "dueAt") ? cli_when(cli, cli_time(lease, "expiresAt")) : NULL;
 }
 
+static const char *work_of(struct cli *cli, const struct berth_json *lease)
+{
+    (void)cli;
+    return cli_text(lease, "workAt") ? "not home" : NULL;
+}
+
 static int lease_list(struct cli *cli, int argc, char **argv)
 {
     static const struct cli_cell columns[] = {{"ID", "id", CLI_ID},
@@ -172,6 +194,7 @@ static int lease_list(struct cli *cli, int argc, char **argv)
                                               {"STATUS", "status", CLI_STATUS},
                                               {"PLACE", "place"},
                                               {"CLEAN-UP", "cleanupStatus", CLI_STATUS},
+                                              {"WORK", .text = work_of},
                                               {"USED", "lastUsedAt", CLI_WHEN},
                                               {"EXPIRES", .text = expires_of},
                                               {0}};
@@ -210,9 +233,9 @@ const struct cli_command cli_lease_commands[] = {
     {"lease", "list", "[--env NAME|ID] [--run ID] [--status STATUS] [--all] [--limit N]",
      "leases that are open, parked or owe clean-up; --all shows past ones too", lease_list},
     {"lease", "show", "ID", "one lease", lease_show},
-    {"lease", "release", "ID [--status released|failed] [--reason TEXT]",
+    {"lease", "release", "ID [--status released|failed] [--reason TEXT] [--discard-work]",
      "give the place back; twice is fine", lease_release},
-    {"lease", "destroy", "ID", "end the place, parked or not", lease_destroy},
+    {"lease", "destroy", "ID [--discard-work]", "end the place, parked or not", lease_destroy},
     {"lease", "acknowledge", "ID",
      "you have looked after a place whose provider cannot be asked: nothing is owed",
      lease_acknowledge},

@@ -20,6 +20,7 @@
 #include "cli/follow.h"
 #include "cli/print.h"
 #include "cli/session.h"
+#include "cli/sync.h"
 #include "cli/table.h"
 
 #define RESULT_STEP_MS 100 /* between two looks for the end of a command */
@@ -262,8 +263,11 @@ static int remote_run_status(struct remote *r)
     find_result(r, error);
     if (r->result) {
         say_whether_owed(r);
+        cli_sync_say_object(r->cli, stderr, berth_json_get(r->run, "workspace"));
         cli_say_lease_ended(r->cli, code, error);
-        return remote_exit_status(r);
+        int status = remote_exit_status(r);
+        bool homeless = code && strcmp(code, "workspace_not_home") == 0;
+        return status == CLI_OK && homeless ? CLI_BERTH_FAILED : status;
     }
     (void)berth_fail(&r->cli->err, BERTH_E_UNAVAILABLE, "%s",
                      error ? error : "The run has ended without its command.");
@@ -340,6 +344,7 @@ static void write_run(struct cli *cli, const struct berth_run_request *r, struct
     cli_put(cli, &w, "workspacePath", r->workspace);
     if (r->in_place)
         berth_json_put_bool(&w, "inPlace", true);
+    cli_sync_put(cli, &w, "workspace", &r->sync);
     cli_put(cli, &w, "provisionCommand", r->provision_command);
     berth_json_put_int(&w, "ttlMs", r->ttl_ms);
     berth_json_open_in(&w, "secrets", '{');

@@ -22,6 +22,7 @@
 #include "cli/run_socket.h"
 #include "cli/session.h"
 #include "cli/supervise.h"
+#include "cli/sync.h"
 #include "cli/table.h"
 #include "core/run/exec.h"
 #include "core/run/exec_result.h"
@@ -115,8 +116,10 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
 {
     static const char *const words[] = {[BERTH_PHASE_ACQUIRING] = "acquiring",
                                         [BERTH_PHASE_REALIZING] = "acquiring",
+                                        [BERTH_PHASE_SENDING] = "sending the workspace",
                                         [BERTH_PHASE_PROVISIONING] = "provisioning",
                                         [BERTH_PHASE_RUNNING] = "running",
+                                        [BERTH_PHASE_RETURNING] = "bringing the work home",
                                         [BERTH_PHASE_RELEASING] = "releasing"};
     cli_session_say(ctx, words[phase]);
 }
@@ -181,9 +184,13 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
         return cli_not_started(cli, result.run->error_code);
     if (result.owed)
         cli_say_owed(cli);
+    cli_sync_say(cli, result.workspace_json);
     if (result.run)
         cli_say_lease_ended(cli, result.run->error_code, result.run->error);
-    return rc < 0 ? cli_run_failed(cli) : run_exit_status(cli, &result);
+    if (rc < 0)
+        return cli_run_failed(cli);
+    status = run_exit_status(cli, &result);
+    return status == CLI_OK && result.kept && !request->sync.no_restore ? CLI_BERTH_FAILED : status;
 }
 
 /* The options as they were given. */
@@ -192,6 +199,8 @@ struct run_options {
     const char *environment, *ttl, *provision;
     struct berth_list secrets; /* "NAME=SECRET" */
     bool detach, keep_stdin, in_place;
+    struct cli_sync sync;
+    bool no_restore, mass_deletion;
 };
 
 /* Reads the words of the command line. Returns CLI_OK, or the exit status after the error has been
@@ -199,13 +208,23 @@ struct run_options {
 static int read_options(struct cli *cli, int argc, char **argv, struct run_options *o,
                         struct berth_run_request *request)
 {
-    const struct cli_option options[] = {
-        {"environment", &o->environment},   {"cwd", &o->command.cwd},
-        {"env", .texts = &o->command.env},  {"env-from-secret", .texts = &o->secrets},
-        {"timeout", &o->command.timeout},   {"ttl", &o->ttl},
-        {"provision", &o->provision},       {"tty", .flag = &o->command.terminal},
-        {"detach", .flag = &o->detach},     {"stdin", .flag = &o->keep_stdin},
-        {"in-place", .flag = &o->in_place}, {0}};
+    const struct cli_option options[] = {{"environment", &o->environment},
+                                         {"cwd", &o->command.cwd},
+                                         {"env", .texts = &o->command.env},
+                                         {"env-from-secret", .texts = &o->secrets},
+                                         {"timeout", &o->command.timeout},
+                                         {"ttl", &o->ttl},
+                                         {"provision", &o->provision},
+                                         {"tty", .flag = &o->command.terminal},
+                                         {"detach", .flag = &o->detach},
+                                         {"stdin", .flag = &o->keep_stdin},
+                                         {"in-place", .flag = &o->in_place},
+                                         {"workspace", &o->sync.path},
+                                         {"exclude", .texts = &o->sync.exclude},
+                                         {"on-conflict", &o->sync.on_conflict},
+                                         {"no-restore", .flag = &o->no_restore},
+                                         {"mass-deletion", .flag = &o->mass_deletion},
+                                         {0}};
     int end;
     if (cli_command_split(cli, argc, argv, &end) != CLI_OK ||
         cli_parse(cli, end, argv, options, 0, 0) < 0)
@@ -215,7 +234,13 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
                               "not");
     if (o->keep_stdin && !o->detach)
         return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
+    if (o->in_place && o->sync.path)
+        return cli_usage(cli, "--workspace sends a directory, --in-place works in it: give one");
     int status = cli_command_request(cli, &o->command, argv + end + 1, &request->command);
+    if (status == CLI_OK)
+        status = cli_sync_read(cli, &o->sync, &request->sync);
+    request->sync.no_restore = o->no_restore;
+    request->sync.mass_deletion = o->mass_deletion;
     if (status == CLI_OK && o->ttl && !berth_time_parse_duration(o->ttl, &request->ttl_ms))
         status = cli_usage(cli, "--ttl \"%s\" is not a duration: write 90s, 15m, 1h or 2d", o->ttl);
     return status;
@@ -272,6 +297,8 @@ static int run_main(struct cli *cli, int argc, char **argv)
     request.environment_id = e ? cli_text(e, "id") : NULL;
     request.provision_command = o.provision;
     request.actor = &cli->actor;
+    if (request.sync.path && cli_sync_check_near(cli) != CLI_OK)
+        return cli_run_failed(cli);
     if (o.in_place && work_in_place(cli, e, &request) != CLI_OK)
         return CLI_BERTH_FAILED;
     if (cli->daemon)
@@ -285,7 +312,9 @@ const struct cli_command cli_run_commands[] = {
     {"run", NULL,
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
-     " [--in-place] [-t|--tty] [-d|--detach [--stdin]] -- COMMAND [ARGUMENT]...",
+     " [-w|--workspace DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
+     " [--no-restore] [--mass-deletion]] [--in-place] [-t|--tty] [-d|--detach [--stdin]] -- "
+     "COMMAND [ARGUMENT]...",
      "take a lease, run the command in the place, and give the place back", run_main},
     {0},
 };

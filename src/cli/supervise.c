@@ -59,6 +59,12 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     put_field(buf, "cwd", r->command.cwd);
     put_field(buf, "workspace", r->workspace);
     put_number(buf, "in-place", r->in_place);
+    put_field(buf, "sync", r->sync.path);
+    put_number(buf, "on-conflict", r->sync.on_conflict);
+    put_number(buf, "no-restore", r->sync.no_restore);
+    put_number(buf, "mass-deletion", r->sync.mass_deletion);
+    for (const char *const *rule = r->sync.exclude; rule && *rule; rule++)
+        put_field(buf, "exclude", *rule);
     put_number(buf, "ttl", r->ttl_ms);
     put_number(buf, "timeout", r->command.timeout_ms);
     put_number(buf, "stdin", keep_stdin);
@@ -159,7 +165,7 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
 
 struct supervision {
     struct cli *cli;
-    struct berth_list argv, env, secrets;
+    struct berth_list argv, env, secrets, exclude;
     struct cli_run_socket *control;
     bool told, keep_stdin;
 };
@@ -178,6 +184,8 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
                   {"provision", .text = &r->provision_command},
                   {"cwd", .text = &r->command.cwd},
                   {"workspace", .text = &r->workspace},
+                  {"sync", .text = &r->sync.path},
+                  {"exclude", .list = &s->exclude},
                   {"ttl", .number = &r->ttl_ms},
                   {"timeout", .number = &r->command.timeout_ms},
                   {"secret", .list = &s->secrets},
@@ -187,6 +195,12 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
         s->keep_stdin = *value == '1';
     if (strcmp(name, "in-place") == 0)
         r->in_place = *value == '1';
+    if (strcmp(name, "no-restore") == 0)
+        r->sync.no_restore = *value == '1';
+    if (strcmp(name, "mass-deletion") == 0)
+        r->sync.mass_deletion = *value == '1';
+    if (strcmp(name, "on-conflict") == 0)
+        r->sync.on_conflict = (enum berth_merge_policy)strtol(value, NULL, 10);
     for (unsigned i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (strcmp(name, fields[i].name) != 0)
             continue;
@@ -212,6 +226,8 @@ static int take_secrets(struct supervision *s, struct berth_run_request *r)
     }
     r->secrets = all;
     r->secret_count = s->secrets.count;
+    (void)berth_list_add(&s->exclude, &s->cli->arena, NULL);
+    r->sync.exclude = (const char *const *)(void *)s->exclude.items;
     return berth_arena_check(&s->cli->arena, &s->cli->err);
 }
 

@@ -235,6 +235,7 @@ static const struct berth_yaml_option options[] = {
     {"settings.runLeaseTtl", BERTH_YAML_DURATION, AT(settings.run_lease_ttl_ms)},
     {"settings.idleTtl", BERTH_YAML_DURATION, AT(settings.idle_ttl_ms)},
     {"settings.retainTtl", BERTH_YAML_DURATION, AT(settings.retain_ttl_ms)},
+    {"settings.workTtl", BERTH_YAML_DURATION, AT(settings.work_ttl_ms)},
     {"settings.callTimeout", BERTH_YAML_DURATION, AT(settings.call_timeout_ms)},
     {"settings.nodeLapse", BERTH_YAML_DURATION, AT(settings.node_lapse_ms)},
     {"settings.cleanupRetry", BERTH_YAML_DURATION, AT(settings.cleanup_retry_ms)},

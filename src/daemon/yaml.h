@@ -9,7 +9,7 @@
 
 #include <berth/error.h>
 
-#define BERTH_YAML_OPTIONS_MAX 32 /* rows of one table */
+#define BERTH_YAML_OPTIONS_MAX 48 /* rows of one table */
 
 enum berth_yaml_type {
     BERTH_YAML_SECTION,  /* lines "key: value"; not stored itself, its options are */

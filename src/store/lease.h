@@ -65,6 +65,7 @@ struct berth_lease {
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
     int64_t due_at_ms;   /* when the sweep must look at it; 0: the row is closed */
+    int64_t work_at_ms;  /* since when the place may hold work that is not home; 0: it holds none */
     const char *trouble; /* in lists: why the row cannot be read, or NULL */
 };
 
@@ -130,6 +131,7 @@ struct berth_standing {
     const char *run_id;
     const char *run_owner; /* the node that performs the run, or performed it; or NULL */
     int run_status;        /* enum berth_run_status, or one of the two above */
+    bool has_work;         /* work_at is set */
     bool outdated;         /* its environment is deleted, archived or has another config */
     const char *trouble;   /* why the row cannot be read, or NULL */
 };

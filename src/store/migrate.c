@@ -306,10 +306,18 @@ static const char *const migration_17[] = {
     NULL,
 };
 
+/* work_at: since when a place may hold work that is not home. workspace: what became of the
+ * workspace of a run, as JSON. */
+static const char *const migration_18[] = {
+    "ALTER TABLE leases ADD COLUMN work_at {bigint}",
+    "ALTER TABLE runs ADD COLUMN workspace TEXT",
+    NULL,
+};
+
 static const char *const *const migrations[] = {
     migration_1,  migration_2,  migration_3,  migration_4,  migration_5,  migration_6,
     migration_7,  migration_8,  migration_9,  migration_10, migration_11, migration_12,
-    migration_13, migration_14, migration_15, migration_16, migration_17};
+    migration_13, migration_14, migration_15, migration_16, migration_17, migration_18};
 
 int berth_store_version(void)
 {

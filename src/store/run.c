@@ -8,7 +8,7 @@ const struct berth_enum berth_run_statuses = {"run status", status_names};
 
 #define COLUMNS                                                                                    \
     "id, company_id, environment_id, status, error, error_code, started_at, finished_at,"          \
-    " created_at, updated_at, owner"
+    " created_at, updated_at, owner, workspace"
 
 struct reader {
     struct berth_arena *arena;
@@ -37,6 +37,7 @@ static int on_run(void *ctx, const struct berth_value *row, struct berth_error *
     run->created_at_ms = row[8].number;
     run->updated_at_ms = row[9].number;
     run->owner = berth_row_text(arena, &row[10]);
+    run->workspace_json = berth_row_text(arena, &row[11]);
     return berth_arena_check(arena, err);
 }
 
@@ -99,12 +100,13 @@ int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,
     int rc = berth_db_exec(
         db,
         "UPDATE runs SET status = $2, error = $3, error_code = $4, started_at = $5,"
-        " finished_at = $6, updated_at = $7 WHERE " BERTH_SAME_ID(
+        " finished_at = $6, updated_at = $7, workspace = $8 WHERE " BERTH_SAME_ID(
             "id", BERTH_ID_ARG(1)) " AND status NOT IN ('succeeded', 'failed', 'cancelled', "
                                    "'timed_out') RETURNING 1",
         berth_row_count, &rows, err, berth_text(run->id), berth_text(status_names[run->status]),
         berth_text(run->error), berth_text(run->error_code), berth_int_or_null(run->started_at_ms),
-        berth_int_or_null(run->finished_at_ms), berth_int(run->updated_at_ms));
+        berth_int_or_null(run->finished_at_ms), berth_int(run->updated_at_ms),
+        berth_text(run->workspace_json));
     *won = rows > 0;
     return rc;
 }

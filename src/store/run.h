@@ -18,7 +18,8 @@ struct berth_run {
     const char *id, *company_id, *environment_id;
     enum berth_run_status status;
     const char *error, *error_code;
-    const char *owner; /* the node that performs the run, or NULL */
+    const char *workspace_json; /* what became of its workspace, or NULL */
+    const char *owner;          /* the node that performs the run, or NULL */
     int64_t started_at_ms, finished_at_ms, created_at_ms, updated_at_ms;
 };
 

@@ -7,19 +7,13 @@
 #ifndef BERTH_SYNC_MERGE_H
 #define BERTH_SYNC_MERGE_H
 
+#include <berth/workspace.h>
+
 #include "base/limits.h"
 #include "base/map.h"
 #include "sync/manifest.h"
 
 #define BERTH_MERGE_LABEL_BYTES_MAX 32
-
-/* What happens to a path that both sides changed differently. */
-enum berth_merge_policy {
-    BERTH_MERGE_KEEP_BOTH, /* the local version stays, the remote one is put beside it */
-    BERTH_MERGE_REMOTE,    /* the remote version replaces the local one, except by a deletion */
-    BERTH_MERGE_LOCAL,     /* the local version stays, the remote one is dropped */
-    BERTH_MERGE_FAIL,      /* the merge is refused */
-};
 
 /* In the order in which changes are applied. */
 enum berth_change_kind {

@@ -83,6 +83,8 @@ static const struct row {
     {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/destroy"},
     {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/retry-cleanup"},
     {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/acknowledge"},
+    {"+44440--------+", "POST", "/api/environment-leases/:leaseId/workspace/push"},
+    {"+44440--------+", "POST", "/api/environment-leases/:leaseId/workspace/pull"},
     {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/resume"},
     {"+4444---------+", "POST", "/api/secret-key/rotate"},
     {"+4444-+++----++", "GET", "/api/companies/:companyId/secrets"},

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -257,6 +258,72 @@ static void perform_run(struct fixture *f)
     assert_int_equal(result.run->status, BERTH_RUN_TIMED_OUT);
 }
 
+/* --- runs with a workspace --- */
+
+static const char *workspace_path(const struct fixture *f, char out[600])
+{
+    (void)snprintf(out, 600, "%s.workspace", f->inventory);
+    return out;
+}
+
+static void write_workspace_file(const char *directory, const char *text)
+{
+    char path[700];
+    (void)snprintf(path, sizeof path, "%s/file", directory);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void perform_workspace(struct fixture *f)
+{
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    struct berth_run_result result;
+    char home[600];
+    (void)mkdir(workspace_path(f, home), 0700);
+    write_workspace_file(home, "one\n");
+    /* Killed in between, the command leaves the file as it was. */
+    request.command.argv = (const char *const[]){"sh", "-c", "echo two > new && mv new file", NULL};
+    request.sync.path = home;
+    arm();
+    assert_ok(f, berth_run_perform(f->b, &f->arena, &request, &result, &f->err));
+    assert_int_equal(result.run->status, BERTH_RUN_SUCCEEDED);
+    assert_false(result.kept);
+}
+
+/* Brings the work of all places home that still have some, and checks that none is lost. */
+static void bring_work_home(struct fixture *f)
+{
+    struct berth_lease_filter filter = BERTH_LEASE_FILTER_INIT;
+    struct berth_list standing;
+    char path[700], home[600], text[16] = "";
+    filter.standing_only = true;
+    assert_ok(f, berth_lease_list(f->b, &f->arena, &filter, &standing, &f->err));
+    bool fetched = false;
+    for (int i = 0; i < standing.count; i++) {
+        struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
+        struct berth_workspace_report report;
+        const struct berth_lease *lease = standing.items[i];
+        if (!lease->work_at_ms)
+            continue;
+        pull.lease_id = lease->id;
+        assert_ok(f, berth_workspace_pull(f->b, &f->arena, &pull, &report, &f->err));
+        assert_int_equal(report.conflicts, 0);
+        fetched = true;
+    }
+    (void)snprintf(path, sizeof path, "%s/file", workspace_path(f, home));
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        assert_false(fetched);
+        return;
+    }
+    (void)fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    assert_true(strcmp(text, "one\n") == 0 || strcmp(text, "two\n") == 0);
+    assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE work_at IS NOT NULL"), 0);
+}
+
 static void cancel_it(void *ctx, struct berth_exec *exec)
 {
     (void)ctx;
@@ -468,6 +535,7 @@ static const struct scenario {
     {"finish_run", finish_run},
     {"sweep_found_place", sweep_found_place},
     {"perform_run", perform_run},
+    {"perform_workspace", perform_workspace},
     {"perform_far_run", perform_far_run, .far = true},
     {"change_key", change_key},
     {"first_key", first_key},
@@ -495,6 +563,7 @@ static void recover(struct fixture *f, int tries)
     } while (broken && --tries > 0);
     if (broken)
         fail_msg("%s", broken);
+    bring_work_home(f);
     check_runs(f);
     if (!is_far()) /* the key of the far host is bound to its environment alone */
         check_secrets(f);

@@ -216,6 +216,7 @@ static void the_example_has_every_option(void **state)
         "runLeaseTtl",
         "idleTtl",
         "retainTtl",
+        "workTtl",
         "callTimeout",
         "nodeLapse",
         "cleanupRetry",
@@ -268,6 +269,7 @@ static const char everything[] = "store: postgres://berth@db.example/berth\n"
                                  "  runLeaseTtl: 2s\n"
                                  "  idleTtl: 3s\n"
                                  "  retainTtl: 4s\n"
+                                 "  workTtl: 8s\n"
                                  "  callTimeout: 5s\n"
                                  "  nodeLapse: 6s\n"
                                  "  cleanupRetry: 7s\n"
@@ -281,6 +283,7 @@ static void assert_everything(const struct berth_config *c)
                                                    .run_lease_ttl_ms = 2000,
                                                    .idle_ttl_ms = 3000,
                                                    .retain_ttl_ms = 4000,
+                                                   .work_ttl_ms = 8000,
                                                    .call_timeout_ms = 5000,
                                                    .node_lapse_ms = 6000,
                                                    .allow_unconfined_plugins = true,
@@ -457,7 +460,7 @@ static void a_file_with_a_relative_name(void **state)
     "store, keyFile, socket, listen, allowedHosts, allowedOrigins, publicUrl, log, "               \
     "sweepInterval, drainTimeout, connectionsMax, settings."
 #define SETTINGS                                                                                   \
-    "leaseTtl, runLeaseTtl, idleTtl, retainTtl, callTimeout, nodeLapse, cleanupRetry, "            \
+    "leaseTtl, runLeaseTtl, idleTtl, retainTtl, workTtl, callTimeout, nodeLapse, cleanupRetry, "   \
     "cleanupRetryMax, logBytesMax, allowUnconfinedPlugins."
 #define DURATION " must be a duration of at most 366 days, such as 250ms, 90s, 15m, 1h or 2d."
 #define SINGLE " must be a single value, not a list or a mapping."

@@ -690,6 +690,8 @@ static void leases_and_runs_survive_their_copy(void **state)
               " 'system', 'environment', 'e', 'apiKey', CASE value % 2 WHEN 0 THEN 'success' ELSE"
               " 'failure' END, 1 FROM (SELECT 1 AS value UNION SELECT 2 UNION SELECT 4)");
     do_sql(g, "DROP TABLE lease_secrets"); /* of later versions */
+    do_sql(g, "ALTER TABLE leases DROP COLUMN work_at");
+    do_sql(g, "ALTER TABLE runs DROP COLUMN workspace");
     do_sql(g, "DROP INDEX environments_by_change");
     do_sql(g, "DROP INDEX activity_by_company");
     do_sql(g, "DROP INDEX leases_by_company");

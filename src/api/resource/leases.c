@@ -12,6 +12,7 @@
 #include "core/company.h"
 #include "core/environment/environment.h"
 #include "core/place_share.h"
+#include "core/workspace/workspace.h"
 
 static void lease_item(struct berth_json_writer *w, const void *lease)
 {
@@ -126,10 +127,20 @@ static int lease_acquire(struct berth_api_call *c, struct berth_error *err)
                                                : berth_api_at_environment(c, e, acquire_now, err);
 }
 
+/* How to give a lease back. */
+struct lease_giving {
+    struct berth_release_request request;
+    bool discard_work;
+};
+
 static int release_now(struct berth_api_call *c, struct berth_error *err)
 {
+    const struct lease_giving *g = c->state;
     struct berth_lease *l = NULL;
-    int rc = berth_lease_release(c->b, &c->arena, c->state, &l, err);
+    int rc = g->discard_work ? berth_lease_discard_work(c->b, g->request.lease_id, &c->actor, err)
+                             : BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = berth_lease_release(c->b, &c->arena, &g->request, &l, err);
     return lease_say(c, rc, l);
 }
 
@@ -141,24 +152,27 @@ static int lease_release(struct berth_api_call *c, struct berth_error *err)
     struct body {
         int status;
         const char *reason;
+        bool discard_work;
     } body = {0};
     static const struct berth_api_field fields[] = {
         {"status", BERTH_API_WORD, offsetof(struct body, status), .words = ends},
         {"failureReason", BERTH_API_TEXT, offsetof(struct body, reason), .nullable = true},
+        {"discardWork", BERTH_API_FLAG, offsetof(struct body, discard_work)},
         {0}};
-    struct berth_release_request *request = berth_api_state(c, sizeof *request);
+    struct lease_giving *giving = berth_api_state(c, sizeof *giving);
     struct berth_lease *l = NULL;
-    if (!request)
+    if (!giving)
         return berth_arena_check(&c->arena, err);
     int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc < 0)
         return rc;
-    *request = (struct berth_release_request){.lease_id = l->id,
-                                              .status = statuses[body.status],
-                                              .reason = body.reason,
-                                              .actor = &c->actor};
+    *giving = (struct lease_giving){.request = {.lease_id = l->id,
+                                                .status = statuses[body.status],
+                                                .reason = body.reason,
+                                                .actor = &c->actor},
+                                    .discard_work = body.discard_work};
     return berth_api_at_lease(c, l, release_now, err);
 }
 
@@ -174,14 +188,28 @@ static int at_lease(struct berth_api_call *c, berth_api_handler *next, struct be
 
 static int destroy_now(struct berth_api_call *c, struct berth_error *err)
 {
+    const struct lease_giving *g = c->state;
     struct berth_lease *l = NULL;
-    int rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
+    int rc =
+        g->discard_work ? berth_lease_discard_work(c->b, c->params[0], &c->actor, err) : BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = berth_lease_destroy(c->b, &c->arena, c->params[0], &c->actor, &l, err);
     return lease_say(c, rc, l);
 }
 
 static int destroy(struct berth_api_call *c, struct berth_error *err)
 {
-    return at_lease(c, destroy_now, err);
+    static const struct berth_api_field fields[] = {
+        {"discardWork", BERTH_API_FLAG, offsetof(struct lease_giving, discard_work)}, {0}};
+    struct lease_giving *giving = berth_api_state(c, sizeof *giving);
+    struct berth_lease *l = NULL;
+    if (!giving)
+        return berth_arena_check(&c->arena, err);
+    *giving = (struct lease_giving){0};
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, giving, NULL, err);
+    return rc < 0 ? rc : berth_api_at_lease(c, l, destroy_now, err);
 }
 
 /* What is owed is tried now, whenever it was due. */
@@ -221,6 +249,103 @@ static int resume(struct berth_api_call *c, struct berth_error *err)
     return at_lease(c, resume_now, err);
 }
 
+/* --- workspaces --- */
+
+static int push_now(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_workspace_push *push = c->state;
+    struct berth_workspace_report report;
+    int rc = berth_workspace_push(c->b, &c->arena, push, &report, err);
+    if (rc < 0)
+        return rc;
+    berth_json_open(&c->w, '{');
+    berth_json_put_str(&c->w, "cwd", report.cwd);
+    berth_json_put_int(&c->w, "files", (int64_t)report.files);
+    berth_json_put_int(&c->w, "bytes", report.bytes);
+    berth_json_close(&c->w, '}');
+    return BERTH_OK;
+}
+
+/* The directory is on the daemon's machine, so only an operator of the instance may name one. */
+static int push(struct berth_api_call *c, struct berth_error *err)
+{
+    struct body {
+        const char *path;
+        struct berth_list exclude;
+        int on_conflict;
+    } body = {0};
+    const struct berth_api_field fields[] = {
+        {"path", BERTH_API_TEXT, offsetof(struct body, path), .required = true},
+        {"exclude", BERTH_API_TEXTS, offsetof(struct body, exclude)},
+        {"onConflict", BERTH_API_WORD, offsetof(struct body, on_conflict),
+         .words = berth_merge_policies.names},
+        {0}};
+    struct berth_lease *l = NULL;
+    struct berth_workspace_push *wanted = berth_api_state(c, sizeof *wanted);
+    if (!wanted)
+        return berth_arena_check(&c->arena, err);
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, true, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc == BERTH_OK && body.path[0] != '/')
+        rc = berth_fail(err, BERTH_E_INVALID, "The path of a workspace must be absolute.");
+    if (rc < 0)
+        return rc;
+    (void)berth_list_add(&body.exclude, &c->arena, NULL);
+    *wanted =
+        (struct berth_workspace_push){.lease_id = l->id,
+                                      .path = body.path,
+                                      .exclude = (const char *const *)(void *)body.exclude.items,
+                                      .on_conflict = (enum berth_merge_policy)body.on_conflict,
+                                      .cancel_fd = berth_api_left_fd(c)};
+    rc = berth_arena_check(&c->arena, err);
+    if (rc < 0)
+        return rc;
+    return berth_api_at_lease(c, l, push_now, err);
+}
+
+static int pull_now(struct berth_api_call *c, struct berth_error *err)
+{
+    struct berth_workspace_report report;
+    int rc = berth_workspace_pull(c->b, &c->arena, c->state, &report, err);
+    if (rc == BERTH_OK)
+        berth_json_put_raw(&c->w, NULL, report.json);
+    return rc;
+}
+
+static int pull(struct berth_api_call *c, struct berth_error *err)
+{
+    struct body {
+        int on_conflict;
+        bool mass_deletion, dry_run;
+    } body = {.on_conflict = -1};
+    const struct berth_api_field fields[] = {
+        {"onConflict", BERTH_API_WORD, offsetof(struct body, on_conflict),
+         .words = berth_merge_policies.names},
+        {"massDeletion", BERTH_API_FLAG, offsetof(struct body, mass_deletion)},
+        {"dryRun", BERTH_API_FLAG, offsetof(struct body, dry_run)},
+        {0}};
+    struct berth_workspace_pull *wanted = berth_api_state(c, sizeof *wanted);
+    struct berth_lease *l = NULL;
+    if (!wanted)
+        return berth_arena_check(&c->arena, err);
+    int rc = berth_lease_get(c->b, &c->arena, c->params[0], &l, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_allow_local(c, true, err);
+    if (rc == BERTH_OK)
+        rc = berth_api_body(c, fields, &body, NULL, err);
+    if (rc < 0)
+        return rc;
+    *wanted = (struct berth_workspace_pull){.lease_id = l->id,
+                                            .on_conflict = body.on_conflict,
+                                            .mass_deletion = body.mass_deletion,
+                                            .dry_run = body.dry_run,
+                                            .cancel_fd = berth_api_left_fd(c)};
+    return berth_api_at_lease(c, l, pull_now, err);
+}
+
 const struct berth_api_route berth_api_lease_routes[] = {
     {"GET", "/api/environments/:id/leases", list_of_environment, BERTH_API_MANAGE,
      .query = "status standing runId limit before"},
@@ -233,6 +358,8 @@ const struct berth_api_route berth_api_lease_routes[] = {
     {"POST", "/api/environment-leases/:leaseId/destroy", destroy, BERTH_API_MANAGE},
     {"POST", "/api/environment-leases/:leaseId/retry-cleanup", retry_cleanup, BERTH_API_MANAGE},
     {"POST", "/api/environment-leases/:leaseId/acknowledge", acknowledge, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/workspace/push", push, BERTH_API_MANAGE},
+    {"POST", "/api/environment-leases/:leaseId/workspace/pull", pull, BERTH_API_MANAGE},
     {"POST", "/api/environment-leases/:leaseId/resume", resume, BERTH_API_MANAGE},
     {0},
 };

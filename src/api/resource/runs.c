@@ -11,6 +11,7 @@
 #include "api/command.h"
 #include "api/place_call.h"
 #include "api/quick.h"
+#include "api/sync.h"
 #include "api/stream/live.h"
 #include "api/stream/watch.h"
 #include "base/auto.h"
@@ -286,6 +287,8 @@ struct run_body {
     int64_t ttl_ms;
     bool in_place;
     struct berth_list secrets; /* "NAME=id" */
+    const char *sync_json;
+    struct berth_api_sync sync;
 };
 
 static int take_secrets(struct berth_api_call *c, const struct berth_list *pairs,
@@ -410,6 +413,7 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
         {"environmentId", BERTH_API_TEXT, offsetof(struct run_body, environment_id),
          .nullable = true},
         {"workspacePath", BERTH_API_TEXT, offsetof(struct run_body, workspace), .nullable = true},
+        {"workspace", BERTH_API_OBJECT, offsetof(struct run_body, sync_json), .nullable = true},
         {"inPlace", BERTH_API_FLAG, offsetof(struct run_body, in_place)},
         {"provisionCommand", BERTH_API_TEXT, offsetof(struct run_body, provision),
          .nullable = true},
@@ -438,6 +442,11 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
         return rc;
     }
     rc = berth_api_command_build(c, &body.in, &request.command, err);
+    if (rc == BERTH_OK && body.sync_json)
+        rc = berth_api_sync_read(c, body.sync_json, &body.sync, err);
+    if (rc == BERTH_OK && body.sync_json && (body.workspace || body.in_place))
+        rc = berth_fail(err, BERTH_E_INVALID,
+                        "A run has either workspace, or workspacePath and inPlace.");
     if (rc == BERTH_OK)
         rc = may_perform(c, &body, err);
     if (rc == BERTH_OK)
@@ -455,6 +464,7 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
     request.environment_id = body.environment_id;
     request.workspace = body.workspace;
     request.in_place = body.in_place;
+    request.sync = body.sync.sync;
     request.provision_command = body.provision;
     request.issue_id = body.issue_id;
     request.execution_workspace_id = body.execution_workspace_id;

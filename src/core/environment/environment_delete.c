@@ -46,15 +46,22 @@ static int remove_row(struct berth_db *db, struct deletion *d, struct berth_erro
 
 static int refuse_in_use(const struct deletion *d, struct berth_error *err)
 {
-    int open = 0, owing = 0;
+    int open = 0, owing = 0, work = 0;
     for (int i = 0; i < d->standing.count; i++) {
         const struct berth_lease *l = d->standing.items[i];
+        work += l->work_at_ms != 0;
         if (!l->trouble &&
             (l->status <= BERTH_LEASE_RELEASING || l->status == BERTH_LEASE_RETAINED))
             open++;
         else if (l->trouble || l->place != BERTH_PLACE_PARKED)
             owing++;
     }
+    if (work)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "Environment \"%s\" has %d place%s with work that did not come home: see "
+                          "\"berth lease list\" and \"berth workspace pull\", or release with "
+                          "--discard-work.",
+                          d->environment->name, work, work == 1 ? "" : "s");
     if (open && !d->drain)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "Environment \"%s\" has %d open lease%s: release %s first, or delete "

@@ -3,6 +3,7 @@
  * renamed to trash/STORE/ID. */
 #include "core/lease/lease_directory.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,4 +77,22 @@ void berth_lease_directory_discard(struct berth *b, const char *lease_id)
     char *path = move_to_trash(b, lease_id);
     if (path && berth_pool_submit(b->pool, delete_job, path, &ignored) < 0)
         free(path); /* the sweep deletes it */
+}
+
+void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
+{
+    static const char *const suffixes[] = {"", ".new", ".blobs"};
+    auto_free char *workspaces = NULL;
+    struct berth_error ignored; /* the sweep tries again */
+    if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) < 0)
+        return;
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        auto_free char *path = NULL;
+        if (asprintf(&path, "%s/%s%s", workspaces, lease_id, suffixes[i]) < 0)
+            return;
+        if (unlink(path) < 0 && errno == EISDIR)
+            (void)berth_fs_remove_tree(path, &ignored);
+        else if (i == 0 && access(workspaces, F_OK) < 0)
+            return; /* no workspace was ever sent from here */
+    }
 }

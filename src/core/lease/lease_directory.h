@@ -7,12 +7,16 @@
 
 #include "core/berth.h"
 
-/* Returns the directory of the store in "leases" or "trash", which the caller frees. */
+/* Returns the directory of the store in "leases", "trash" or "workspaces", which the caller frees.
+ */
 int berth_lease_directories(const struct berth *b, const char *name, char **out,
                             struct berth_error *err);
 /* Returns the path, in the arena. Makes nothing. */
 int berth_lease_directory(const struct berth *b, struct berth_arena *arena, const char *lease_id,
                           const char **out, struct berth_error *err);
+/* Removes the state of the workspace of a lease that has ended, if there is one
+ * (core/workspace/workspace_state.h). */
+void berth_lease_workspace_discard(struct berth *b, const char *lease_id);
 /* Removes the directory of a lease that has ended, if there is one: takes it out of the way now,
  * and deletes it on the pool. What fails is left for the sweep. */
 void berth_lease_directory_discard(struct berth *b, const char *lease_id);

@@ -133,7 +133,7 @@ static bool status_may_follow(enum berth_lease_status from, enum berth_lease_sta
     case BERTH_LEASE_ACTIVE:
         return to == BERTH_LEASE_RELEASING || to == BERTH_LEASE_RETAINED || is_final(to);
     case BERTH_LEASE_RETAINED:
-        return to == BERTH_LEASE_RELEASING || is_final(to);
+        return to == BERTH_LEASE_RELEASING || to == BERTH_LEASE_ACTIVE || is_final(to);
     case BERTH_LEASE_RELEASING:
         return is_final(to);
     case BERTH_LEASE_RELEASED:

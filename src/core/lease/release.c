@@ -81,14 +81,24 @@ static int save_and_tell(struct berth_db *db, struct giving *g, struct berth_err
                                    err);
 }
 
-static int retain(struct berth_db *db, struct giving *g, struct berth_error *err)
+static int retain(struct berth_db *db, struct giving *g, int64_t ttl_ms, struct berth_error *err)
 {
     struct berth_lease *l = g->lease;
     int64_t now = berth_time_wall_ms();
     berth_ledger_enter(l, BERTH_LEASE_RETAINED);
+    l->owner = NULL;
     l->last_used_at_ms = l->updated_at_ms = now;
-    l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + g->b->settings.retain_ttl_ms;
+    l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + ttl_ms;
     return save_and_tell(db, g, err);
+}
+
+/* Refuses to give up a place that holds work which is not home. */
+static int refuse_work(const struct berth_lease *l, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CONFLICT,
+                      "The place of lease %s holds work that did not come home. Fetch it with "
+                      "\"berth workspace pull %s\", or give it up with --discard-work.",
+                      l->id, l->id);
 }
 
 static int start_release(struct berth_db *db, struct giving *g, struct berth_error *err)
@@ -143,14 +153,18 @@ static int tx_release(struct berth_db *db, void *ctx, struct berth_error *err)
         return BERTH_OK; /* the lease has changed meanwhile */
     if (l->status == BERTH_LEASE_RETAINED && wanted == BERTH_LEASE_FAILED)
         return BERTH_OK;
+    if (l->work_at_ms && l->status == BERTH_LEASE_RETAINED)
+        return refuse_work(l, err);
     l->failure_reason = failure_reason(g);
+    if (l->work_at_ms)
+        return retain(db, g, g->b->settings.work_ttl_ms, err);
     if (ledger_only(g->b, l)) {
         berth_ledger_close(l, wanted, BERTH_PLACE_NONE);
         return save_and_tell(db, g, err);
     }
     if (l->policy == BERTH_POLICY_RETAIN_ON_FAILURE && wanted == BERTH_LEASE_FAILED &&
         l->status == BERTH_LEASE_ACTIVE)
-        return retain(db, g, err);
+        return retain(db, g, g->b->settings.retain_ttl_ms, err);
     return start_release(db, g, err);
 }
 
@@ -164,6 +178,8 @@ static int tx_destroy(struct berth_db *db, void *ctx, struct berth_error *err)
     if (l->status == BERTH_LEASE_RELEASING || (is_closed(l) && !l->due_at_ms) ||
         (is_closed(l) && l->owner))
         return BERTH_OK; /* no place is left, or a release is in progress */
+    if (l->work_at_ms)
+        return refuse_work(l, err);
     if (ledger_only(g->b, l)) {
         berth_ledger_close(l, BERTH_LEASE_FAILED, BERTH_PLACE_NONE);
         l->cleanup = BERTH_CLEANUP_SUCCESS;
@@ -242,6 +258,8 @@ static int give(struct berth *b, struct berth_arena *arena,
     if (rc < 0)
         berth_self_sweep_soon(b); /* the intent may be stored; only now may a sweep take it */
     berth_self_sweep_remind(b);
+    if (rc == BERTH_OK && is_closed(g.lease))
+        berth_lease_workspace_discard(b, g.lease->id);
     if (rc == BERTH_OK && is_closed(g.lease) &&
         berth_registry_in_place(b->registry, g.lease->driver))
         berth_lease_directory_discard(b, g.lease->id);

@@ -54,6 +54,7 @@ void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
     berth_json_put_time(w, "finishedAt", r->finished_at_ms);
     berth_json_put_time(w, "createdAt", r->created_at_ms);
     berth_json_put_time(w, "updatedAt", r->updated_at_ms);
+    berth_json_put_raw(w, "workspace", r->workspace_json);
     berth_json_close(w, '}');
 }
 
@@ -193,6 +194,7 @@ static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
     run->status = work->end->status;
     run->error = work->end->error;
     run->error_code = work->end->error_code;
+    run->workspace_json = work->end->workspace_json;
     run->finished_at_ms = run->updated_at_ms = berth_time_wall_ms();
     bool won; /* a lost race means that it has ended: that end stays */
     return berth_run_save(db, run, &won, err);

@@ -21,6 +21,7 @@
 #include "core/run/run.h"
 #include "core/run/run_provision.h"
 #include "core/run/run_secrets.h"
+#include "core/run/run_workspace.h"
 
 /* While a caller waits, and the end of the run cannot be stored. */
 #define END_RETRY_MS 100
@@ -202,6 +203,14 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     auto_wiped_arena wiped = BERTH_ARENA_INIT;
     struct berth_exec_request command = p->request->command;
     int rc = make_workspace(p, &where, err);
+    if (rc == BERTH_OK && p->request->sync.path) {
+        run_job_enter(p, BERTH_PHASE_SENDING);
+        rc = berth_run_workspace_send(p->b, p->arena, p->lease->id, &p->request->sync, where.cwd,
+                                      p->cancel_fd, err);
+        p->sent = rc == BERTH_OK;
+        if (rc < 0)
+            rc = fail_step(p, "workspace_realization_failed", "send the workspace to", err);
+    }
     if (rc == BERTH_OK)
         rc = provision(p, where.cwd, err);
     if (rc == BERTH_OK)
@@ -265,6 +274,9 @@ static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
     } else if (end->cause == BERTH_END_LOST) {
         out.error = "How the command ended is not known.";
         out.error_code = "process_lost";
+    } else if (end->exit_code == 0 && p->homeless) {
+        out.error = p->homeless;
+        out.error_code = "workspace_not_home";
     } else if (end->exit_code == 0) {
         out.status = BERTH_RUN_SUCCEEDED;
     } else {
@@ -275,6 +287,7 @@ static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
         out.error = text;
         out.error_code = "adapter_failed";
     }
+    out.workspace_json = p->out->workspace_json;
     return out;
 }
 
@@ -380,6 +393,14 @@ void berth_run_job_conclude(struct berth_run_job *p)
         p->outlasted = berth_exec_outlasted(x);
         p->expired = p->outlasted && lease_has_expired(p);
         berth_exec_free(x);
+    }
+    if (p->sent) {
+        struct berth_run_return home;
+        run_job_enter(p, BERTH_PHASE_RETURNING);
+        berth_run_workspace_return(p->b, p->arena, p->lease->id, &p->request->sync, &home);
+        p->homeless = home.error;
+        p->out->kept = home.kept;
+        p->out->workspace_json = home.json;
     }
     BERTH_FAILPOINT(perform_before_release);
     run_job_enter(p, BERTH_PHASE_RELEASING);

@@ -34,9 +34,12 @@ static int each_lease(struct berth *b, const char *name,
     auto_dir *dir = rc < 0 ? NULL : opendir(path);
     if (!dir)
         return rc < 0 || errno == ENOENT ? rc : berth_fail_errno(err, "Cannot read %s", path);
-    for (struct dirent *entry; (entry = readdir(dir));)
-        if (berth_id_valid(entry->d_name))
-            each(b, path, entry->d_name);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char id[BERTH_ID_SIZE]; /* some names have a suffix */
+        (void)snprintf(id, sizeof id, "%.*s", (int)sizeof id - 1, entry->d_name);
+        if (berth_id_valid(id))
+            each(b, path, id);
+    }
     return BERTH_OK;
 }
 
@@ -46,6 +49,14 @@ static void discard_left_over(struct berth *b, const char *path, const char *id)
     (void)path;
     if (is_left_over(b, &arena, id))
         berth_lease_directory_discard(b, id);
+}
+
+static void discard_left_state(struct berth *b, const char *path, const char *id)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    (void)path;
+    if (is_left_over(b, &arena, id))
+        berth_lease_workspace_discard(b, id);
 }
 
 static void delete_trash(struct berth *b, const char *path, const char *id)
@@ -60,5 +71,7 @@ static void delete_trash(struct berth *b, const char *path, const char *id)
 int berth_left_directories_remove(struct berth *b, struct berth_error *err)
 {
     int rc = each_lease(b, "trash", delete_trash, err);
-    return rc < 0 ? rc : each_lease(b, "leases", discard_left_over, err);
+    if (rc == BERTH_OK)
+        rc = each_lease(b, "leases", discard_left_over, err);
+    return rc < 0 ? rc : each_lease(b, "workspaces", discard_left_state, err);
 }

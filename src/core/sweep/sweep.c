@@ -173,6 +173,8 @@ static void work_off(struct pass *pass, const struct berth_standing *s)
     if (rc == BERTH_OK && j.verdict == BERTH_VERDICT_LEAVE) {
         if (pass->options.own_only)
             count(pass, &pass->report.unfinished); /* a thread of ours has it: look again */
+        else if (j.counter)
+            count(pass, j.counter);
         return;
     }
     if (rc == BERTH_OK && !pass->options.call_providers && !is_ledger_only(pass, s->driver)) {
@@ -516,20 +518,12 @@ void berth_sweep_json(struct berth_json_writer *w, const struct berth_sweep_repo
     const struct {
         const char *name;
         int count;
-    } counts[] = {{"lost", r->lost},
-                  {"elsewhere", r->elsewhere},
-                  {"released", r->released},
-                  {"expired", r->expired},
-                  {"adopted", r->adopted},
-                  {"unparked", r->unparked},
-                  {"cleaned", r->cleaned},
-                  {"found", r->found},
-                  {"foreign", r->foreign},
-                  {"deleted", r->deleted},
-                  {"quarantined", r->quarantined},
-                  {"failed", r->failed},
-                  {"owed", r->owed},
-                  {"unfinished", r->unfinished}};
+    } counts[] = {
+        {"lost", r->lost},         {"elsewhere", r->elsewhere}, {"work", r->work},
+        {"released", r->released}, {"expired", r->expired},     {"adopted", r->adopted},
+        {"unparked", r->unparked}, {"cleaned", r->cleaned},     {"found", r->found},
+        {"foreign", r->foreign},   {"deleted", r->deleted},     {"quarantined", r->quarantined},
+        {"failed", r->failed},     {"owed", r->owed},           {"unfinished", r->unfinished}};
     berth_json_open(w, '{');
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         berth_json_put_int(w, counts[i].name, counts[i].count);

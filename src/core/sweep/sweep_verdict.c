@@ -56,7 +56,9 @@ int berth_sweep_judge(struct berth *b, int64_t now_ms, const struct berth_standi
         *out = judge_active(s, now_ms, r);
         break;
     case BERTH_LEASE_RETAINED:
-        if (due)
+        if (due && s->has_work)
+            *out = (struct berth_sweep_verdict){BERTH_VERDICT_LEAVE, .counter = &r->work};
+        else if (due)
             *out = (struct berth_sweep_verdict){BERTH_VERDICT_RELEASE, BERTH_LEASE_EXPIRED, NULL,
                                                 &r->expired};
         break;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * include/berth/workspace.h - sends a directory to the place of a lease, and brings its changes
+ * home. */
+#ifndef BERTH_WORKSPACE_H
+#define BERTH_WORKSPACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <berth/common.h>
+
+/* What happens to a path that changed here and, differently, in the place. */
+enum berth_merge_policy {
+    BERTH_MERGE_KEEP_BOTH, /* the local version stays, the remote one is put beside it */
+    BERTH_MERGE_REMOTE,    /* the remote version replaces the local one, except by a deletion */
+    BERTH_MERGE_LOCAL,     /* the local version stays, the remote one is dropped */
+    BERTH_MERGE_FAIL,      /* the merge is refused; the place is kept */
+};
+
+/* A directory to send. Initialise with BERTH_WORKSPACE_PUSH_INIT. */
+struct berth_workspace_push {
+    const char *lease_id; /* active */
+    const char *path;     /* a directory on this machine */
+    /* Patterns of paths that stay here, in the syntax of gitignore; they win over .gitignore and
+     * .berthignore. Closed by NULL; or NULL. */
+    const char *const *exclude;
+    enum berth_merge_policy on_conflict; /* when the changes come home */
+    int cancel_fd;                       /* readable: give up; -1: never */
+};
+#define BERTH_WORKSPACE_PUSH_INIT                                                                  \
+    {                                                                                              \
+        .cancel_fd = -1                                                                            \
+    }
+
+/* How to bring changes home. Initialise with BERTH_WORKSPACE_PULL_INIT. */
+struct berth_workspace_pull {
+    const char *lease_id; /* active, or retained with work */
+    int on_conflict;      /* enum berth_merge_policy; -1: as when the directory was sent */
+    bool mass_deletion;   /* also delete more than half of the files, and more than ten */
+    bool dry_run;         /* only report what would change */
+    int cancel_fd;
+};
+#define BERTH_WORKSPACE_PULL_INIT                                                                  \
+    {                                                                                              \
+        .on_conflict = -1, .cancel_fd = -1                                                         \
+    }
+
+/* What was moved. The texts are in the arena of the call. */
+struct berth_workspace_report {
+    const char *cwd;                /* push: the directory in the place */
+    size_t files;                   /* push: of the workspace */
+    int64_t bytes;                  /* push: of these files; pull: of the files that came home */
+    size_t skipped;                 /* sockets, pipes and devices, which stay where they are */
+    size_t added, updated, deleted; /* pull: files and links */
+    size_t conflicts;
+    size_t recovered; /* steps of an earlier merge that was interrupted, and was finished now */
+    const char *json; /* pull: all of it as an object, as a run shows it */
+};
+
+/* Sends a directory to the place of a lease; the place's directory becomes like it, apart from what
+ * the rules exclude. CONFLICT: the lease is not active, or holds work that is not home yet.
+ * UNPROCESSABLE: the directory cannot be a workspace. */
+BERTH_API int berth_workspace_push(struct berth *b, struct berth_arena *arena,
+                                   const struct berth_workspace_push *push,
+                                   struct berth_workspace_report *out, struct berth_error *err);
+/* Brings the changes home. The directory is changed completely or, after an error, not at all.
+ * CONFLICT: the place was replaced, too much would be deleted, or the policy refuses. The work
+ * stays in the place then. NOT_FOUND: nothing was sent to this lease from this machine. */
+BERTH_API int berth_workspace_pull(struct berth *b, struct berth_arena *arena,
+                                   const struct berth_workspace_pull *pull,
+                                   struct berth_workspace_report *out, struct berth_error *err);
+#endif

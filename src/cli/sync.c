@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/sync.c - see sync.h. */
+#include "cli/sync.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
+#include "cli/print.h"
+#include "core/workspace/workspace.h"
+
+int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *out)
+{
+    int policy = BERTH_MERGE_KEEP_BOTH;
+    if (!o->path && (o->exclude.count || o->on_conflict))
+        return cli_usage(cli, "--exclude and --on-conflict belong to --workspace");
+    if (cli_choice(cli, "on-conflict", o->on_conflict, &berth_merge_policies, &policy) != CLI_OK)
+        return CLI_USAGE;
+    if (!o->path)
+        return CLI_OK;
+    auto_free char *path = realpath(o->path, NULL);
+    if (!path)
+        return cli_usage(cli, "--workspace %s: %s", o->path, strerror(errno));
+    (void)berth_list_add(&o->exclude, &cli->arena, NULL);
+    out->path = berth_arena_strdup(&cli->arena, path);
+    out->exclude = (const char *const *)(void *)o->exclude.items;
+    out->on_conflict = (enum berth_merge_policy)policy;
+    return out->path && out->exclude ? CLI_OK : cli_usage(cli, "out of memory");
+}
+
+int cli_sync_check_near(struct cli *cli)
+{
+    if (!cli->daemon || cli->daemon->socket)
+        return BERTH_OK;
+    return berth_fail(&cli->err, BERTH_E_UNPROCESSABLE,
+                      "A workspace needs a daemon on this machine: %s cannot see this directory.",
+                      cli->daemon->where);
+}
+
+void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
+                  const struct berth_run_sync *sync)
+{
+    if (!sync->path)
+        return;
+    if (key)
+        berth_json_open_in(w, key, '{');
+    cli_put(cli, w, "path", sync->path);
+    berth_json_open_in(w, "exclude", '[');
+    for (const char *const *rule = sync->exclude; rule && *rule; rule++)
+        cli_put(cli, w, NULL, *rule);
+    berth_json_close(w, ']');
+    berth_json_put_str(w, "onConflict", berth_merge_policies.names[sync->on_conflict]);
+    if (sync->no_restore)
+        berth_json_put_bool(w, "noRestore", true);
+    if (sync->mass_deletion)
+        berth_json_put_bool(w, "massDeletion", true);
+    if (key)
+        berth_json_close(w, '}');
+}
+
+/* On stderr, where other programs write too, a line begins with our name. */
+static const char *prefix_of(const FILE *to)
+{
+    return to == stderr ? "berth: " : "";
+}
+
+static void say_conflict(struct cli *cli, FILE *to, const struct berth_json *conflict)
+{
+    const char *beside = cli_text(conflict, "beside");
+    (void)fprintf(
+        to, "%sconflict (%s): %s%s%s\n", prefix_of(to), cli_clean(cli, cli_text(conflict, "kind")),
+        cli_clean(cli, cli_text(conflict, "path")),
+        beside ? "; the version of the place is in " : "", beside ? cli_clean(cli, beside) : "");
+}
+
+void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace)
+{
+    const struct berth_json *conflicts = berth_json_get(workspace, "conflicts");
+    if (!berth_json_is(workspace, BERTH_JSON_OBJECT))
+        return;
+    if (cli_is(workspace, "state", "kept")) {
+        const char *why = cli_text(workspace, "error");
+        (void)fprintf(to,
+                      "%s%s%swork is in the place of lease %s: run \"berth workspace "
+                      "pull\" to fetch it\n",
+                      prefix_of(to), why ? cli_clean(cli, why) : "", why ? " The " : "the ",
+                      cli_clean(cli, cli_text(workspace, "leaseId")));
+        return;
+    }
+    if (!cli->quiet)
+        (void)fprintf(to, "%s%lld added, %lld updated, %lld deleted in %s\n", prefix_of(to),
+                      (long long)berth_json_int(berth_json_get(workspace, "added")),
+                      (long long)berth_json_int(berth_json_get(workspace, "updated")),
+                      (long long)berth_json_int(berth_json_get(workspace, "deleted")),
+                      cli_clean(cli, cli_text(workspace, "path")));
+    for (size_t i = 0; i < berth_json_count(conflicts); i++)
+        say_conflict(cli, to, berth_json_at(conflicts, i));
+    int64_t all = berth_json_int(berth_json_get(workspace, "conflictCount"));
+    if (all > (int64_t)berth_json_count(conflicts))
+        (void)fprintf(to, "%s%lld conflicts in all\n", prefix_of(to), (long long)all);
+}
+
+void cli_sync_say(struct cli *cli, const char *json)
+{
+    auto_json *workspace = NULL;
+    struct berth_error ignored;
+    if (json && berth_json_parse(json, strlen(json), BERTH_JSON_OURS, &workspace, &ignored) == 0)
+        cli_sync_say_object(cli, stderr, workspace);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/sync.h - the options that describe a workspace, and what became of it. */
+#ifndef BERTH_CLI_SYNC_H
+#define BERTH_CLI_SYNC_H
+
+#include <stdio.h>
+
+#include <berth/run.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+
+/* The options as they were given. */
+struct cli_sync {
+    const char *path; /* NULL: no workspace */
+    struct berth_list exclude;
+    const char *on_conflict;
+};
+
+/* Reads the options. The path becomes absolute. Returns CLI_OK, or CLI_USAGE after the error has
+ * been printed. */
+int cli_sync_read(struct cli *cli, struct cli_sync *options, struct berth_run_sync *out);
+/* Returns an error, in cli->err, when the daemon is on another machine and cannot see the path. */
+int cli_sync_check_near(struct cli *cli);
+/* Writes a workspace as the API takes it. `key` NULL: its members, into an open object. */
+void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
+                  const struct berth_run_sync *sync);
+/* Prints on stderr what became of a workspace, from its JSON; NULL: there was none. */
+void cli_sync_say(struct cli *cli, const char *json);
+/* Prints the same from an object. */
+void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace);
+#endif

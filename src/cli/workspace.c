@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/cli/workspace.c - berth workspace: sends a directory to the place of a lease, shows what
+ * changed there, and brings the changes home. */
+#include "base/auto.h"
+#include "cli/arguments.h"
+#include "cli/client.h"
+#include "cli/commands.h"
+#include "cli/connect.h"
+#include "cli/lookup.h"
+#include "cli/print.h"
+#include "cli/sync.h"
+#include "cli/table.h"
+#include "core/workspace/workspace.h"
+
+static int workspace_push(struct cli *cli, int argc, char **argv)
+{
+    static const struct cli_cell lines[] = {
+        {"directory", "cwd"}, {"files", "files", CLI_NUMBER}, {"bytes", "bytes", CLI_NUMBER}, {0}};
+    struct cli_sync o = {0};
+    struct berth_run_sync sync = {0};
+    const struct cli_option options[] = {
+        {"exclude", .texts = &o.exclude}, {"on-conflict", &o.on_conflict}, {0}};
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer report;
+    const char *id;
+    if (cli_parse(cli, argc, argv, options, 2, 2) < 0)
+        return CLI_USAGE;
+    o.path = argv[1];
+    if (cli_sync_read(cli, &o, &sync) != CLI_OK)
+        return CLI_USAGE;
+    int status = cli_open(cli);
+    if (status != CLI_OK)
+        return status;
+    berth_json_open(&w, '{');
+    cli_sync_put(cli, &w, NULL, &sync);
+    berth_json_close(&w, '}');
+    if (cli_sync_check_near(cli) < 0 || cli_find_id(cli, "lease", argv[0], &id) < 0 ||
+        cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/push", id) < 0)
+        return cli_fail(cli);
+    return cli_print_one(cli, &report, id, lines);
+}
+
+static int pull(struct cli *cli, const char *lease, const char *on_conflict, bool mass_deletion,
+                bool dry_run)
+{
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer report;
+    const char *id;
+    int status = cli_open(cli);
+    if (status != CLI_OK)
+        return status;
+    berth_json_open(&w, '{');
+    cli_put(cli, &w, "onConflict", on_conflict);
+    berth_json_put_bool(&w, "massDeletion", mass_deletion);
+    berth_json_put_bool(&w, "dryRun", dry_run);
+    berth_json_close(&w, '}');
+    if (cli_sync_check_near(cli) < 0 || cli_find_id(cli, "lease", lease, &id) < 0 ||
+        cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/pull", id) < 0)
+        return cli_fail(cli);
+    if (cli->json)
+        return cli_print_text(cli, report.text);
+    cli_sync_say_object(cli, stdout, report.json);
+    return CLI_OK;
+}
+
+static int workspace_pull(struct cli *cli, int argc, char **argv)
+{
+    const char *on_conflict = NULL;
+    bool mass_deletion = false;
+    int ignored;
+    const struct cli_option options[] = {
+        {"on-conflict", &on_conflict}, {"mass-deletion", .flag = &mass_deletion}, {0}};
+    if (cli_parse(cli, argc, argv, options, 1, 1) < 0 ||
+        cli_choice(cli, "on-conflict", on_conflict, &berth_merge_policies, &ignored) != CLI_OK)
+        return CLI_USAGE;
+    return pull(cli, argv[0], on_conflict, mass_deletion, false);
+}
+
+static int workspace_diff(struct cli *cli, int argc, char **argv)
+{
+    const struct cli_option options[] = {{0}};
+    if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
+        return CLI_USAGE;
+    return pull(cli, argv[0], NULL, true, true);
+}
+
+const struct cli_command cli_workspace_commands[] = {
+    {"workspace", "push",
+     "LEASE DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]",
+     "send a directory to the place of a lease", workspace_push},
+    {"workspace", "pull", "LEASE [--on-conflict keep-both|remote|local|fail] [--mass-deletion]",
+     "bring the changes home, also from a place that was kept", workspace_pull},
+    {"workspace", "diff", "LEASE", "count what a pull would change", workspace_diff},
+    {0},
+};

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/lease/lease_work.c - see lease_work.h. */
+#include "core/lease/lease_work.h"
+
+#include "base/arena.h"
+#include "base/id.h"
+#include "base/limits.h"
+#include "base/time.h"
+#include "core/activity.h"
+#include "core/lease/lease.h"
+#include "core/lease/ledger.h"
+#include "core/lease/node.h"
+#include "store/store.h"
+
+#define REOPEN_MS (INT64_C(3600) * 1000)
+
+struct work_change {
+    struct berth *b;
+    struct berth_arena *arena;
+    const char *lease_id;
+    const struct berth_actor *actor;
+    bool again;    /* the row changed meanwhile */
+    bool reopened; /* berth_lease_work_reopen */
+};
+
+static int work_load(struct berth_db *db, struct work_change *w, struct berth_lease **out,
+                     struct berth_error *err)
+{
+    w->again = w->reopened = false;
+    int rc = berth_lease_load(db, w->arena, w->lease_id, out, err);
+    return rc == BERTH_OK && !*out ? berth_lease_not_found(err) : rc;
+}
+
+static int work_save(struct berth_db *db, struct work_change *w, struct berth_lease *l,
+                     struct berth_error *err)
+{
+    bool won;
+    l->updated_at_ms = berth_time_wall_ms();
+    int rc = berth_lease_save(db, l, &won, err);
+    w->again = rc == BERTH_OK && !won;
+    return rc;
+}
+
+static int refuse_status(const struct berth_lease *l, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", l->id,
+                      berth_lease_statuses.names[l->status]);
+}
+
+static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || l->work_at_ms)
+        return rc;
+    if (l->status != BERTH_LEASE_ACTIVE)
+        return refuse_status(l, err);
+    l->work_at_ms = berth_time_wall_ms();
+    return work_save(db, w, l, err);
+}
+
+static int tx_end(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || !l->work_at_ms)
+        return rc;
+    l->work_at_ms = 0;
+    return work_save(db, w, l, err);
+}
+
+static int tx_discard(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || !l->work_at_ms)
+        return rc;
+    l->work_at_ms = 0;
+    rc = work_save(db, w, l, err);
+    return rc < 0 || w->again
+               ? rc
+               : berth_activity_of_lease(db, l, "environment.work_discarded", w->actor, err);
+}
+
+static int tx_reopen(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms > berth_time_steady_ms()))
+        return rc;
+    if (l->status != BERTH_LEASE_RETAINED || !l->work_at_ms)
+        return refuse_status(l, err);
+    berth_ledger_enter(l, BERTH_LEASE_ACTIVE);
+    l->owner = berth_node_id(w->b->node);
+    l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + REOPEN_MS;
+    w->reopened = true;
+    return work_save(db, w, l, err);
+}
+
+static int work_change(struct work_change *w, const char *lease_id, berth_tx_fn *fn,
+                       struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_id id;
+    if (berth_id_parse(lease_id, "Lease", &id, err) < 0)
+        return berth_lease_not_found(err);
+    w->arena = &arena;
+    w->lease_id = id.text;
+    for (int tries = 0; tries < BERTH_STORE_RETRIES_MAX; tries++) {
+        int rc = berth_store_tx(w->b->store, fn, w, err);
+        if (rc < 0 || !w->again)
+            return rc;
+    }
+    return berth_fail(err, BERTH_E_CONFLICT, "The lease keeps changing: try again.");
+}
+
+int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_error *err)
+{
+    struct work_change w = {.b = b};
+    return work_change(&w, lease_id, tx_begin, err);
+}
+
+int berth_lease_work_end(struct berth *b, const char *lease_id, struct berth_error *err)
+{
+    struct work_change w = {.b = b};
+    return work_change(&w, lease_id, tx_end, err);
+}
+
+int berth_lease_discard_work(struct berth *b, const char *lease_id, const struct berth_actor *actor,
+                             struct berth_error *err)
+{
+    struct work_change w = {.b = b, .actor = actor};
+    return work_change(&w, lease_id, tx_discard, err);
+}
+
+int berth_lease_work_reopen(struct berth *b, const char *lease_id, bool *reopened,
+                            struct berth_error *err)
+{
+    struct work_change w = {.b = b};
+    int rc = work_change(&w, lease_id, tx_reopen, err);
+    *reopened = rc == BERTH_OK && w.reopened;
+    return rc;
+}

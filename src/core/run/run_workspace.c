@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/run_workspace.c - see run_workspace.h. */
+#include "core/run/run_workspace.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "core/workspace/workspace.h"
+
+int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                             const struct berth_run_sync *sync, const char *cwd, int cancel_fd,
+                             struct berth_error *err)
+{
+    struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
+    struct berth_workspace_report report;
+    push.lease_id = lease_id;
+    push.path = sync->path;
+    push.exclude = sync->exclude;
+    push.on_conflict = sync->on_conflict;
+    push.cancel_fd = cancel_fd;
+    return berth_workspace_send(b, arena, &push, cwd, &report, err);
+}
+
+/* Describes work that stays in the place. `why` is NULL when that was asked for. */
+static const char *kept_json(struct berth_arena *arena, const char *lease_id, const char *path,
+                             const char *why)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "path", path);
+    berth_json_put_str(&w, "state", "kept");
+    berth_json_put_str(&w, "leaseId", lease_id);
+    berth_json_put_str(&w, "error", why);
+    berth_json_close(&w, '}');
+    return berth_buf_str(&buf) ? berth_arena_copy(arena, berth_buf_str(&buf), buf.len) : NULL;
+}
+
+void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                                const struct berth_run_sync *sync, struct berth_run_return *out)
+{
+    struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
+    struct berth_workspace_report report;
+    struct berth_error err = {0};
+    *out = (struct berth_run_return){0};
+    pull.lease_id = lease_id;
+    pull.mass_deletion = sync->mass_deletion;
+    if (!sync->no_restore && berth_workspace_pull(b, arena, &pull, &report, &err) == BERTH_OK) {
+        out->json = report.json;
+        return;
+    }
+    out->kept = true;
+    out->json = kept_json(arena, lease_id, sync->path, sync->no_restore ? NULL : err.message);
+    if (sync->no_restore)
+        return;
+    out->error = berth_arena_printf(
+        arena, "The work did not come home: %.700s It is kept in the place of lease %s.",
+        err.message, lease_id);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/run/run_workspace.h - the workspace of a run: to the place before its command, home
+ * after it. */
+#ifndef BERTH_CORE_RUN_RUN_WORKSPACE_H
+#define BERTH_CORE_RUN_RUN_WORKSPACE_H
+
+#include <berth/run.h>
+
+#include "core/berth.h"
+
+/* Sends a directory to the directory `cwd` of the place of a lease. */
+int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                             const struct berth_run_sync *sync, const char *cwd, int cancel_fd,
+                             struct berth_error *err);
+
+/* What became of the changes. The texts are in the arena. */
+struct berth_run_return {
+    bool kept;         /* they stay in the place */
+    const char *error; /* why, unless that was asked for; or NULL */
+    const char *json;  /* as the run shows it; NULL: no memory */
+};
+/* Brings the changes home, unless the request wants them left. */
+void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                                const struct berth_run_sync *sync, struct berth_run_return *out);
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/transport.h - how the files of a workspace reach the directory of a place, and
+ * come back. One interface, one implementation for each way. */
+#ifndef BERTH_CORE_WORKSPACE_TRANSPORT_H
+#define BERTH_CORE_WORKSPACE_TRANSPORT_H
+
+#include "core/berth.h"
+#include "sync/ignore.h"
+#include "sync/manifest.h"
+
+struct berth_transport;
+
+struct berth_transport_ops {
+    /* Lists the directory of the place, hashed, without what the rules exclude. `token`: CONFLICT
+     * when the place does not have it; NULL: it is not looked for, and a missing directory is
+     * empty. `known` is an earlier list of the same directory, or NULL. */
+    int (*list)(struct berth_transport *t, const char *token, struct berth_ignore *ignore,
+                const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
+                struct berth_error *err);
+    /* Makes the place like the tree below root_fd, and writes the token there. `there` is the list
+     * of the place. `tree` lists the tree; its files are hashed, unless `there` is empty: then they
+     * are hashed on the way. *copy becomes the list of the place. */
+    int (*send)(struct berth_transport *t, int root_fd, struct berth_tree_manifest *tree,
+                const struct berth_tree_manifest *there, const char *token,
+                struct berth_tree_manifest *copy, struct berth_error *err);
+    /* Prepares the content of files of the last list for `fetch`. */
+    int (*gather)(struct berth_transport *t, const struct berth_entry *const *files, size_t count,
+                  struct berth_error *err);
+    /* Makes the file `name` in a directory, with the content of a gathered file. `t` is the
+     * transport. */
+    int (*fetch)(void *t, const struct berth_entry *file, int directory_fd, const char *name,
+                 struct berth_error *err);
+    void (*free)(struct berth_transport *t);
+};
+
+/* An implementation embeds this as its first member. */
+struct berth_transport {
+    const struct berth_transport_ops *ops;
+    int cancel_fd; /* -1: never */
+};
+
+/* The directory is on this machine. */
+int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_transport **out,
+                                  struct berth_error *err);
+/* The directory is in the place of an active lease that runs commands. `shell_program` is the one
+ * that the provider names, or NULL. Content from the place is kept in the directory `blobs` on this
+ * machine, which free removes. */
+int berth_transport_shell_new(struct berth *b, const char *lease_id, const char *shell_program,
+                              const char *directory, const char *blobs, int cancel_fd,
+                              struct berth_transport **out, struct berth_error *err);
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/transport_directory.c - a place whose directory is on this machine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "core/workspace/transport.h"
+#include "os/fs.h"
+#include "sync/apply.h"
+#include "sync/tree.h"
+
+#define TOKEN_FILE ".berth/token"
+#define TOKEN_BYTES_MAX 128
+
+struct directory_transport {
+    struct berth_transport base;
+    int fd;
+};
+
+static struct directory_transport *directory_of(struct berth_transport *t)
+{
+    return (struct directory_transport *)t;
+}
+
+static int check_token(int fd, const char *token, struct berth_error *err)
+{
+    auto_buf found = BERTH_BUF_INIT(TOKEN_BYTES_MAX);
+    struct berth_error ignored;
+    auto_close int file = berth_fs_open_beneath(fd, TOKEN_FILE, O_RDONLY | O_NONBLOCK, 0, &ignored);
+    if (file >= 0 && berth_fs_read_all(file, &found, &ignored) == BERTH_OK && found.len &&
+        strcmp(berth_buf_str(&found), token) == 0)
+        return BERTH_OK;
+    return berth_fail(err, BERTH_E_CONFLICT,
+                      "The place was replaced: its directory does not have the token that was "
+                      "written when the workspace was sent. Nothing was changed here.");
+}
+
+static int write_token(int fd, const char *token, struct berth_error *err)
+{
+    static const struct {
+        const char *path, *text;
+    } files[] = {{".berth/.gitignore", "*\n"}, {TOKEN_FILE, NULL}};
+    if (mkdirat(fd, ".berth", S_IRWXU) < 0 && errno != EEXIST)
+        return berth_fail_errno(err, "Cannot write to the directory of the place");
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        const char *text = files[i].text ? files[i].text : token;
+        auto_close int file = berth_fs_open_beneath(
+            fd, files[i].path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, err);
+        int rc = file < 0 ? file : berth_fs_write_all(file, text, strlen(text), err);
+        if (rc < 0)
+            return rc;
+    }
+    return BERTH_OK;
+}
+
+static int directory_list(struct berth_transport *t, const char *token, struct berth_ignore *ignore,
+                          const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
+                          struct berth_error *err)
+{
+    struct directory_transport *d = directory_of(t);
+    struct berth_tree_options options = {.ignore = ignore, .cancel_fd = t->cancel_fd};
+    int rc = token ? check_token(d->fd, token, err) : BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = berth_tree_list(d->fd, &options, out, err);
+    if (rc == BERTH_OK)
+        rc = berth_tree_hash(d->fd, out, berth_tree_can_vouch(d->fd) ? known : NULL, t->cancel_fd,
+                             err);
+    return rc;
+}
+
+struct tree_source {
+    int root_fd;
+};
+
+static int fetch_from_tree(void *ctx, const struct berth_entry *file, int directory_fd,
+                           const char *name, struct berth_error *err)
+{
+    const struct tree_source *source = ctx;
+    return berth_tree_copy_file(source->root_fd, file, directory_fd, name, err);
+}
+
+/* Makes a directory that has files already like the tree. */
+static int send_changes(struct directory_transport *d, int root_fd,
+                        const struct berth_tree_manifest *tree,
+                        const struct berth_tree_manifest *there, struct berth_error *err)
+{
+    auto_merge plan = {0};
+    auto_apply_report report = {0};
+    struct tree_source source = {root_fd};
+    struct berth_apply_source from = {fetch_from_tree, &source};
+    int rc = berth_merge_plan(there, tree, there, BERTH_MERGE_REMOTE, "push", &plan, err);
+    if (rc == BERTH_OK)
+        rc = berth_apply(d->fd, &plan, &from, &report, err);
+    if (rc == BERTH_OK && report.conflict_count)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "Files in the place change while the workspace is sent. Try again.");
+    return rc;
+}
+
+/* Gives the listed files of the copy the hashes of the originals. */
+static void copy_hashes(const struct berth_tree_manifest *from, struct berth_tree_manifest *to)
+{
+    for (size_t i = 0; i < to->count; i++) {
+        struct berth_entry *e = &to->entries[i];
+        const struct berth_entry *original =
+            e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_find(from, e->path) : NULL;
+        if (original && original->kind == BERTH_ENTRY_FILE && original->size == e->size) {
+            memcpy(e->hash, original->hash, sizeof e->hash);
+            e->hashed = true;
+        }
+    }
+}
+
+static int directory_send(struct berth_transport *t, int root_fd, struct berth_tree_manifest *tree,
+                          const struct berth_tree_manifest *there, const char *token,
+                          struct berth_tree_manifest *copy, struct berth_error *err)
+{
+    struct directory_transport *d = directory_of(t);
+    struct berth_ignore *none = NULL;
+    int rc = there->count ? send_changes(d, root_fd, tree, there, err)
+                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, err);
+    if (rc == BERTH_OK)
+        rc = write_token(d->fd, token, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&none, err);
+    if (rc < 0)
+        return rc;
+    struct berth_tree_options options = {.ignore = none, .cancel_fd = t->cancel_fd};
+    rc = berth_tree_list(d->fd, &options, copy, err);
+    berth_ignore_free(none);
+    if (rc == BERTH_OK)
+        copy_hashes(tree, copy);
+    return rc;
+}
+
+static int directory_gather(struct berth_transport *t, const struct berth_entry *const *files,
+                            size_t count, struct berth_error *err)
+{
+    (void)t, (void)files, (void)count, (void)err;
+    return BERTH_OK;
+}
+
+static int directory_fetch(void *ctx, const struct berth_entry *file, int directory_fd,
+                           const char *name, struct berth_error *err)
+{
+    return berth_tree_copy_file(directory_of(ctx)->fd, file, directory_fd, name, err);
+}
+
+static void directory_free(struct berth_transport *t)
+{
+    (void)close(directory_of(t)->fd);
+    free(t);
+}
+
+static const struct berth_transport_ops directory_ops = {.list = directory_list,
+                                                         .send = directory_send,
+                                                         .gather = directory_gather,
+                                                         .fetch = directory_fetch,
+                                                         .free = directory_free};
+
+int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_transport **out,
+                                  struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open the directory %s of the place", path);
+    struct directory_transport *d = calloc(1, sizeof *d);
+    if (!d)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    *d = (struct directory_transport){.base = {.ops = &directory_ops, .cancel_fd = cancel_fd},
+                                      .fd = fd};
+    fd = -1;
+    *out = &d->base;
+    return BERTH_OK;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/workspace.c - see workspace.h. A lock on the directory at home keeps two
+ * merges apart, and keeps a merge out while the directory is being sent. */
+#include "core/workspace/workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/failpoint.h"
+#include "base/id.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "core/driver.h"
+#include "core/lease/lease.h"
+#include "core/lease/lease_work.h"
+#include "core/lease/node.h"
+#include "core/workspace/transport.h"
+#include "core/workspace/workspace_state.h"
+#include "os/fs.h"
+#include "sync/apply.h"
+#include "sync/tree.h"
+
+#define LABEL_LEN 8 /* digits of an id in the names of remote versions */
+#define LOCK_LOOK_MS 100
+#define LISTED_CONFLICTS_MAX 200 /* in the JSON of a report */
+
+static const char *const policy_words[] = {"keep-both", "remote", "local", "fail", NULL};
+const struct berth_enum berth_merge_policies = {"conflict policy", policy_words};
+
+static const char *const ignore_files[] = {".gitignore", ".berthignore", NULL};
+
+/* --- the directory at home --- */
+
+/* Waits for the lock on a directory. It is dropped when the descriptor is closed. */
+static int lock_root(int fd, int operation, const char *path, int cancel_fd,
+                     struct berth_error *err)
+{
+    struct pollfd cancel = {.fd = cancel_fd, .events = POLLIN};
+    while (flock(fd, operation | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return berth_fail_errno(err, "Cannot lock the workspace %s", path);
+        if (poll(&cancel, 1, LOCK_LOOK_MS) > 0)
+            return berth_fail(err, BERTH_E_CANCELLED, "Waiting for the workspace was cancelled.");
+    }
+    return BERTH_OK;
+}
+
+/* Opens the directory, locks it, and finishes a merge that a killed process has left there. */
+static int open_root(const char *path, int cancel_fd, size_t *recovered, struct berth_error *err)
+{
+    auto_apply_report report = {0};
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot open the workspace %s", path);
+    int rc = lock_root(fd, LOCK_EX, path, cancel_fd, err);
+    if (rc == BERTH_OK)
+        rc = berth_apply_recover(fd, &report, err);
+    if (rc < 0)
+        return rc;
+    *recovered = report.recovered;
+    int opened = fd;
+    fd = -1;
+    return opened;
+}
+
+/* --- the place --- */
+
+/* Returns the shell that the provider named in the metadata of its place, or NULL. */
+static const char *shell_program(struct berth_arena *arena, const struct berth_lease *lease)
+{
+    auto_json *metadata = NULL;
+    struct berth_error ignored;
+    const char *text = lease->metadata_json;
+    if (!text || berth_json_parse(text, strlen(text), BERTH_JSON_FOREIGN, &metadata, &ignored) < 0)
+        return NULL;
+    return berth_arena_strdup(arena, berth_json_str(berth_json_get(metadata, "shellCommand")));
+}
+
+static void transport_free(struct berth_transport **t)
+{
+    if (*t)
+        (*t)->ops->free(*t);
+}
+#define auto_transport __attribute__((cleanup(transport_free))) struct berth_transport
+
+static int open_transport(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                          const char *cwd, int cancel_fd, struct berth_transport **out,
+                          struct berth_error *err)
+{
+    struct berth_lease *lease;
+    const struct berth_route *route;
+    const char *blobs;
+    int rc = berth_lease_begin_use(b, arena, lease_id, &lease, &route, err);
+    if (rc < 0)
+        return rc;
+    if (berth_route_traits(route)->in_place)
+        return berth_transport_directory_new(cwd, cancel_fd, out, err);
+    rc = berth_workspace_state_path(b, arena, lease->id, ".blobs", &blobs, err);
+    return rc < 0 ? rc
+                  : berth_transport_shell_new(b, lease->id, shell_program(arena, lease), cwd, blobs,
+                                              cancel_fd, out, err);
+}
+
+/* --- sending --- */
+
+static int add_excludes(struct berth_ignore *ignore, const char *const *rules,
+                        struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    for (; rc == BERTH_OK && rules && *rules; rules++)
+        rc = berth_ignore_add_override(ignore, *rules, err);
+    return rc;
+}
+
+/* Fills the parts of the state that the request gives. */
+static int begin_state(const struct berth_workspace_push *push, const char *cwd,
+                       struct berth_workspace_state *s, struct berth_error *err)
+{
+    struct berth_id token = berth_id_new_random();
+    auto_free char *path = realpath(push->path, NULL);
+    if (!path)
+        return berth_fail_errno(err, "Cannot open the workspace %s", push->path);
+    if (strcmp(path, "/") == 0)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE, "The workspace / is the whole machine.");
+    s->path = berth_arena_strdup(&s->arena, path);
+    s->cwd = berth_arena_strdup(&s->arena, cwd);
+    s->token = berth_arena_strdup(&s->arena, token.text);
+    s->label = berth_arena_copy(&s->arena, push->lease_id, LABEL_LEN);
+    s->policy = push->on_conflict;
+    int rc = berth_arena_check(&s->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&s->ignore, err);
+    return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
+}
+
+/* Lists the directory at home into the state, and makes the place like it. */
+static int send_tree(struct berth_transport *t, int root_fd, struct berth_workspace_state *s,
+                     struct berth_error *err)
+{
+    auto_tree_manifest there = {0};
+    struct berth_tree_options options = {
+        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = t->cancel_fd};
+    int rc = berth_tree_list(root_fd, &options, &s->base, err);
+    if (rc == BERTH_OK)
+        rc = t->ops->list(t, NULL, s->ignore, NULL, &there, err);
+    if (rc == BERTH_OK && there.count)
+        rc = berth_tree_hash(root_fd, &s->base, NULL, t->cancel_fd, err);
+    return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
+}
+
+static int refuse_second_push(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                              struct berth_error *err)
+{
+    struct berth_lease *lease;
+    int rc = berth_lease_get(b, arena, lease_id, &lease, err);
+    if (rc == BERTH_OK && lease->work_at_ms)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "The place of lease %s holds work that did not come home. Fetch it with "
+                        "\"berth workspace pull %s\" first.",
+                        lease->id, lease->id);
+    return rc;
+}
+
+int berth_workspace_send(struct berth *b, struct berth_arena *arena,
+                         const struct berth_workspace_push *push, const char *cwd,
+                         struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_workspace_state s = {0};
+    auto_transport *t = NULL;
+    *out = (struct berth_workspace_report){.cwd = cwd};
+    int rc = refuse_second_push(b, arena, push->lease_id, err);
+    if (rc == BERTH_OK)
+        rc = begin_state(push, cwd, &s, err);
+    auto_close int root_fd = rc < 0 ? rc : open_root(s.path, push->cancel_fd, &out->recovered, err);
+    if (root_fd < 0)
+        return root_fd;
+    (void)flock(root_fd, LOCK_SH); /* others may read it, too */
+    rc = open_transport(b, arena, push->lease_id, cwd, push->cancel_fd, &t, err);
+    if (rc == BERTH_OK)
+        rc = send_tree(t, root_fd, &s, err);
+    if (rc == BERTH_OK) {
+        BERTH_FAILPOINT(workspace_after_send);
+        rc = berth_workspace_state_save(b, push->lease_id, &s, err);
+    }
+    if (rc == BERTH_OK) {
+        BERTH_FAILPOINT(workspace_after_state);
+        rc = berth_lease_work_begin(b, push->lease_id, err);
+    }
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_mark);
+    out->skipped = s.base.skipped;
+    out->bytes = s.base.bytes;
+    for (size_t i = 0; i < s.base.count; i++)
+        out->files += s.base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
+    return BERTH_OK;
+}
+
+int berth_workspace_push(struct berth *b, struct berth_arena *arena,
+                         const struct berth_workspace_push *push,
+                         struct berth_workspace_report *out, struct berth_error *err)
+{
+    struct berth_workspace own = {0};
+    struct berth_realized where;
+    int rc = berth_lease_realize(b, arena, push->lease_id, &own, &where, err);
+    return rc < 0 ? rc : berth_workspace_send(b, arena, push, where.cwd, out, err);
+}
+
+/* --- coming home --- */
+
+/* One pull under way. */
+struct homecoming {
+    const struct berth_workspace_pull *pull;
+    struct berth_workspace_state state;
+    struct berth_tree_manifest remote, local;
+    struct berth_merge plan;
+    struct berth_apply_report applied;
+};
+
+static void homecoming_clear(struct homecoming *h)
+{
+    berth_apply_report_clear(&h->applied);
+    berth_merge_clear(&h->plan);
+    berth_tree_manifest_clear(&h->remote);
+    berth_tree_manifest_clear(&h->local);
+    berth_workspace_state_clear(&h->state);
+}
+#define auto_homecoming __attribute__((cleanup(homecoming_clear))) struct homecoming
+
+static int list_both(struct homecoming *h, struct berth_transport *t, int root_fd,
+                     struct berth_error *err)
+{
+    struct berth_workspace_state *s = &h->state;
+    struct berth_tree_options options = {.ignore = s->ignore, .cancel_fd = t->cancel_fd};
+    int rc = t->ops->list(t, s->token, s->ignore, &s->copy, &h->remote, err);
+    if (rc == BERTH_OK)
+        rc = berth_tree_list(root_fd, &options, &h->local, err);
+    if (rc == BERTH_OK)
+        rc = berth_tree_hash(root_fd, &h->local, berth_tree_can_vouch(root_fd) ? &s->base : NULL,
+                             t->cancel_fd, err);
+    return rc;
+}
+
+static int make_plan(struct homecoming *h, struct berth_error *err)
+{
+    int wanted = h->pull->on_conflict;
+    enum berth_merge_policy policy = wanted < 0 ? h->state.policy : (enum berth_merge_policy)wanted;
+    int rc = berth_merge_plan(&h->state.base, &h->remote, &h->local, policy, h->state.label,
+                              &h->plan, err);
+    if (rc == BERTH_OK && !h->pull->mass_deletion && berth_merge_deletes_most(&h->plan))
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "The place has deleted %zu of %zu files, which may be a mistake. Nothing "
+                        "was changed here. Fetch it with \"berth workspace pull --mass-deletion\" "
+                        "if that is right.",
+                        h->plan.deleted, h->plan.base_count);
+    return rc;
+}
+
+static int gather_files(struct homecoming *h, struct berth_transport *t, struct berth_error *err)
+{
+    auto_free const struct berth_entry **files = calloc(h->plan.count + 1, sizeof *files);
+    size_t count = 0;
+    if (!files)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: merge.");
+    for (size_t i = 0; i < h->plan.count; i++) {
+        const struct berth_change *change = &h->plan.changes[i];
+        if (change->kind == BERTH_CHANGE_PUT && change->remote &&
+            change->remote->kind == BERTH_ENTRY_FILE)
+            files[count++] = change->remote;
+    }
+    return t->ops->gather(t, files, count, err);
+}
+
+/* Names in a workspace are bytes; JSON wants UTF-8. */
+static void put_path(struct berth_json_writer *w, struct berth_arena *arena, const char *name,
+                     const char *path)
+{
+    char *text = berth_arena_strdup(arena, path);
+    if (text)
+        berth_utf8_mend(text);
+    berth_json_put_str(w, name, text);
+}
+
+static void put_conflicts(struct berth_json_writer *w, struct berth_arena *arena,
+                          const struct berth_conflict *all, size_t count, size_t *room)
+{
+    for (size_t i = 0; i < count && *room; i++, --*room) {
+        berth_json_open(w, '{');
+        put_path(w, arena, "path", all[i].path);
+        berth_json_put_str(w, "kind", berth_conflict_word(all[i].kind));
+        put_path(w, arena, "beside", all[i].beside);
+        berth_json_close(w, '}');
+    }
+}
+
+static int write_report(const struct homecoming *h, struct berth_arena *arena,
+                        struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    size_t room = LISTED_CONFLICTS_MAX;
+    out->added = h->plan.added;
+    out->updated = h->plan.updated;
+    out->deleted = h->plan.deleted;
+    out->bytes = h->plan.bytes;
+    out->skipped = h->remote.skipped;
+    out->conflicts = h->plan.conflict_count + h->applied.conflict_count;
+    berth_json_open(&w, '{');
+    put_path(&w, arena, "path", h->state.path);
+    berth_json_put_str(&w, "state", "home");
+    berth_json_put_int(&w, "added", (int64_t)out->added);
+    berth_json_put_int(&w, "updated", (int64_t)out->updated);
+    berth_json_put_int(&w, "deleted", (int64_t)out->deleted);
+    berth_json_put_int(&w, "bytes", out->bytes);
+    berth_json_put_int(&w, "conflictCount", (int64_t)out->conflicts);
+    berth_json_open_in(&w, "conflicts", '[');
+    put_conflicts(&w, arena, h->plan.conflicts, h->plan.conflict_count, &room);
+    put_conflicts(&w, arena, h->applied.conflicts, h->applied.conflict_count, &room);
+    berth_json_close(&w, ']');
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "The report of the workspace", err);
+    if (rc < 0)
+        return rc;
+    out->json = berth_arena_copy(arena, berth_buf_str(&buf), buf.len);
+    return berth_arena_check(arena, err);
+}
+
+/* From now on the state of the place is the baseline: its changes are home. */
+static int finish_home(struct berth *b, struct homecoming *h, struct berth_error *err)
+{
+    struct berth_workspace_state *s = &h->state;
+    berth_tree_manifest_clear(&s->base);
+    s->base = h->remote;
+    h->remote = (struct berth_tree_manifest){0};
+    int rc = berth_workspace_state_save(b, h->pull->lease_id, s, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_home);
+    return berth_lease_work_end(b, h->pull->lease_id, err);
+}
+
+static int bring_home(struct berth *b, struct berth_arena *arena, struct homecoming *h,
+                      struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_transport *t = NULL;
+    auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
+    if (root_fd < 0)
+        return root_fd;
+    int rc = open_transport(b, arena, h->pull->lease_id, h->state.cwd, h->pull->cancel_fd, &t, err);
+    if (rc == BERTH_OK)
+        rc = list_both(h, t, root_fd, err);
+    if (rc == BERTH_OK)
+        rc = make_plan(h, err);
+    if (rc == BERTH_OK && !h->pull->dry_run)
+        rc = gather_files(h, t, err);
+    struct berth_apply_source source = {.fetch = t ? t->ops->fetch : NULL, .ctx = t};
+    if (rc == BERTH_OK && !h->pull->dry_run) {
+        rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
+        BERTH_FAILPOINT(workspace_after_merge);
+    }
+    if (rc == BERTH_OK)
+        rc = write_report(h, arena, out, err);
+    return rc < 0 || h->pull->dry_run ? rc : finish_home(b, h, err);
+}
+
+/* Gives a lease back that was only open to fetch its work. */
+static int give_back(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                     struct berth_error *err)
+{
+    struct berth_release_request request = BERTH_RELEASE_REQUEST_INIT;
+    request.lease_id = lease_id;
+    return berth_lease_release(b, arena, &request, NULL, err);
+}
+
+int berth_workspace_pull(struct berth *b, struct berth_arena *arena,
+                         const struct berth_workspace_pull *pull,
+                         struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_homecoming h = {.pull = pull};
+    struct berth_error trouble;
+    bool reopened;
+    *out = (struct berth_workspace_report){0};
+    int rc = berth_workspace_state_load(b, pull->lease_id, &h.state, err);
+    if (rc == BERTH_OK)
+        rc = berth_node_claim(b->node, pull->lease_id, err);
+    if (rc < 0)
+        return rc;
+    rc = berth_lease_work_reopen(b, pull->lease_id, &reopened, err);
+    if (rc == BERTH_OK)
+        rc = bring_home(b, arena, &h, out, err);
+    berth_node_unclaim(b->node, pull->lease_id);
+    if (reopened && give_back(b, arena, pull->lease_id, &trouble) < 0 && rc == BERTH_OK) {
+        *err = trouble;
+        return trouble.code;
+    }
+    return rc;
+}

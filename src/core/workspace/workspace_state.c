@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/workspace_state.c - see workspace_state.h. */
+#include "core/workspace/workspace_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "core/lease/lease_directory.h"
+#include "os/fs.h"
+#include "sync/record.h"
+
+#define HEAD "berth workspace 1\n"
+#define STATE_BYTES_MAX ((size_t)1 << 30)
+
+void berth_workspace_state_clear(struct berth_workspace_state *s)
+{
+    berth_ignore_free(s->ignore);
+    berth_tree_manifest_clear(&s->base);
+    berth_tree_manifest_clear(&s->copy);
+    berth_arena_clear(&s->arena);
+    *s = (struct berth_workspace_state){0};
+}
+
+int berth_workspace_state_path(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                               const char *suffix, const char **out, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_lease_directories(b, "workspaces", &directory, err);
+    if (rc < 0)
+        return rc;
+    *out = berth_arena_printf(arena, "%s/%s%s", directory, lease_id, suffix);
+    return berth_arena_check(arena, err);
+}
+
+/* Appends a manifest, with its length before it. */
+static void put_manifest(const struct berth_tree_manifest *m, struct berth_buf *out)
+{
+    auto_buf bytes = BERTH_BUF_INIT(STATE_BYTES_MAX);
+    berth_tree_manifest_write(m, &bytes);
+    if (!berth_buf_str(&bytes))
+        out->failed = true;
+    berth_buf_printf(out, "%zu\n", bytes.len);
+    berth_buf_append(out, bytes.data, bytes.len);
+}
+
+static int write_file(const char *path, const struct berth_buf *bytes, struct berth_error *err)
+{
+    auto_free char *fresh = NULL;
+    if (asprintf(&fresh, "%s.new", path) < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    auto_close int fd =
+        open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot write %s", fresh);
+    int rc = berth_fs_write_all(fd, bytes->data, bytes->len, err);
+    if (rc == BERTH_OK && (fsync(fd) < 0 || rename(fresh, path) < 0))
+        rc = berth_fail_errno(err, "Cannot write %s", path);
+    if (rc < 0)
+        (void)unlink(fresh);
+    return rc;
+}
+
+static int sync_directory(const char *path, struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && fsync(fd) == 0 ? BERTH_OK : berth_fail_errno(err, "Cannot write %s", path);
+}
+
+int berth_workspace_state_save(struct berth *b, const char *lease_id,
+                               const struct berth_workspace_state *s, struct berth_error *err)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    auto_free char *directory = NULL;
+    auto_buf out = BERTH_BUF_INIT(STATE_BYTES_MAX);
+    const char *path;
+    berth_buf_puts(&out, HEAD);
+    berth_record_put_text(&out, s->path);
+    berth_record_put_text(&out, s->cwd);
+    berth_record_put_text(&out, s->token);
+    berth_record_put_text(&out, s->label);
+    berth_buf_printf(&out, "%d\n", (int)s->policy);
+    berth_ignore_write(s->ignore, &out);
+    put_manifest(&s->base, &out);
+    put_manifest(&s->copy, &out);
+    int rc = berth_buf_check(&out, "The manifest of the workspace", err);
+    if (rc == BERTH_OK)
+        rc = berth_lease_directories(b, "workspaces", &directory, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(directory, S_IRWXU, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_state_path(b, &arena, lease_id, "", &path, err);
+    if (rc == BERTH_OK)
+        rc = write_file(path, &out, err);
+    return rc < 0 ? rc : sync_directory(directory, err);
+}
+
+static int read_manifest(struct berth_record *r, struct berth_tree_manifest *out,
+                         struct berth_error *err)
+{
+    int64_t len;
+    if (!berth_record_number(r, 10, '\n', &len) || len < 0 || len > r->end - r->at)
+        return berth_fail(err, BERTH_E_INVALID, "A manifest is damaged or not whole.");
+    auto_free char *copy = malloc((size_t)len + 1);
+    if (!copy)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    memcpy(copy, r->at, (size_t)len);
+    copy[len] = '\0'; /* the reader wants a NUL behind the bytes */
+    r->at += len;
+    return berth_tree_manifest_parse(copy, (size_t)len, out, err);
+}
+
+static int parse_state(const struct berth_buf *bytes, struct berth_workspace_state *out,
+                       struct berth_error *err)
+{
+    struct berth_record r = {bytes->data, bytes->data + bytes->len};
+    const char *texts[4];
+    int64_t policy = -1;
+    bool good = bytes->len > sizeof HEAD && memcmp(bytes->data, HEAD, sizeof HEAD - 1) == 0;
+    r.at += good ? sizeof HEAD - 1 : 0;
+    for (int i = 0; i < 4; i++)
+        good = good && (texts[i] = berth_record_text(&r)) != NULL;
+    good = good && berth_record_number(&r, 10, '\n', &policy) && policy >= 0 &&
+           policy <= BERTH_MERGE_FAIL;
+    if (!good)
+        return berth_fail(err, BERTH_E_INVALID, "it is damaged or not whole");
+    out->path = berth_arena_strdup(&out->arena, texts[0]);
+    out->cwd = berth_arena_strdup(&out->arena, texts[1]);
+    out->token = berth_arena_strdup(&out->arena, texts[2]);
+    out->label = berth_arena_strdup(&out->arena, texts[3]);
+    out->policy = (enum berth_merge_policy)policy;
+    int rc = berth_arena_check(&out->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&out->ignore, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_read(out->ignore, &r, err);
+    if (rc == BERTH_OK)
+        rc = read_manifest(&r, &out->base, err);
+    return rc < 0 ? rc : read_manifest(&r, &out->copy, err);
+}
+
+int berth_workspace_state_load(struct berth *b, const char *lease_id,
+                               struct berth_workspace_state *out, struct berth_error *err)
+{
+    auto_buf bytes = BERTH_BUF_INIT(STATE_BYTES_MAX);
+    const char *path;
+    *out = (struct berth_workspace_state){0};
+    int rc = berth_workspace_state_path(b, &out->arena, lease_id, "", &path, err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return berth_fail(err, BERTH_E_NOT_FOUND,
+                          "No workspace was sent to lease %s from this machine.", lease_id);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot read %s", path);
+    rc = berth_fs_read_all(fd, &bytes, err);
+    if (rc == BERTH_OK)
+        rc = parse_state(&bytes, out, err);
+    if (rc < 0 && rc != BERTH_E_NO_MEMORY) {
+        struct berth_error cause = *err;
+        rc = berth_fail(err, BERTH_E_INTERNAL, "Cannot read %s: %s.", path, cause.message);
+    }
+    return rc;
+}
+
+void berth_workspace_state_remove(struct berth *b, const char *lease_id)
+{
+    auto_arena arena = BERTH_ARENA_INIT;
+    struct berth_error ignored; /* the sweep removes what is left */
+    const char *path;
+    if (berth_workspace_state_path(b, &arena, lease_id, "", &path, &ignored) == BERTH_OK)
+        (void)unlink(path);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/workspace_state.h - what is needed to bring a workspace home, kept in the file
+ * workspaces/STORE/LEASE beside the store, so that another process can do it after a crash. */
+#ifndef BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
+#define BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
+
+#include "core/berth.h"
+#include "sync/ignore.h"
+#include "sync/manifest.h"
+#include "sync/merge.h"
+
+struct berth_workspace_state {
+    struct berth_arena arena; /* holds the texts */
+    const char *path;         /* the directory at home, absolute */
+    const char *cwd;          /* the directory in the place */
+    const char *token;        /* was written there */
+    const char *label;        /* of remote versions that are put beside local ones */
+    enum berth_merge_policy policy;
+    struct berth_ignore *ignore;     /* the rules when it was sent, for all three trees */
+    struct berth_tree_manifest base; /* the workspace as it was sent */
+    struct berth_tree_manifest copy; /* the place's directory at that time; or empty */
+};
+void berth_workspace_state_clear(struct berth_workspace_state *state);
+#define auto_workspace_state                                                                       \
+    __attribute__((cleanup(berth_workspace_state_clear))) struct berth_workspace_state
+
+/* Stores the state durably, in place of an earlier one. */
+int berth_workspace_state_save(struct berth *b, const char *lease_id,
+                               const struct berth_workspace_state *state, struct berth_error *err);
+/* NOT_FOUND: no workspace was sent to this lease from this machine. */
+int berth_workspace_state_load(struct berth *b, const char *lease_id,
+                               struct berth_workspace_state *out, struct berth_error *err);
+/* Removes the state of a lease. A missing one is fine. */
+void berth_workspace_state_remove(struct berth *b, const char *lease_id);
+/* Returns the path of a file or directory NAME.SUFFIX of a lease, beside its state, in the arena.
+ */
+int berth_workspace_state_path(struct berth *b, struct berth_arena *arena, const char *lease_id,
+                               const char *suffix, const char **out, struct berth_error *err);
+#endif
