@@ -25,6 +25,7 @@
 #define COMMAND "/bin/true"
 #define LARGE_BYTES (512UL * 1024 * 1024)
 #define FLIGHT_MAX 64
+#define FLIGHT_TURNS 10
 
 static const char *const argv[] = {COMMAND, NULL};
 
@@ -148,12 +149,16 @@ static int run_flight(const struct bench *b, bool ours, int flight, struct sampl
     return rc;
 }
 
+/* In turns, so that noise meets both sides alike. */
 static int measure_flight(const struct bench *b, int flight, struct berth_error *err)
 {
     auto_samples bare = {0}, ours = {0};
-    int rc = run_flight(b, false, flight, &bare, err);
-    if (rc == BERTH_OK)
-        rc = run_flight(b, true, flight, &ours, err);
+    int rc = BERTH_OK;
+    for (int turn = 0; rc == BERTH_OK && turn < FLIGHT_TURNS; turn++) {
+        rc = run_flight(b, false, flight, &bare, err);
+        if (rc == BERTH_OK)
+            rc = run_flight(b, true, flight, &ours, err);
+    }
     if (rc == BERTH_OK)
         print_row("small", flight, &bare, &ours);
     return rc;
