@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/map.h"
+#include "sync/entry.h"
 #include "sync/glob.h"
 #include "sync/record.h"
 
@@ -26,16 +27,28 @@ struct rule_set {
     size_t directory_len;    /* of the directory's path */
 };
 
+/* What the rules say of a path. The greatest of a path and the directories above it holds. */
+enum verdict {
+    CROSSES,
+    STAYS,        /* unless it is kept */
+    STAYS_ALWAYS, /* by an override, or because such a name never crosses */
+};
+
 struct berth_ignore {
     struct berth_arena arena;
     struct berth_map sets; /* struct rule_set by directory */
     struct rule_set overrides;
-    int count; /* of all rules */
-    /* The directory of the last query, and whether it is excluded. Queries come in the order of a
-     * walk, so most have the same directory. */
+    struct berth_map kept; /* paths that cross all the same: kept_file, kept_directory */
+    int count;             /* of all rules */
+    /* The directory of the last query, and what the rules say of it and those above it. Queries
+     * come in the order of a walk, so most have the same directory. */
     char last_directory[BERTH_TREE_PATH_BYTES_MAX + 1];
-    bool last_known, last_excluded;
+    bool last_known;
+    enum verdict last_verdict;
 };
+
+/* The values of the map `kept`. A directory is in it because something below it is kept. */
+static char kept_file, kept_directory;
 
 bool berth_ignore_never_crosses(const char *name)
 {
@@ -57,6 +70,7 @@ void berth_ignore_free(struct berth_ignore *ignore)
     if (!ignore)
         return;
     berth_map_clear(&ignore->sets);
+    berth_map_clear(&ignore->kept);
     berth_arena_clear(&ignore->arena);
     free(ignore);
 }
@@ -158,6 +172,24 @@ int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
     return add_line(ignore, &ignore->overrides, rule, strlen(rule), err);
 }
 
+int berth_ignore_keep(struct berth_ignore *ignore, const char *path, struct berth_error *err)
+{
+    char directory[BERTH_TREE_PATH_BYTES_MAX + 1];
+    if (!berth_path_valid(path))
+        return berth_fail(err, BERTH_E_INVALID, "\"%.200s\" is not a path below the workspace.",
+                          path);
+    bool stored = berth_map_put(&ignore->kept, path, &kept_file);
+    for (const char *slash = strchr(path, '/'); slash && stored; slash = strchr(slash + 1, '/')) {
+        size_t len = (size_t)(slash - path);
+        memcpy(directory, path, len);
+        directory[len] = '\0';
+        if (!berth_map_get(&ignore->kept, directory))
+            stored = berth_map_put(&ignore->kept, directory, &kept_directory);
+    }
+    ignore->last_known = false;
+    return stored ? BERTH_OK : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: ignore rules.");
+}
+
 /* Returns the last rule of the set that matches, or NULL. */
 static const struct rule *match_set_rules(const struct rule_set *set, const char *path,
                                           bool is_directory)
@@ -175,17 +207,24 @@ static const struct rule *match_set_rules(const struct rule_set *set, const char
     return NULL;
 }
 
-/* Judges one path whose directory is not excluded. */
-static bool excludes_entry(const struct berth_ignore *ignore, const char *path, bool is_directory)
+static bool is_kept(const struct berth_ignore *ignore, const char *path, bool is_directory)
+{
+    const char *kept = ignore->kept.count ? berth_map_get(&ignore->kept, path) : NULL;
+    return kept == &kept_file || (kept && is_directory);
+}
+
+/* Judges one path without regard to the directories above it. */
+static enum verdict judge_entry(const struct berth_ignore *ignore, const char *path,
+                                bool is_directory)
 {
     const char *slash = strrchr(path, '/');
     if (berth_ignore_never_crosses(slash ? slash + 1 : path))
-        return true;
+        return STAYS_ALWAYS;
     const struct rule *rule = match_set_rules(&ignore->overrides, path, is_directory);
     if (rule)
-        return !rule->negated;
+        return rule->negated ? CROSSES : STAYS_ALWAYS;
     if (!ignore->sets.count)
-        return false;
+        return CROSSES;
     char directory[BERTH_TREE_PATH_BYTES_MAX + 1];
     size_t len = slash ? (size_t)(slash - path) : 0;
     memcpy(directory, path, len);
@@ -194,28 +233,28 @@ static bool excludes_entry(const struct berth_ignore *ignore, const char *path, 
         const struct rule_set *set = berth_map_get(&ignore->sets, directory);
         rule = set ? match_set_rules(set, path, is_directory) : NULL;
         if (rule)
-            return !rule->negated;
+            return rule->negated ? CROSSES : STAYS;
         if (!len)
-            return false;
+            return CROSSES;
         slash = strrchr(directory, '/');
         len = slash ? (size_t)(slash - directory) : 0;
     }
 }
 
-/* Judges the directories above a path, from the root down. */
-static bool excludes_above(const struct berth_ignore *ignore, char *directory)
+/* Judges a directory and those above it, from the root down. */
+static enum verdict judge_above(const struct berth_ignore *ignore, char *directory)
 {
-    for (char *slash = directory; *slash;) {
+    enum verdict verdict = CROSSES;
+    for (char *slash = directory; *slash && verdict != STAYS_ALWAYS;) {
         slash += strcspn(slash, "/");
         char kept = *slash;
         *slash = '\0';
-        bool excluded = excludes_entry(ignore, directory, true);
+        enum verdict one = judge_entry(ignore, directory, true);
+        verdict = one > verdict ? one : verdict;
         *slash = kept;
-        if (excluded)
-            return true;
         slash += kept == '/';
     }
-    return false;
+    return verdict;
 }
 
 bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool is_directory)
@@ -228,14 +267,19 @@ bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool i
         memcmp(ignore->last_directory, path, len) != 0) {
         memcpy(ignore->last_directory, path, len);
         ignore->last_directory[len] = '\0';
-        ignore->last_excluded = excludes_above(ignore, ignore->last_directory);
+        ignore->last_verdict = judge_above(ignore, ignore->last_directory);
         ignore->last_known = true;
     }
-    return ignore->last_excluded || excludes_entry(ignore, path, is_directory);
+    enum verdict verdict = ignore->last_verdict;
+    if (verdict != STAYS_ALWAYS) {
+        enum verdict own = judge_entry(ignore, path, is_directory);
+        verdict = own > verdict ? own : verdict;
+    }
+    return verdict == STAYS ? !is_kept(ignore, path, is_directory) : verdict != CROSSES;
 }
 
-/* --- the written form: the overrides, then for each directory its name and its rules; at the end
- * an empty name --- */
+/* --- the written form: the overrides; for each directory its name and its rules, and an empty
+ * name; the kept paths, and an empty one --- */
 
 static void write_rules(const struct rule_set *set, struct berth_buf *out)
 {
@@ -258,6 +302,11 @@ void berth_ignore_write(const struct berth_ignore *ignore, struct berth_buf *out
         write_rules(set, out);
     }
     berth_buf_append(out, "", 1);
+    at = 0;
+    for (const char *kept, *path; (kept = berth_map_next(&ignore->kept, &at, &path));)
+        if (kept == &kept_file)
+            berth_record_put_text(out, path);
+    berth_buf_append(out, "", 1);
 }
 
 int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struct berth_error *err)
@@ -274,7 +323,10 @@ int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struc
         if (rules)
             rc = berth_ignore_add(ignore, directory + 1, rules, strlen(rules), err);
     }
-    if (rc == BERTH_OK && (!rules || !directory))
+    const char *kept = "";
+    while (rc == BERTH_OK && rules && directory && (kept = berth_record_text(r)) && *kept)
+        rc = berth_ignore_keep(ignore, kept, err);
+    if (rc == BERTH_OK && (!rules || !directory || !kept))
         rc = berth_fail(err, BERTH_E_INVALID, "The rules of a workspace are damaged.");
     return rc;
 }

@@ -25,6 +25,10 @@ int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const c
 int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
                               struct berth_error *err);
 
+/* Lets a path cross that rules of files exclude, and the directories above it. For files that a
+ * repository tracks although its .gitignore names them. Overrides still exclude it. */
+int berth_ignore_keep(struct berth_ignore *ignore, const char *path, struct berth_error *err);
+
 /* Returns whether the rules exclude a path, or one of the directories above it. */
 bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool is_directory);
 

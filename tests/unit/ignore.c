@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "os/fs.h"
+#include "sync/record.h"
 
 #define TREES 60
 #define ENTRIES 60
@@ -77,6 +78,38 @@ static void later_and_deeper_rules_win(void **state)
     assert_int_equal(berth_ignore_add_override(rules, "!x.o", &err), BERTH_OK);
     assert_false(berth_ignore_excludes(rules, "x.o", false));
     berth_ignore_free(rules);
+}
+
+/* Files that a repository tracks although its rules name them. */
+static void kept_paths_cross(void **state)
+{
+    (void)state;
+    struct berth_ignore *first = make_rules(), *second = make_rules();
+    struct berth_error err;
+    auto_buf written = BERTH_BUF_INIT(4096);
+    add_rules(first, "", "dist/\n*.log\n");
+    assert_int_equal(berth_ignore_add_override(first, "secret", &err), BERTH_OK);
+    assert_int_equal(berth_ignore_keep(first, "dist/deep/a.js", &err), BERTH_OK);
+    assert_int_equal(berth_ignore_keep(first, "b.log", &err), BERTH_OK);
+    assert_int_equal(berth_ignore_keep(first, "dist/secret", &err), BERTH_OK);
+    assert_int_equal(berth_ignore_keep(first, "../x", &err), BERTH_E_INVALID);
+    berth_ignore_write(first, &written);
+    struct berth_record r = {berth_buf_str(&written), berth_buf_str(&written) + written.len};
+    assert_int_equal(berth_ignore_read(second, &r, &err), BERTH_OK);
+    struct berth_ignore *const both[] = {first, second};
+    for (int i = 0; i < 2; i++) {
+        assert_false(berth_ignore_excludes(both[i], "dist", true));
+        assert_false(berth_ignore_excludes(both[i], "dist/deep", true));
+        assert_false(berth_ignore_excludes(both[i], "dist/deep/a.js", false));
+        assert_false(berth_ignore_excludes(both[i], "b.log", false));
+        /* Nothing beside them does, and nothing that the request excludes. */
+        assert_true(berth_ignore_excludes(both[i], "dist/b.js", false));
+        assert_true(berth_ignore_excludes(both[i], "dist/other", true));
+        assert_true(berth_ignore_excludes(both[i], "dist/deep/b.js", false));
+        assert_true(berth_ignore_excludes(both[i], "c.log", false));
+        assert_true(berth_ignore_excludes(both[i], "dist/secret", false));
+        berth_ignore_free(both[i]);
+    }
 }
 
 static void lines_as_editors_write_them(void **state)
@@ -264,11 +297,9 @@ static void same_as_git(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(some_names_never_cross),
-        cmocka_unit_test(later_and_deeper_rules_win),
-        cmocka_unit_test(lines_as_editors_write_them),
-        cmocka_unit_test(limits_are_kept),
-        cmocka_unit_test(same_as_git),
+        cmocka_unit_test(some_names_never_cross), cmocka_unit_test(later_and_deeper_rules_win),
+        cmocka_unit_test(kept_paths_cross),       cmocka_unit_test(lines_as_editors_write_them),
+        cmocka_unit_test(limits_are_kept),        cmocka_unit_test(same_as_git),
     };
     return cmocka_run_group_tests_name("ignore", tests, NULL, NULL);
 }
