@@ -26,7 +26,10 @@ struct berth_workspace_push {
      * .berthignore. Closed by NULL; or NULL. */
     const char *const *exclude;
     enum berth_merge_policy on_conflict; /* when the changes come home */
-    int cancel_fd;                       /* readable: give up; -1: never */
+    /* An id, whose first eight digits name remote versions (NAME.remote-ID) and commits
+     * (refs/berth/ID) at home. NULL: the id of the lease. */
+    const char *label;
+    int cancel_fd; /* readable: give up; -1: never */
 };
 #define BERTH_WORKSPACE_PUSH_INIT                                                                  \
     {                                                                                              \
@@ -55,16 +58,20 @@ struct berth_workspace_report {
     size_t added, updated, deleted; /* pull: files and links */
     size_t conflicts;
     size_t recovered; /* steps of an earlier merge that was interrupted, and was finished now */
+    const char *note; /* push: why the repository did not travel as a whole; or NULL */
     const char *json; /* pull: all of it as an object, as a run shows it */
 };
 
 /* Sends a directory to the place of a lease; the place's directory becomes like it, apart from what
- * the rules exclude. CONFLICT: the lease is not active, or holds work that is not home yet.
+ * the rules exclude. If it is a git repository, the place gets one with the same branch, commit and
+ * index. CONFLICT: the lease is not active, or holds work that is not home yet.
  * UNPROCESSABLE: the directory cannot be a workspace. */
 BERTH_API int berth_workspace_push(struct berth *b, struct berth_arena *arena,
                                    const struct berth_workspace_push *push,
                                    struct berth_workspace_report *out, struct berth_error *err);
 /* Brings the changes home. The directory is changed completely or, after an error, not at all.
+ * Commits of the place are fetched; the branch moves to them if it is still where it was and they
+ * only add to it. Otherwise they are at refs/berth/LABEL, and the report says so.
  * CONFLICT: the place was replaced, too much would be deleted, or the policy refuses. The work
  * stays in the place then. NOT_FOUND: nothing was sent to this lease from this machine. */
 BERTH_API int berth_workspace_pull(struct berth *b, struct berth_arena *arena,

@@ -45,6 +45,9 @@
     X(workspace_after_state)                                                                       \
     X(workspace_after_mark)                                                                        \
     X(workspace_after_merge)                                                                       \
+    X(workspace_git_locked)                                                                        \
+    X(workspace_git_after_index)                                                                   \
+    X(workspace_git_after_branch)                                                                  \
     X(workspace_after_home)                                                                        \
     X(ssh_after_key)                                                                               \
     X(ssh_after_session)                                                                           \

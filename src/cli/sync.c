@@ -77,6 +77,25 @@ static void say_conflict(struct cli *cli, FILE *to, const struct berth_json *con
         beside ? "; the version of the place is in " : "", beside ? cli_clean(cli, beside) : "");
 }
 
+static void say_git(struct cli *cli, FILE *to, const struct berth_json *git)
+{
+    const struct berth_json *branches = berth_json_get(git, "branches"),
+                            *nested = berth_json_get(git, "nested");
+    const char *note = cli_text(git, "note"), *branch = cli_text(git, "branch");
+    if (cli_is(git, "state", "advanced") && !cli->quiet)
+        (void)fprintf(to, "%s%s is now at %.10s\n", prefix_of(to),
+                      branch ? cli_clean(cli, branch) : "HEAD",
+                      cli_clean(cli, cli_text(git, "head")));
+    if (note)
+        (void)fprintf(to, "%s%s\n", prefix_of(to), cli_clean(cli, note));
+    for (size_t i = 0; i < berth_json_count(branches); i++)
+        (void)fprintf(to, "%sa new branch of the place is %s\n", prefix_of(to),
+                      cli_clean(cli, berth_json_str(berth_json_at(branches, i))));
+    for (size_t i = 0; i < berth_json_count(nested); i++)
+        (void)fprintf(to, "%sthe history of the repository in %s did not come home, only files\n",
+                      prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(nested, i))));
+}
+
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace)
 {
     const struct berth_json *conflicts = berth_json_get(workspace, "conflicts");
@@ -102,6 +121,8 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     int64_t all = berth_json_int(berth_json_get(workspace, "conflictCount"));
     if (all > (int64_t)berth_json_count(conflicts))
         (void)fprintf(to, "%s%lld conflicts in all\n", prefix_of(to), (long long)all);
+    if (berth_json_get(workspace, "git"))
+        say_git(cli, to, berth_json_get(workspace, "git"));
 }
 
 void cli_sync_say(struct cli *cli, const char *json)

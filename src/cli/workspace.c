@@ -14,8 +14,11 @@
 
 static int workspace_push(struct cli *cli, int argc, char **argv)
 {
-    static const struct cli_cell lines[] = {
-        {"directory", "cwd"}, {"files", "files", CLI_NUMBER}, {"bytes", "bytes", CLI_NUMBER}, {0}};
+    static const struct cli_cell lines[] = {{"directory", "cwd"},
+                                            {"files", "files", CLI_NUMBER},
+                                            {"bytes", "bytes", CLI_NUMBER},
+                                            {"note", "note"},
+                                            {0}};
     struct cli_sync o = {0};
     struct berth_run_sync sync = {0};
     const struct cli_option options[] = {

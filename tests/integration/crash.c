@@ -276,15 +276,31 @@ static void write_workspace_file(const char *directory, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
+/* Runs a script in the directory. Returns whether it succeeded. */
+static bool script_succeeds(const char *directory, const char *script)
+{
+    char text[2000];
+    (void)snprintf(text, sizeof text, "cd '%s' && { %s; } >/dev/null", directory, script);
+    return system(text) == 0; /* NOLINT */
+}
+
 static void perform_workspace(struct fixture *f)
 {
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     struct berth_run_result result;
     char home[600];
     (void)mkdir(workspace_path(f, home), 0700);
+    assert_true(script_succeeds(home, "rm -rf .git .berth s"));
     write_workspace_file(home, "one\n");
+    assert_true(script_succeeds(home, "git init -q -b main . && git config user.name n &&"
+                                      " git config user.email e && git add file &&"
+                                      " git commit -qm one"));
     /* Killed in between, the command leaves the file as it was. */
-    request.command.argv = (const char *const[]){"sh", "-c", "echo two > new && mv new file", NULL};
+    request.command.argv =
+        (const char *const[]){"sh", "-c",
+                              "echo two > new && mv new file && git commit -qam two && echo s > s"
+                              " && git add s",
+                              NULL};
     request.sync.path = home;
     arm();
     assert_ok(f, berth_run_perform(f->b, &f->arena, &request, &result, &f->err));
@@ -321,6 +337,14 @@ static void bring_work_home(struct fixture *f)
     (void)fread(text, 1, sizeof text - 1, file);
     (void)fclose(file);
     assert_true(strcmp(text, "one\n") == 0 || strcmp(text, "two\n") == 0);
+    /* The repository is sound and not locked. If the commit was made, it is home, with the index.
+     */
+    assert_true(script_succeeds(home, "git fsck --strict && ! [ -e .git/index.lock ] &&"
+                                      " ! [ -e .git/berth-index ] &&"
+                                      " [ -z \"$(git for-each-ref refs/berth)\" ]"));
+    assert_true(script_succeeds(home, "[ \"$(git log -1 --format=%s)\" = one ] ||"
+                                      " [ -z \"$(git status --short)\" ] ||"
+                                      " [ \"$(git status --short)\" = 'A  s' ]"));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE work_at IS NOT NULL"), 0);
 }
 

@@ -205,8 +205,8 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     int rc = make_workspace(p, &where, err);
     if (rc == BERTH_OK && p->request->sync.path) {
         run_job_enter(p, BERTH_PHASE_SENDING);
-        rc = berth_run_workspace_send(p->b, p->arena, p->lease->id, &p->request->sync, where.cwd,
-                                      p->cancel_fd, err);
+        rc = berth_run_workspace_send(p->b, p->arena, p->out->run->id, p->lease->id,
+                                      &p->request->sync, where.cwd, p->cancel_fd, err);
         p->sent = rc == BERTH_OK;
         if (rc < 0)
             rc = fail_step(p, "workspace_realization_failed", "send the workspace to", err);

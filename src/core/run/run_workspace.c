@@ -7,13 +7,14 @@
 #include "base/limits.h"
 #include "core/workspace/workspace.h"
 
-int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                             const struct berth_run_sync *sync, const char *cwd, int cancel_fd,
-                             struct berth_error *err)
+int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
+                             const char *lease_id, const struct berth_run_sync *sync,
+                             const char *cwd, int cancel_fd, struct berth_error *err)
 {
     struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
     struct berth_workspace_report report;
     push.lease_id = lease_id;
+    push.label = run_id;
     push.path = sync->path;
     push.exclude = sync->exclude;
     push.on_conflict = sync->on_conflict;

@@ -9,9 +9,9 @@
 #include "core/berth.h"
 
 /* Sends a directory to the directory `cwd` of the place of a lease. */
-int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                             const struct berth_run_sync *sync, const char *cwd, int cancel_fd,
-                             struct berth_error *err);
+int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
+                             const char *lease_id, const struct berth_run_sync *sync,
+                             const char *cwd, int cancel_fd, struct berth_error *err);
 
 /* What became of the changes. The texts are in the arena. */
 struct berth_run_return {

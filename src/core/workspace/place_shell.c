@@ -394,3 +394,16 @@ int berth_place_shell_run(struct berth_place_shell *shell, const struct berth_pl
     return shell->streams ? run_streaming(shell, script, exit_code, err)
                           : run_by_files(shell, script, exit_code, err);
 }
+
+int berth_place_shell_take_text(void *ctx, const struct berth_unpack_source *source,
+                                struct berth_error *err)
+{
+    struct berth_buf *out = ctx;
+    const void *bytes;
+    for (ssize_t got; (got = source->get(source->ctx, &bytes, err)) != 0;) {
+        if (got < 0)
+            return (int)got;
+        berth_buf_append(out, bytes, (size_t)got);
+    }
+    return berth_buf_check(out, "The text that the place sent", err);
+}

@@ -45,4 +45,8 @@ struct berth_place_script {
  * words that it wrote to standard error. */
 int berth_place_shell_run(struct berth_place_shell *shell, const struct berth_place_script *script,
                           int *exit_code, struct berth_error *err);
+
+/* A `take` that appends the output to the berth_buf at ctx. */
+int berth_place_shell_take_text(void *ctx, const struct berth_unpack_source *source,
+                                struct berth_error *err);
 #endif

@@ -96,22 +96,6 @@ static int run_script(struct shell_transport *t, struct berth_place_script *s, c
 
 /* --- the list --- */
 
-struct list_text {
-    struct berth_buf text;
-};
-
-static int take_list(void *ctx, const struct berth_unpack_source *source, struct berth_error *err)
-{
-    struct list_text *l = ctx;
-    const void *bytes;
-    for (ssize_t got; (got = source->get(source->ctx, &bytes, err)) != 0;) {
-        if (got < 0)
-            return (int)got;
-        berth_buf_append(&l->text, bytes, (size_t)got);
-    }
-    return berth_buf_check(&l->text, "The list of the place", err);
-}
-
 /* Returns the next line, without its newline, and moves on; NULL at the end. */
 static char *next_line(char **at)
 {
@@ -265,22 +249,23 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
                       struct berth_error *err)
 {
     struct shell_transport *t = shell_of(base);
-    struct list_text l = {.text = BERTH_BUF_INIT(LIST_BYTES_MAX)};
-    struct berth_place_script list = {
-        .what = "list the files", .text = list_script, .take = take_list, .ctx = &l};
+    auto_buf text = BERTH_BUF_INIT(LIST_BYTES_MAX);
+    struct berth_place_script list = {.what = "list the files",
+                                      .text = list_script,
+                                      .take = berth_place_shell_take_text,
+                                      .ctx = &text};
     (void)known;
     t->whole = false;
     int rc = run_script(t, &list, token, NULL, err);
-    if (rc == BERTH_OK && strcmp(berth_buf_str(&l.text), "odd\n") == 0) {
+    if (rc == BERTH_OK && strcmp(berth_buf_str(&text), "odd\n") == 0) {
         struct archive_taking a = {.ignore = ignore, .out = out, .blobs_fd = t->blobs_fd};
         struct berth_place_script all = {
             .what = "pack the files", .text = archive_script, .take = take_archive, .ctx = &a};
         t->whole = true;
         rc = run_script(t, &all, token, NULL, err);
     } else if (rc == BERTH_OK) {
-        rc = parse_list(l.text.data, ignore, out, err);
+        rc = parse_list(text.data, ignore, out, err);
     }
-    berth_buf_clear(&l.text);
     return rc < 0 ? rc : berth_tree_manifest_check(out, err);
 }
 

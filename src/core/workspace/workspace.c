@@ -24,6 +24,7 @@
 #include "core/lease/lease_work.h"
 #include "core/lease/node.h"
 #include "core/workspace/transport.h"
+#include "core/workspace/workspace_git.h"
 #include "core/workspace/workspace_state.h"
 #include "os/fs.h"
 #include "sync/apply.h"
@@ -92,22 +93,23 @@ static void transport_free(struct berth_transport **t)
 }
 #define auto_transport __attribute__((cleanup(transport_free))) struct berth_transport
 
-static int open_transport(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                          const char *cwd, int cancel_fd, struct berth_transport **out,
+/* Opens the way to the place, and sets what the trip has to know of the place. */
+static int open_transport(struct berth_git_trip *trip, struct berth_transport **out,
                           struct berth_error *err)
 {
     struct berth_lease *lease;
     const struct berth_route *route;
     const char *blobs;
-    int rc = berth_lease_begin_use(b, arena, lease_id, &lease, &route, err);
+    int rc = berth_lease_begin_use(trip->b, trip->arena, trip->lease_id, &lease, &route, err);
     if (rc < 0)
         return rc;
+    trip->shell_program = shell_program(trip->arena, lease);
     if (berth_route_traits(route)->in_place)
-        return berth_transport_directory_new(cwd, cancel_fd, out, err);
-    rc = berth_workspace_state_path(b, arena, lease->id, ".blobs", &blobs, err);
+        return berth_transport_directory_new(trip->state->cwd, trip->cancel_fd, out, err);
+    rc = berth_workspace_state_path(trip->b, trip->arena, lease->id, ".blobs", &blobs, err);
     return rc < 0 ? rc
-                  : berth_transport_shell_new(b, lease->id, shell_program(arena, lease), cwd, blobs,
-                                              cancel_fd, out, err);
+                  : berth_transport_shell_new(trip->b, lease->id, trip->shell_program,
+                                              trip->state->cwd, blobs, trip->cancel_fd, out, err);
 }
 
 /* --- sending --- */
@@ -134,7 +136,7 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     s->path = berth_arena_strdup(&s->arena, path);
     s->cwd = berth_arena_strdup(&s->arena, cwd);
     s->token = berth_arena_strdup(&s->arena, token.text);
-    s->label = berth_arena_copy(&s->arena, push->lease_id, LABEL_LEN);
+    s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK)
@@ -142,9 +144,10 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
 }
 
-/* Lists the directory at home into the state, and makes the place like it. */
+/* Lists the directory at home into the state, and makes the place like it. *fresh: the place was
+ * empty before. */
 static int send_tree(struct berth_transport *t, int root_fd, struct berth_workspace_state *s,
-                     struct berth_error *err)
+                     bool *fresh, struct berth_error *err)
 {
     auto_tree_manifest there = {0};
     struct berth_tree_options options = {
@@ -154,6 +157,7 @@ static int send_tree(struct berth_transport *t, int root_fd, struct berth_worksp
         rc = t->ops->list(t, NULL, s->ignore, NULL, &there, err);
     if (rc == BERTH_OK && there.count)
         rc = berth_tree_hash(root_fd, &s->base, NULL, t->cancel_fd, err);
+    *fresh = !there.count;
     return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
 }
 
@@ -176,6 +180,12 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
 {
     auto_workspace_state s = {0};
     auto_transport *t = NULL;
+    struct berth_git_trip trip = {.b = b,
+                                  .arena = arena,
+                                  .lease_id = push->lease_id,
+                                  .cancel_fd = push->cancel_fd,
+                                  .state = &s};
+    bool fresh = false;
     *out = (struct berth_workspace_report){.cwd = cwd};
     int rc = refuse_second_push(b, arena, push->lease_id, err);
     if (rc == BERTH_OK)
@@ -184,9 +194,14 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
     if (root_fd < 0)
         return root_fd;
     (void)flock(root_fd, LOCK_SH); /* others may read it, too */
-    rc = open_transport(b, arena, push->lease_id, cwd, push->cancel_fd, &t, err);
+    berth_workspace_git_recover(s.path);
+    rc = berth_workspace_git_read(&trip, err);
     if (rc == BERTH_OK)
-        rc = send_tree(t, root_fd, &s, err);
+        rc = open_transport(&trip, &t, err);
+    if (rc == BERTH_OK)
+        rc = send_tree(t, root_fd, &s, &fresh, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_git_send(&trip, fresh, err);
     if (rc == BERTH_OK) {
         BERTH_FAILPOINT(workspace_after_send);
         rc = berth_workspace_state_save(b, push->lease_id, &s, err);
@@ -200,6 +215,7 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
     BERTH_FAILPOINT(workspace_after_mark);
     out->skipped = s.base.skipped;
     out->bytes = s.base.bytes;
+    out->note = *s.git.note ? berth_arena_strdup(arena, s.git.note) : NULL;
     for (size_t i = 0; i < s.base.count; i++)
         out->files += s.base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
     return BERTH_OK;
@@ -224,6 +240,9 @@ struct homecoming {
     struct berth_tree_manifest remote, local;
     struct berth_merge plan;
     struct berth_apply_report applied;
+    struct berth_git_trip trip;
+    struct berth_git_return git;
+    const char *git_trouble; /* why commits of the place are not here; or NULL */
 };
 
 static void homecoming_clear(struct homecoming *h)
@@ -326,6 +345,7 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     put_conflicts(&w, arena, h->plan.conflicts, h->plan.conflict_count, &room);
     put_conflicts(&w, arena, h->applied.conflicts, h->applied.conflict_count, &room);
     berth_json_close(&w, ']');
+    berth_workspace_git_json(&h->trip, &h->git, &w);
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "The report of the workspace", err);
     if (rc < 0)
@@ -338,6 +358,11 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
 static int finish_home(struct berth *b, struct homecoming *h, struct berth_error *err)
 {
     struct berth_workspace_state *s = &h->state;
+    if (s->git.sent && h->git.state && strcmp(h->git.state, "gone") != 0) {
+        s->git.ref = h->git.ref ? h->git.ref : "";
+        s->git.head = h->git.head ? h->git.head : "";
+        s->git.index = h->git.index ? h->git.index : "";
+    }
     berth_tree_manifest_clear(&s->base);
     s->base = h->remote;
     h->remote = (struct berth_tree_manifest){0};
@@ -348,6 +373,28 @@ static int finish_home(struct berth *b, struct homecoming *h, struct berth_error
     return berth_lease_work_end(b, h->pull->lease_id, err);
 }
 
+/* Fetches commits of the place. When that fails the files come home all the same, and the place is
+ * kept with its commits. */
+static int fetch_commits(struct homecoming *h, struct berth_error *err)
+{
+    int rc = berth_workspace_git_fetch(&h->trip, h->pull->dry_run, &h->git, err);
+    return rc < 0 ? berth_workspace_git_excuse(&h->trip, rc, &h->git_trouble, err) : rc;
+}
+
+/* Changes the directory at home: files first, then the index and the branch. */
+static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_fd,
+                      struct berth_error *err)
+{
+    struct berth_apply_source source = {.fetch = t->ops->fetch, .ctx = t};
+    int rc = gather_files(h, t, err);
+    if (rc == BERTH_OK)
+        rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_merge);
+    return berth_workspace_git_join(&h->trip, &h->git, err);
+}
+
 static int bring_home(struct berth *b, struct berth_arena *arena, struct homecoming *h,
                       struct berth_workspace_report *out, struct berth_error *err)
 {
@@ -355,20 +402,27 @@ static int bring_home(struct berth *b, struct berth_arena *arena, struct homecom
     auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
-    int rc = open_transport(b, arena, h->pull->lease_id, h->state.cwd, h->pull->cancel_fd, &t, err);
+    h->trip = (struct berth_git_trip){.b = b,
+                                      .arena = arena,
+                                      .lease_id = h->pull->lease_id,
+                                      .cancel_fd = h->pull->cancel_fd,
+                                      .state = &h->state};
+    berth_workspace_git_recover(h->state.path);
+    int rc = open_transport(&h->trip, &t, err);
     if (rc == BERTH_OK)
         rc = list_both(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = make_plan(h, err);
+    if (rc == BERTH_OK)
+        rc = fetch_commits(h, err);
     if (rc == BERTH_OK && !h->pull->dry_run)
-        rc = gather_files(h, t, err);
-    struct berth_apply_source source = {.fetch = t ? t->ops->fetch : NULL, .ctx = t};
-    if (rc == BERTH_OK && !h->pull->dry_run) {
-        rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
-        BERTH_FAILPOINT(workspace_after_merge);
-    }
+        rc = apply_plan(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = write_report(h, arena, out, err);
+    if (rc == BERTH_OK && h->git_trouble)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "The files are home, but not the commits of the place: %.700s",
+                        h->git_trouble);
     return rc < 0 || h->pull->dry_run ? rc : finish_home(b, h, err);
 }
 

@@ -17,6 +17,7 @@
 
 #define HEAD "berth workspace 1\n"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
+#define TEXTS 9 /* at the beginning */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
 {
@@ -84,6 +85,10 @@ int berth_workspace_state_save(struct berth *b, const char *lease_id,
     berth_record_put_text(&out, s->cwd);
     berth_record_put_text(&out, s->token);
     berth_record_put_text(&out, s->label);
+    const char *const git[] = {s->git.sent ? "sent" : "", s->git.ref, s->git.head, s->git.index,
+                               s->git.note};
+    for (size_t i = 0; i < sizeof git / sizeof git[0]; i++)
+        berth_record_put_text(&out, git[i] ? git[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
     berth_ignore_write(s->ignore, &out);
     put_manifest(&s->base, &out);
@@ -119,20 +124,27 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
                        struct berth_error *err)
 {
     struct berth_record r = {bytes->data, bytes->data + bytes->len};
-    const char *texts[4];
+    const char *texts[TEXTS];
     int64_t policy = -1;
     bool good = bytes->len > sizeof HEAD && memcmp(bytes->data, HEAD, sizeof HEAD - 1) == 0;
     r.at += good ? sizeof HEAD - 1 : 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < TEXTS; i++)
         good = good && (texts[i] = berth_record_text(&r)) != NULL;
     good = good && berth_record_number(&r, 10, '\n', &policy) && policy >= 0 &&
            policy <= BERTH_MERGE_FAIL;
     if (!good)
         return berth_fail(err, BERTH_E_INVALID, "it is damaged or not whole");
-    out->path = berth_arena_strdup(&out->arena, texts[0]);
-    out->cwd = berth_arena_strdup(&out->arena, texts[1]);
-    out->token = berth_arena_strdup(&out->arena, texts[2]);
-    out->label = berth_arena_strdup(&out->arena, texts[3]);
+    for (int i = 0; i < TEXTS; i++)
+        texts[i] = berth_arena_strdup(&out->arena, texts[i]);
+    out->path = texts[0];
+    out->cwd = texts[1];
+    out->token = texts[2];
+    out->label = texts[3];
+    out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
+                                            .ref = texts[5],
+                                            .head = texts[6],
+                                            .index = texts[7],
+                                            .note = texts[8]};
     out->policy = (enum berth_merge_policy)policy;
     int rc = berth_arena_check(&out->arena, err);
     if (rc == BERTH_OK)

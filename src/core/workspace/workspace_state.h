@@ -9,6 +9,15 @@
 #include "sync/manifest.h"
 #include "sync/merge.h"
 
+/* The repository that was sent with a workspace. */
+struct berth_workspace_git {
+    bool sent;         /* the place has it */
+    const char *ref;   /* the branch of HEAD, as "refs/heads/main"; "": HEAD is a commit */
+    const char *head;  /* the commit; "": the branch has none yet */
+    const char *index; /* a commit whose tree is the index; "": the index did not travel */
+    const char *note;  /* why something did not travel; "": everything did */
+};
+
 struct berth_workspace_state {
     struct berth_arena arena; /* holds the texts */
     const char *path;         /* the directory at home, absolute */
@@ -16,6 +25,7 @@ struct berth_workspace_state {
     const char *token;        /* was written there */
     const char *label;        /* of remote versions that are put beside local ones */
     enum berth_merge_policy policy;
+    struct berth_workspace_git git;
     struct berth_ignore *ignore;     /* the rules when it was sent, for all three trees */
     struct berth_tree_manifest base; /* the workspace as it was sent */
     struct berth_tree_manifest copy; /* the place's directory at that time; or empty */
