@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/workspace/transport_shell.c - a place that is reached by running commands in it. It
  * needs sh and tar. Where find, stat, readlink and sha256sum list the files, only differences
- * travel; elsewhere, and where a name contains a newline or a backslash, the whole directory does.
- */
+ * travel; elsewhere the whole directory does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,16 +12,16 @@
 #include "base/array.h"
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/limits.h"
+#include "core/workspace/place_list.h"
 #include "core/workspace/place_shell.h"
 #include "core/workspace/transport.h"
 #include "os/fs.h"
 #include "sync/pack.h"
 #include "sync/unpack.h"
 
-#define LIST_BYTES_MAX ((size_t)1 << 30)
 #define MISSING_TOKEN 44 /* exit statuses of the scripts */
-#define PERMISSIONS 0777
 
 struct shell_transport {
     struct berth_transport base;
@@ -32,7 +31,8 @@ struct shell_transport {
     char *blobs;     /* on this machine */
     char *lease_id;
     int blobs_fd;
-    bool whole; /* the last list brought the content of all files */
+    char token[BERTH_ID_SIZE]; /* that the last list compared; or "" */
+    bool whole;                /* the last list brought the content of all files */
 };
 
 static struct shell_transport *shell_of(struct berth_transport *t)
@@ -50,22 +50,6 @@ static struct shell_transport *shell_of(struct berth_transport *t)
     " if [ -n \"$2\" ] && [ \"$(cat .berth/token 2>/dev/null)\" != \"$2\" ]; then exit 44; fi;"
 #define NEEDS_TAR                                                                                  \
     " command -v tar >/dev/null || { echo tar is missing there: install it >&2; exit 45; };"
-
-/* Prints "odd", or three lists of which each has a line as its head. Pruned names never cross. */
-static const char list_script[] =
-    ENTER " w() { find . \\( -name .berth -o -name .paperclip-runtime -o -name .git \\) -prune -o "
-          "\"$@\"; };"
-          " nl='\n';"
-          " for p in find stat readlink sha256sum; do"
-          " command -v $p >/dev/null || { echo odd; exit 0; }; done;"
-          " odd=$(w \\( -name \"*$nl*\" -o -name '*\\\\*' \\) -print | head -n 1);"
-          " [ -z \"$odd\" ] || { echo odd; exit 0; };"
-          " echo entries; w -exec stat -c '%f %s %n' {} + || exit;"
-          " echo links; w -type l -exec sh -c"
-          " 'for l; do t=$(readlink \"$l\") || exit; printf \"%s\\n%s\\n\" \"$l\" \"$t\"; done' sh "
-          "{} + || exit;"
-          " echo hashes; w -type f -exec sha256sum {} + || exit;"
-          " echo end";
 
 static const char archive_script[] =
     ENTER NEEDS_TAR " tar -cf - --exclude ./.berth --exclude ./.paperclip-runtime .";
@@ -96,137 +80,6 @@ static int run_script(struct shell_transport *t, struct berth_place_script *s, c
 
 /* --- the list --- */
 
-/* Returns the next line, without its newline, and moves on; NULL at the end. */
-static char *next_line(char **at)
-{
-    char *line = *at, *end = strchr(line, '\n');
-    if (!end)
-        return NULL;
-    *end = '\0';
-    *at = end + 1;
-    return line;
-}
-
-/* Returns the path without "./", or NULL when it is not one that may be an entry. */
-static const char *listed_path(const char *text)
-{
-    if (strncmp(text, "./", 2) != 0 || !berth_path_valid(text + 2))
-        return NULL;
-    return text + 2;
-}
-
-static int bad_list(struct berth_error *err)
-{
-    return berth_fail(err, BERTH_E_UPSTREAM,
-                      "The place sent a list of its files that is damaged or not whole.");
-}
-
-/* Reads "MODE SIZE PATH". */
-static int parse_entry(char *line, struct berth_ignore *ignore, struct berth_tree_manifest *out,
-                       struct berth_error *err)
-{
-    char *end;
-    unsigned long mode = strtoul(line, &end, 16);
-    long long size = *end == ' ' ? strtoll(end + 1, &end, 10) : -1;
-    if (size < 0 || *end != ' ')
-        return bad_list(err);
-    if (strcmp(end + 1, ".") == 0)
-        return BERTH_OK;
-    struct berth_entry e = {.path = listed_path(end + 1), .mode = (uint16_t)(mode & PERMISSIONS)};
-    if (!e.path)
-        return bad_list(err);
-    if (berth_ignore_excludes(ignore, e.path, S_ISDIR(mode)))
-        return BERTH_OK;
-    if (S_ISDIR(mode)) {
-        e.kind = BERTH_ENTRY_DIRECTORY;
-    } else if (S_ISREG(mode)) {
-        e.kind = BERTH_ENTRY_FILE;
-        e.size = size;
-    } else if (S_ISLNK(mode)) {
-        e.kind = BERTH_ENTRY_LINK;
-        e.mode = 0;
-    } else {
-        if (!out->skipped++)
-            out->skipped_path = berth_arena_strdup(&out->arena, e.path);
-        return berth_arena_check(&out->arena, err);
-    }
-    return berth_tree_manifest_add(out, &e, err);
-}
-
-static int parse_link(const char *path_line, const char *target, struct berth_tree_manifest *out,
-                      struct berth_error *err)
-{
-    const char *path = listed_path(path_line);
-    struct berth_entry *e = path ? berth_tree_manifest_find(out, path) : NULL;
-    if (!path || !*target || strlen(target) > BERTH_TREE_PATH_BYTES_MAX)
-        return bad_list(err);
-    if (!e || e->kind != BERTH_ENTRY_LINK)
-        return BERTH_OK; /* excluded */
-    e->target = berth_arena_strdup(&out->arena, target);
-    return berth_arena_check(&out->arena, err);
-}
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Reads "HASH  PATH". */
-static int parse_hash(const char *line, struct berth_tree_manifest *out, struct berth_error *err)
-{
-    unsigned char hash[BERTH_SHA256_SIZE];
-    for (int i = 0; i < BERTH_SHA256_SIZE; i++) {
-        int high = hex_digit(line[(ptrdiff_t)2 * i]);
-        int low = high < 0 ? -1 : hex_digit(line[(ptrdiff_t)2 * i + 1]);
-        if (low < 0)
-            return bad_list(err);
-        hash[i] = (unsigned char)(high * 16 + low);
-    }
-    line += (ptrdiff_t)2 * BERTH_SHA256_SIZE;
-    const char *path =
-        line[0] == ' ' && (line[1] == ' ' || line[1] == '*') ? listed_path(line + 2) : NULL;
-    if (!path)
-        return bad_list(err);
-    struct berth_entry *e = berth_tree_manifest_find(out, path);
-    if (e && e->kind == BERTH_ENTRY_FILE) {
-        memcpy(e->hash, hash, sizeof hash);
-        e->hashed = true;
-    }
-    return BERTH_OK;
-}
-
-/* Reads what list_script printed. */
-static int parse_list(char *text, struct berth_ignore *ignore, struct berth_tree_manifest *out,
-                      struct berth_error *err)
-{
-    enum { START, ENTRIES, LINKS, HASHES, END } part = START;
-    static const char *const heads[] = {"entries", "links", "hashes", "end"};
-    int rc = BERTH_OK;
-    char *at = text, *line, *target;
-    while (rc == BERTH_OK && part != END && (line = next_line(&at))) {
-        if (strcmp(line, heads[part]) == 0) {
-            part++;
-            if (part == LINKS)
-                rc = berth_tree_manifest_sort(out, err);
-        } else if (part == ENTRIES) {
-            rc = parse_entry(line, ignore, out, err);
-        } else if (part == LINKS && (target = next_line(&at))) {
-            rc = parse_link(line, target, out, err);
-        } else if (part == HASHES) {
-            rc = parse_hash(line, out, err);
-        } else {
-            rc = bad_list(err);
-        }
-    }
-    for (size_t i = 0; rc == BERTH_OK && i < out->count; i++)
-        if ((out->entries[i].kind == BERTH_ENTRY_FILE && !out->entries[i].hashed) ||
-            (out->entries[i].kind == BERTH_ENTRY_LINK && !out->entries[i].target))
-            rc = bad_list(err);
-    if (rc == BERTH_OK && part != END)
-        rc = bad_list(err);
-    return rc;
-}
-
 struct archive_taking {
     struct berth_ignore *ignore;
     struct berth_tree_manifest *out;
@@ -244,28 +97,39 @@ static int take_archive(void *ctx, const struct berth_unpack_source *source,
     return rc;
 }
 
+/* Brings the content of all files, which also lists them. */
+static int take_whole(struct shell_transport *t, struct berth_ignore *ignore,
+                      struct berth_tree_manifest *out, struct berth_error *err)
+{
+    struct archive_taking a = {.ignore = ignore, .out = out, .blobs_fd = t->blobs_fd};
+    struct berth_place_script all = {
+        .what = "pack the files", .text = archive_script, .take = take_archive, .ctx = &a};
+    t->whole = true;
+    return run_script(t, &all, t->token, NULL, err);
+}
+
 static int shell_list(struct berth_transport *base, const char *token, struct berth_ignore *ignore,
                       const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
                       struct berth_error *err)
 {
     struct shell_transport *t = shell_of(base);
-    auto_buf text = BERTH_BUF_INIT(LIST_BYTES_MAX);
-    struct berth_place_script list = {.what = "list the files",
-                                      .text = list_script,
-                                      .take = berth_place_shell_take_text,
-                                      .ctx = &text};
+    auto_arena arena = BERTH_ARENA_INIT;
+    auto_buf text = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
+    struct berth_place_script list = {
+        .what = "list the files",
+        .text = berth_arena_printf(&arena, ENTER " depth=; hash=yes;%s", berth_place_list_script),
+        .take = berth_place_shell_take_text,
+        .ctx = &text};
     (void)known;
     t->whole = false;
-    int rc = run_script(t, &list, token, NULL, err);
-    if (rc == BERTH_OK && strcmp(berth_buf_str(&text), "odd\n") == 0) {
-        struct archive_taking a = {.ignore = ignore, .out = out, .blobs_fd = t->blobs_fd};
-        struct berth_place_script all = {
-            .what = "pack the files", .text = archive_script, .take = take_archive, .ctx = &a};
-        t->whole = true;
-        rc = run_script(t, &all, token, NULL, err);
-    } else if (rc == BERTH_OK) {
-        rc = parse_list(text.data, ignore, out, err);
-    }
+    (void)snprintf(t->token, sizeof t->token, "%s", token ? token : "");
+    int rc = berth_arena_check(&arena, err);
+    if (rc == BERTH_OK)
+        rc = run_script(t, &list, token, NULL, err);
+    if (rc == BERTH_OK && berth_place_list_lacks(&arena, &text))
+        rc = take_whole(t, ignore, out, err);
+    else if (rc == BERTH_OK)
+        rc = berth_place_list_parse(&text, ignore, true, out, err);
     return rc < 0 ? rc : berth_tree_manifest_check(out, err);
 }
 
@@ -327,7 +191,7 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
                       struct berth_tree_manifest *copy, struct berth_error *err)
 {
     struct shell_transport *t = shell_of(base);
-    struct difference d = {.removed = BERTH_BUF_INIT(LIST_BYTES_MAX),
+    struct difference d = {.removed = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX),
                            .root_fd = root_fd,
                            .cancel_fd = base->cancel_fd};
     struct berth_place_script removing = {
@@ -356,7 +220,7 @@ struct gathering {
 static int feed_names(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
     const struct gathering *g = ctx;
-    auto_buf names = BERTH_BUF_INIT(LIST_BYTES_MAX);
+    auto_buf names = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
     for (size_t i = 0; i < g->count; i++)
         berth_buf_printf(&names, "./%s\n", g->files[i]->path);
     int rc = berth_buf_check(&names, "The list of changed files", err);
@@ -368,6 +232,15 @@ static int take_gathered(void *ctx, const struct berth_unpack_source *source,
 {
     struct gathering *g = ctx;
     return take_archive(&g->taking, source, err);
+}
+
+/* Returns whether a list with a name on each line cannot name all files. */
+static bool has_odd_name(const struct gathering *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (strpbrk(g->files[i]->path, "\n\\"))
+            return true;
+    return false;
 }
 
 static int shell_gather(struct berth_transport *base, const struct berth_entry *const *files,
@@ -382,7 +255,10 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
                                           .feed = feed_names,
                                           .take = take_gathered,
                                           .ctx = &g};
-    return t->whole || !count ? BERTH_OK : run_script(t, &fetching, NULL, NULL, err);
+    if (t->whole || !count)
+        return BERTH_OK;
+    return has_odd_name(&g) ? take_whole(t, NULL, &sent, err)
+                            : run_script(t, &fetching, t->token, NULL, err);
 }
 
 static int shell_fetch(void *ctx, const struct berth_entry *file, int directory_fd,
