@@ -17,7 +17,7 @@ const char berth_place_list_script[] =
     " for p in find stat readlink ${hash:+sha256sum}; do"
     " command -v $p >/dev/null || { echo \"no $p\"; exit 0; }; done;"
     " nl='\n';"
-    " w() { find . ${depth:+-maxdepth $depth}"
+    " w() { find \"${at:-.}\" ${depth:+-maxdepth $depth}"
     " \\( -name .berth -o -name .paperclip-runtime -o -name .git \\) -prune -o \"$@\"; };"
     " plain() { w ! -path \"*$nl*\" ! -path '*\\\\*' \"$@\"; };"
     " echo entries; plain -exec stat -c '%f %s %Y %n' {} + || exit;"
@@ -174,7 +174,7 @@ static int read_hash_line(struct reading *r, const char *line, struct berth_erro
         return bad_list(err);
     if (e && e->kind == BERTH_ENTRY_FILE) {
         memcpy(e->hash, hash, sizeof hash);
-        e->hashed = true;
+        e->hashed = r->hashed;
     }
     return BERTH_OK;
 }
