@@ -29,13 +29,11 @@
 #define BRIEF_BYTES_MAX ((size_t)8 * 1024) /* of a short answer, which needs no budget */
 
 const struct berth_api_route *const berth_api_tables[] = {
-    berth_api_instance_routes,    berth_api_company_routes,
-    berth_api_environment_routes, berth_api_capability_routes,
-    berth_api_lease_routes,       berth_api_exec_routes,
-    berth_api_run_routes,         berth_api_activity_routes,
-    berth_api_secret_routes,      berth_api_plugin_routes,
-    berth_api_token_routes,       berth_api_event_routes,
-    berth_api_metrics_routes,     NULL};
+    berth_api_instance_routes,   berth_api_company_routes, berth_api_environment_routes,
+    berth_api_capability_routes, berth_api_lease_routes,   berth_api_file_routes,
+    berth_api_exec_routes,       berth_api_run_routes,     berth_api_activity_routes,
+    berth_api_secret_routes,     berth_api_plugin_routes,  berth_api_token_routes,
+    berth_api_event_routes,      berth_api_metrics_routes, NULL};
 
 /* --- answers --- */
 
@@ -248,8 +246,8 @@ static int call_admit(struct berth_api_call *c, struct berth_error *err)
     return rc;
 }
 
-/* Performs a request whose body is complete. On a pool thread. A caller that was admitted before
- * its body came is checked again, since the body may have taken long. */
+/* Performs a request whose body is complete, or is read by its handler. On a pool thread. A caller
+ * that was admitted before its body came is checked again, since the body may have taken long. */
 static void run_call(void *ctx)
 {
     struct berth_api_call *c = ctx;
@@ -265,7 +263,7 @@ static void run_call(void *ctx)
 
 /* --- requests --- */
 
-/* Queues the request. Its body is complete. */
+/* Queues the request. */
 static void call_submit(struct berth_api_call *c)
 {
     struct berth_error err;
@@ -305,7 +303,7 @@ static void call_admit_first(struct berth_api_call *c)
     int rc = call_admit(c, &err);
     if (rc < 0) {
         berth_api_answer(c, rc, &err);
-    } else if (berth_http_body_is_whole(c->x)) {
+    } else if (berth_http_body_is_whole(c->x) || c->route->streams) {
         call_submit(c);
     } else {
         c->post.run = run_read_body;
@@ -395,9 +393,9 @@ static void answer_preflight(struct berth_http_exchange *x)
 {
     struct berth_http_answer answer = {
         .status = 204,
-        .more = {{"Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE"},
+        .more = {{"Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE"},
                  {"Access-Control-Allow-Headers",
-                  "Authorization, Content-Type, Idempotency-Key, Last-Event-ID"},
+                  "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Range"},
                  {"Access-Control-Max-Age", "600"}}};
     berth_http_answer(x, &answer);
 }

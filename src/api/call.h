@@ -48,10 +48,11 @@ struct berth_api_route {
     const char *method, *pattern; /* "/api/environments/:id" */
     berth_api_handler *handle;
     enum berth_api_access access;
-    bool slow; /* the handler takes long, or may wait for a plugin (berth_api_at_instance) */
-    bool here; /* the handler never blocks: it runs on the loop's thread */
-    bool live; /* needs a connection: the answer comes later, or as a stream */
-    bool run;  /* a run's token may use it for its own run and lease */
+    bool slow;    /* the handler takes long, or may wait for a plugin (berth_api_at_instance) */
+    bool here;    /* the handler never blocks: it runs on the loop's thread */
+    bool live;    /* needs a connection: the answer comes later, or as a stream */
+    bool streams; /* the handler reads the body itself, piece by piece (stream/pipe.h) */
+    bool run;     /* a run's token may use it for its own run and lease */
     enum berth_api_once once;
     const char *query; /* names of the parameters of its query, "limit before"; NULL: it has none */
 };
@@ -60,7 +61,7 @@ extern const struct berth_api_route berth_api_instance_routes[], berth_api_compa
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
     berth_api_run_routes[], berth_api_activity_routes[], berth_api_plugin_routes[],
     berth_api_token_routes[], berth_api_exec_routes[], berth_api_event_routes[],
-    berth_api_metrics_routes[], berth_api_capability_routes[];
+    berth_api_metrics_routes[], berth_api_capability_routes[], berth_api_file_routes[];
 
 extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
 

@@ -15,11 +15,11 @@ struct cli_command {
 /* All of them, closed by NULL. Each table is that of one file, and ends with a NULL noun. */
 extern const struct cli_command *const cli_commands[];
 extern const struct cli_command cli_activity_commands[], cli_cancel_commands[],
-    cli_company_commands[], cli_completion_commands[], cli_doctor_commands[], cli_env_commands[],
-    cli_exec_commands[], cli_lease_commands[], cli_logs_commands[], cli_plugin_commands[],
-    cli_ps_commands[], cli_run_commands[], cli_secret_commands[], cli_serve_commands[],
-    cli_supervise_commands[], cli_sweep_commands[], cli_token_commands[], cli_version_commands[],
-    cli_workspace_commands[];
+    cli_company_commands[], cli_completion_commands[], cli_cp_commands[], cli_doctor_commands[],
+    cli_env_commands[], cli_exec_commands[], cli_lease_commands[], cli_logs_commands[],
+    cli_plugin_commands[], cli_ps_commands[], cli_run_commands[], cli_secret_commands[],
+    cli_serve_commands[], cli_supervise_commands[], cli_sweep_commands[], cli_token_commands[],
+    cli_version_commands[], cli_workspace_commands[];
 
 /* Writes "env create" to `out`, and returns it. */
 #define CLI_COMMAND_NAME_SIZE 64

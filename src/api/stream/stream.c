@@ -29,6 +29,15 @@ static bool beat(struct berth_api_stream *s)
     return true;
 }
 
+/* Ends a stream before its time. */
+static void stream_give_up(struct berth_api_stream *s)
+{
+    if (s->aborts && s->x)
+        berth_api_stream_abort(s);
+    else
+        berth_api_stream_end(s);
+}
+
 static void on_beat(struct berth_timer *timer)
 {
     struct berth_api_stream *s = of_beat(timer);
@@ -45,7 +54,7 @@ static void on_beat(struct berth_timer *timer)
         return;
     if (s->on_stalled)
         s->on_stalled(s);
-    berth_api_stream_end(s);
+    stream_give_up(s);
     s->on_gone(s);
 }
 
@@ -81,7 +90,7 @@ static void on_token_dead(struct berth_api_guarded *guarded)
 {
     struct berth_api_stream *s = berth_container_of(guarded, struct berth_api_stream, guarded);
     s->code = BERTH_HTTP_CLOSE_POLICY;
-    berth_api_stream_end(s);
+    stream_give_up(s);
     s->on_gone(s);
 }
 
@@ -105,7 +114,9 @@ void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 {
     struct berth_http_answer head = {
-        .status = 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
+        .status = s->status ? s->status : 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
+    for (int i = 1; i < BERTH_HTTP_MORE_MAX && s->more && s->more[i - 1].name; i++)
+        head.more[i] = s->more[i - 1];
     struct berth_http_stream_handlers handlers = {
         .on_room = on_room, .on_gone = on_gone, .on_drain = on_drain, .ctx = s};
     s->beat.run = on_beat;

@@ -13,8 +13,11 @@ struct berth_api_stream {
     struct berth_engine *engine;
     bool events;                     /* server-sent events, else plain bytes */
     struct berth_http_websocket *ws; /* set for a WebSocket, else NULL */
-    enum berth_http_close code;      /* close code of a WebSocket; 0: a normal end */
-    struct berth_api_guard *guard;   /* ends the stream when its token becomes invalid */
+    bool aborts; /* an end that the stream did not reach itself is seen as a broken answer */
+    int status;  /* of the answer; 0: 200 */
+    const struct berth_http_header *more; /* headers up to one without a name; or NULL */
+    enum berth_http_close code;           /* close code of a WebSocket; 0: a normal end */
+    struct berth_api_guard *guard;        /* ends the stream when its token becomes invalid */
     struct berth_api_guarded guarded;
     uint64_t sent; /* bytes that had been sent at the last beat */
     struct berth_timer beat;

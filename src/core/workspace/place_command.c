@@ -126,18 +126,6 @@ static void on_lease_end(struct berth_lease_exec *entry)
 
 /* --- starting --- */
 
-int berth_place_command_streams(struct berth *b, const char *lease_id, bool *out,
-                                struct berth_error *err)
-{
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_lease *lease;
-    const struct berth_route *route;
-    int rc = berth_lease_begin_use(b, &arena, lease_id, &lease, &route, err);
-    if (rc == BERTH_OK)
-        *out = !berth_route_traits(route)->whole_stdin;
-    return rc;
-}
-
 static void command_free(struct berth_place_command *c)
 {
     berth_lease_execs_leave(c->b, &c->entry);

@@ -17,16 +17,11 @@ struct berth_place_command;
 struct berth_place_command_options {
     const char *lease_id;
     const char *const *argv; /* closed by NULL; runs in "/" */
-    bool with_stdin;         /* only where berth_place_command_streams */
+    bool with_stdin;         /* only where commands have byte streams */
     /* The command is ended when it neither takes input nor gives output for this long. */
     int64_t silence_ms;
     int cancel_fd; /* the command is ended when it becomes readable; -1: never */
 };
-
-/* Returns whether commands of the lease have byte streams. Otherwise their input is refused, and
- * their output is text that arrives at the end. */
-int berth_place_command_streams(struct berth *b, const char *lease_id, bool *out,
-                                struct berth_error *err);
 
 /* Starts a command. The caller ends it with berth_place_command_finish, also after an error of the
  * functions in between. */

@@ -11,8 +11,9 @@
 
 #define BERTH_PLACE_LIST_BYTES_MAX ((size_t)1 << 30)
 
-/* The end of a script that has changed to the directory. $depth is how many levels to list, "" is
- * all; with a non-empty $hash the files are hashed. LC_ALL is C. Prints "no TOOL" when the place
+/* The end of a script that has changed to the directory. $at is what to list there, as "./NAME"; ""
+ * is all of it. $depth is how many levels to list, "" is all; with a non-empty $hash the files are
+ * hashed. LC_ALL is C. Prints "no TOOL" when the place
  * lacks a program that is needed. */
 extern const char berth_place_list_script[];
 

@@ -11,6 +11,9 @@
 #include "base/base64.h"
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/json.h"
+#include "core/driver.h"
+#include "core/lease/lease.h"
 #include "core/workspace/place_command.h"
 
 #define SILENCE_MS 300000
@@ -23,19 +26,36 @@
 #define TAKEN_BYTES ((size_t)3 << 20) /* of a file that one command reads */
 #define TEXT_BYTES_MAX (2 * TAKEN_BYTES)
 
-int berth_place_shell_init(struct berth_place_shell *shell, struct berth *b, const char *lease_id,
-                           const char *shell_program, const char *directory, int cancel_fd,
-                           struct berth_error *err)
+/* Returns whether the provider names bash as its shell, in the metadata of its place. */
+static bool wants_bash(const struct berth_lease *lease)
 {
-    bool bash = shell_program && strcmp(shell_program, "bash") == 0;
+    auto_json *metadata = NULL;
+    struct berth_error ignored;
+    const char *text = lease->metadata_json;
+    if (!text || berth_json_parse(text, strlen(text), BERTH_JSON_FOREIGN, &metadata, &ignored) < 0)
+        return false;
+    const char *program = berth_json_str(berth_json_get(metadata, "shellCommand"));
+    return program && strcmp(program, "bash") == 0;
+}
+
+int berth_place_shell_init(struct berth_place_shell *shell, struct berth *b,
+                           struct berth_arena *arena, const char *lease_id, const char *directory,
+                           int cancel_fd, struct berth_error *err)
+{
+    struct berth_lease *lease;
+    const struct berth_route *route;
+    int rc = berth_lease_begin_use(b, arena, lease_id, &lease, &route, err);
+    if (rc < 0)
+        return rc;
     *shell = (struct berth_place_shell){.b = b,
                                         .lease_id = lease_id,
-                                        .program = bash ? "bash" : "sh",
+                                        .program = wants_bash(lease) ? "bash" : "sh",
                                         .directory = directory,
                                         .cancel_fd = cancel_fd,
+                                        .streams = !berth_route_traits(route)->whole_stdin,
                                         .part_bytes = PART_BYTES,
                                         .part_count = 1};
-    return berth_place_command_streams(b, lease_id, &shell->streams, err);
+    return BERTH_OK;
 }
 
 /* --- one command --- */

@@ -23,11 +23,10 @@ struct berth_place_shell {
     int calls;         /* commands that were run */
 };
 
-/* Sets up the shell of an active lease. The texts must outlive it. `shell_program` is what the
- * provider names as its shell, or NULL. */
-int berth_place_shell_init(struct berth_place_shell *shell, struct berth *b, const char *lease_id,
-                           const char *shell_program, const char *directory, int cancel_fd,
-                           struct berth_error *err);
+/* Sets up the shell of an active lease. The arena and the texts must outlive it. */
+int berth_place_shell_init(struct berth_place_shell *shell, struct berth *b,
+                           struct berth_arena *arena, const char *lease_id, const char *directory,
+                           int cancel_fd, struct berth_error *err);
 
 /* A script for the shell. */
 struct berth_place_script {

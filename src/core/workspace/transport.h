@@ -42,10 +42,9 @@ struct berth_transport {
 /* The directory is on this machine. */
 int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_transport **out,
                                   struct berth_error *err);
-/* The directory is in the place of an active lease that runs commands. `shell_program` is the one
- * that the provider names, or NULL. Content from the place is kept in the directory `blobs` on this
- * machine, which free removes. */
-int berth_transport_shell_new(struct berth *b, const char *lease_id, const char *shell_program,
+/* The directory is in the place of an active lease that runs commands. Content from the place is
+ * kept in the directory `blobs` on this machine, which free removes. The arena outlives it. */
+int berth_transport_shell_new(struct berth *b, struct berth_arena *arena, const char *lease_id,
                               const char *directory, const char *blobs, int cancel_fd,
                               struct berth_transport **out, struct berth_error *err);
 #endif

@@ -117,7 +117,8 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     auto_buf text = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
     struct berth_place_script list = {
         .what = "list the files",
-        .text = berth_arena_printf(&arena, ENTER " depth=; hash=yes;%s", berth_place_list_script),
+        .text =
+            berth_arena_printf(&arena, ENTER " at= depth= hash=yes;%s", berth_place_list_script),
         .take = berth_place_shell_take_text,
         .ctx = &text};
     (void)known;
@@ -288,7 +289,7 @@ static const struct berth_transport_ops shell_ops = {.list = shell_list,
                                                      .fetch = shell_fetch,
                                                      .free = shell_free};
 
-int berth_transport_shell_new(struct berth *b, const char *lease_id, const char *shell_program,
+int berth_transport_shell_new(struct berth *b, struct berth_arena *arena, const char *lease_id,
                               const char *directory, const char *blobs, int cancel_fd,
                               struct berth_transport **out, struct berth_error *err)
 {
@@ -311,8 +312,7 @@ int berth_transport_shell_new(struct berth *b, const char *lease_id, const char 
             rc = berth_fail_errno(err, "Cannot open %s", blobs);
     }
     if (rc == BERTH_OK)
-        rc = berth_place_shell_init(&t->shell, b, t->lease_id, shell_program, t->scratch, cancel_fd,
-                                    err);
+        rc = berth_place_shell_init(&t->shell, b, arena, t->lease_id, t->scratch, cancel_fd, err);
     if (rc < 0)
         shell_free(&t->base);
     else

@@ -75,17 +75,6 @@ static int open_root(const char *path, int cancel_fd, size_t *recovered, struct 
 
 /* --- the place --- */
 
-/* Returns the shell that the provider named in the metadata of its place, or NULL. */
-static const char *shell_program(struct berth_arena *arena, const struct berth_lease *lease)
-{
-    auto_json *metadata = NULL;
-    struct berth_error ignored;
-    const char *text = lease->metadata_json;
-    if (!text || berth_json_parse(text, strlen(text), BERTH_JSON_FOREIGN, &metadata, &ignored) < 0)
-        return NULL;
-    return berth_arena_strdup(arena, berth_json_str(berth_json_get(metadata, "shellCommand")));
-}
-
 static void transport_free(struct berth_transport **t)
 {
     if (*t)
@@ -93,7 +82,7 @@ static void transport_free(struct berth_transport **t)
 }
 #define auto_transport __attribute__((cleanup(transport_free))) struct berth_transport
 
-/* Opens the way to the place, and sets what the trip has to know of the place. */
+/* Opens the way to the place. */
 static int open_transport(struct berth_git_trip *trip, struct berth_transport **out,
                           struct berth_error *err)
 {
@@ -103,13 +92,12 @@ static int open_transport(struct berth_git_trip *trip, struct berth_transport **
     int rc = berth_lease_begin_use(trip->b, trip->arena, trip->lease_id, &lease, &route, err);
     if (rc < 0)
         return rc;
-    trip->shell_program = shell_program(trip->arena, lease);
     if (berth_route_traits(route)->in_place)
         return berth_transport_directory_new(trip->state->cwd, trip->cancel_fd, out, err);
     rc = berth_workspace_state_path(trip->b, trip->arena, lease->id, ".blobs", &blobs, err);
     return rc < 0 ? rc
-                  : berth_transport_shell_new(trip->b, lease->id, trip->shell_program,
-                                              trip->state->cwd, blobs, trip->cancel_fd, out, err);
+                  : berth_transport_shell_new(trip->b, trip->arena, lease->id, trip->state->cwd,
+                                              blobs, trip->cancel_fd, out, err);
 }
 
 /* --- sending --- */

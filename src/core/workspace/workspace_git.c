@@ -42,7 +42,7 @@ int berth_workspace_git_script(struct berth_git_trip *trip, struct berth_place_s
     const char *scratch = berth_arena_printf(trip->arena, "%s/.paperclip-runtime/berth", cwd);
     if (!scratch)
         return berth_arena_check(trip->arena, err);
-    int rc = berth_place_shell_init(&shell, trip->b, trip->lease_id, trip->shell_program, scratch,
+    int rc = berth_place_shell_init(&shell, trip->b, trip->arena, trip->lease_id, scratch,
                                     trip->cancel_fd, err);
     script->args = args;
     return rc < 0 ? rc : berth_place_shell_run(&shell, script, exit_code, err);

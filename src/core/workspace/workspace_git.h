@@ -32,7 +32,6 @@ struct berth_git_trip {
     struct berth *b;
     struct berth_arena *arena;
     const char *lease_id;
-    const char *shell_program; /* that the provider names, or NULL */
     int cancel_fd;
     struct berth_workspace_state *state;
     struct berth_home_git home; /* home.git.b is NULL: no repository */
