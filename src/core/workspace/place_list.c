@@ -52,6 +52,7 @@ struct reading {
     char *at, *end;
     struct berth_ignore *ignore;
     bool hashed;
+    bool root; /* the directory itself was listed; it is no entry */
     struct berth_tree_manifest *out;
 };
 
@@ -85,8 +86,10 @@ static int add_entry(struct reading *r, char *line, struct berth_entry **added,
     *added = NULL;
     if (size < 0 || *end != ' ')
         return bad_list(err);
-    if (strcmp(end + 1, ".") == 0)
+    if (strcmp(end + 1, ".") == 0) {
+        r->root = true;
         return BERTH_OK;
+    }
     struct berth_entry e = {.path = listed_path(end + 1),
                             .mode = (uint16_t)(mode & PERMISSIONS),
                             .mtime_ns = time_s > INT32_MAX ? 0 : (int64_t)time_s * 1000000000};
@@ -243,6 +246,9 @@ int berth_place_list_parse(struct berth_buf *text, struct berth_ignore *ignore, 
     }
     if (rc == BERTH_OK)
         rc = read_odd(&r, err);
+    /* An empty directory is listed with itself, so a list of nothing is damaged. */
+    if (rc == BERTH_OK && !r.root && out->count != 1)
+        rc = bad_list(err);
     if (rc == BERTH_OK)
         rc = check_whole(&r, err);
     return rc < 0 ? rc : berth_tree_manifest_sort(out, err);
