@@ -280,11 +280,16 @@ int berth_unpack(const struct berth_unpack_source *source, struct berth_ignore *
     auto_unpacking u = {
         .source = source, .ignore = ignore, .blobs_fd = blobs_fd, .out = out, .err = err};
     struct archive_entry *head;
+    bool empty = true;
     int got = ARCHIVE_OK, rc = unpacking_open(&u);
     while (rc == BERTH_OK && (got = archive_read_next_header(u.tar, &head)) >= ARCHIVE_WARN &&
-           got != ARCHIVE_EOF)
+           got != ARCHIVE_EOF) {
+        empty = false;
         rc = read_entry(&u, head);
+    }
     if (rc == BERTH_OK && got != ARCHIVE_EOF)
         rc = damaged(&u);
+    if (rc == BERTH_OK && empty)
+        rc = berth_fail(err, BERTH_E_INVALID, "The archive of the place is empty.");
     return rc < 0 ? rc : berth_tree_manifest_sort(out, err);
 }

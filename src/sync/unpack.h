@@ -20,7 +20,8 @@ struct berth_unpack_source {
 /* Reads an archive and adds its entries to `out`, sorted and hashed. Names that never cross, and
  * paths that `ignore` excludes, are left out; NULL: no rules. Sockets, pipes and devices are
  * counted as skipped. The directory of an entry may be missing: see berth_tree_manifest_check.
- * INVALID: the archive is damaged, or has a path that is not below its root. */
+ * INVALID: the archive is damaged, has no entry at all (one of an empty directory has that
+ * directory), or has a path that is not below its root. */
 int berth_unpack(const struct berth_unpack_source *source, struct berth_ignore *ignore,
                  int blobs_fd, struct berth_tree_manifest *out, struct berth_error *err);
 
