@@ -22,6 +22,7 @@
 #include "sync/unpack.h"
 
 #define MISSING_TOKEN 44 /* exit statuses of the scripts */
+#define NOT_LISTED 46
 
 struct shell_transport {
     struct berth_transport base;
@@ -33,6 +34,9 @@ struct shell_transport {
     int blobs_fd;
     char token[BERTH_ID_SIZE]; /* that the last list compared; or "" */
     bool whole;                /* the last list brought the content of all files */
+    /* Written into the place when it is listed for a push. A place that was replaced before the
+     * difference arrives does not have it. */
+    struct berth_id listed;
 };
 
 static struct shell_transport *shell_of(struct berth_transport *t)
@@ -40,7 +44,8 @@ static struct shell_transport *shell_of(struct berth_transport *t)
     return (struct shell_transport *)t;
 }
 
-/* --- scripts. $1 is the directory, $2 the token, or "" --- */
+/* --- scripts. $1 is the directory, $2 the token, or "". In those of a push $3 is the word of the
+ * list, and $4 the new token --- */
 
 /* Enters the directory and compares the token. */
 #define ENTER                                                                                      \
@@ -48,8 +53,15 @@ static struct shell_transport *shell_of(struct berth_transport *t)
     " if [ -z \"$2\" ]; then mkdir -p \"$1\" || exit; fi;"                                         \
     " cd \"$1\" || exit;"                                                                          \
     " if [ -n \"$2\" ] && [ \"$(cat .berth/token 2>/dev/null)\" != \"$2\" ]; then exit 44; fi;"
+/* Compares the word that the list has written. */
+#define LISTED " [ \"$(cat .berth/listed 2>/dev/null)\" = \"$3\" ] || exit 46;"
 #define NEEDS_TAR                                                                                  \
     " command -v tar >/dev/null || { echo tar is missing there: install it >&2; exit 45; };"
+
+/* Before the list. For a push it leaves a word in the place. */
+static const char list_head[] =
+    ENTER " if [ -z \"$2\" ]; then"
+          " mkdir -p .berth && printf %s \"$3\" > .berth/listed || exit; fi; at= depth= hash=yes;";
 
 static const char archive_script[] =
     ENTER NEEDS_TAR " tar -cf - --exclude ./.berth --exclude ./.paperclip-runtime .";
@@ -57,20 +69,25 @@ static const char archive_script[] =
 static const char fetch_script[] =
     ENTER NEEDS_TAR " mkdir -p .berth && cat > .berth/list && tar -cf - -T .berth/list";
 
-static const char remove_script[] = ENTER " xargs -0 rm -rf --";
+static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
 
-/* The token comes last: a place without it was not completely filled. $3 is the new one. */
-static const char extract_script[] = ENTER NEEDS_TAR
+/* The token comes last: a place without it was not completely filled. */
+static const char extract_script[] = ENTER LISTED NEEDS_TAR
     " mkdir -p .berth && rm -f .berth/token && echo '*' > .berth/.gitignore && tar -xpf - &&"
-    " printf %s \"$3\" > .berth/token";
+    " rm -f .berth/listed && printf %s \"$4\" > .berth/token";
 
 static int run_script(struct shell_transport *t, struct berth_place_script *s, const char *token,
                       const char *fresh_token, struct berth_error *err)
 {
-    const char *const args[] = {t->directory, token ? token : "", fresh_token, NULL};
+    const char *const args[] = {t->directory, token ? token : "", t->listed.text, fresh_token,
+                                NULL};
     int exit_code;
     s->args = args;
     int rc = berth_place_shell_run(&t->shell, s, &exit_code, err);
+    if (exit_code == NOT_LISTED)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The place was replaced while the workspace was sent to it. Send it "
+                          "again.");
     if (exit_code == MISSING_TOKEN)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "The place was replaced: its directory does not have the token that was "
@@ -117,13 +134,13 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     auto_buf text = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
     struct berth_place_script list = {
         .what = "list the files",
-        .text =
-            berth_arena_printf(&arena, ENTER " at= depth= hash=yes;%s", berth_place_list_script),
+        .text = berth_arena_printf(&arena, "%s%s", list_head, berth_place_list_script),
         .take = berth_place_shell_take_text,
         .ctx = &text};
     (void)known;
     t->whole = false;
     (void)snprintf(t->token, sizeof t->token, "%s", token ? token : "");
+    t->listed = berth_id_new_random();
     int rc = berth_arena_check(&arena, err);
     if (rc == BERTH_OK)
         rc = run_script(t, &list, token, NULL, err);
