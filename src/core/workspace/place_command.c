@@ -341,7 +341,8 @@ int berth_place_command_finish(struct berth_place_command *c, bool abandon, int 
     command_free(c);
     *exit_code = abandon || end.cause != BERTH_END_EXITED ? -1 : end.exit_code;
     if (end.cause == BERTH_END_LOST && !abandon)
-        return berth_fail(err, BERTH_E_UPSTREAM, "The connection to the place was lost.");
+        return berth_fail(err, BERTH_E_UPSTREAM, "The connection to the place was lost%s%s.",
+                          *words ? ": " : "", words);
     if (end.cause == BERTH_END_TIMEOUT)
         return berth_fail(err, BERTH_E_TIMEOUT, "A command in the place ran out of time.");
     return BERTH_OK;
