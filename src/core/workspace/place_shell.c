@@ -320,9 +320,11 @@ static ssize_t get_download(void *ctx, const void **bytes, struct berth_error *e
     (void)snprintf(from, sizeof from, "%lld", (long long)d->at + 1);
     (void)snprintf(most, sizeof most, "%zu", TAKEN_BYTES);
     berth_buf_truncate(&d->text, 0);
-    int rc =
-        run_plain(d->shell, "read files", "tail -c +\"$2\" \"$1.out\" | head -c \"$3\" | base64",
-                  args, &d->text, &exit_code, err);
+    int rc = run_plain(d->shell, "read files",
+                       "for p in tail head base64; do command -v $p >/dev/null ||"
+                       " { echo $p is missing there >&2; exit 3; }; done;"
+                       " tail -c +\"$2\" \"$1.out\" | head -c \"$3\" | base64",
+                       args, &d->text, &exit_code, err);
     if (rc == BERTH_OK)
         rc = decode_text(&d->text, d->bytes, &len, err);
     if (rc < 0)
