@@ -166,7 +166,8 @@ int berth_place_files_open(struct berth *b, struct berth_arena *arena, const cha
         return rc;
     out->arena = arena;
     out->directory = where.cwd;
-    const char *scratch = berth_arena_printf(arena, "%s/.paperclip-runtime/berth", where.cwd);
+    /* Not that of a workspace on its way, which begins with an empty one. */
+    const char *scratch = berth_arena_printf(arena, "%s/.paperclip-runtime/files", where.cwd);
     return scratch
                ? berth_place_shell_init(&out->shell, b, arena, lease_id, scratch, cancel_fd, err)
                : berth_arena_check(arena, err);

@@ -396,7 +396,11 @@ static int run_by_files(struct berth_place_shell *shell, const struct berth_plac
     int ignored;
     struct berth_error none;
     (void)snprintf(path, sizeof path, "%s/%s", shell->directory, id.text);
-    int rc = run_plain(shell, "make a directory", "mkdir -p \"$1\"", make, NULL, &ignored, err);
+    int rc = run_plain(shell, "make a directory",
+                       shell->has_leftovers ? "rm -rf \"$1\"; mkdir -p \"$1\"" : "mkdir -p \"$1\"",
+                       make, NULL, &ignored, err);
+    if (rc == BERTH_OK)
+        shell->has_leftovers = false;
     if (rc == BERTH_OK && s->feed)
         rc = upload_file(shell, s, path, err);
     if (rc == BERTH_OK)

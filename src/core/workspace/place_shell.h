@@ -18,9 +18,10 @@ struct berth_place_shell {
     const char *directory; /* in the place, for files on their way; it is made when needed */
     int cancel_fd;         /* -1: never */
     bool streams;
-    size_t part_bytes; /* how much text one argument may have, as far as is known */
-    int part_count;    /* how many such arguments one command may have, likewise */
-    int calls;         /* commands that were run */
+    bool has_leftovers; /* the directory may have files of a killed process: empty it first */
+    size_t part_bytes;  /* how much text one argument may have, as far as is known */
+    int part_count;     /* how many such arguments one command may have, likewise */
+    int calls;          /* commands that were run */
 };
 
 /* Sets up the shell of an active lease. The arena and the texts must outlive it. */

@@ -141,6 +141,7 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     t->whole = false;
     (void)snprintf(t->token, sizeof t->token, "%s", token ? token : "");
     t->listed = berth_id_new_random();
+    t->shell.has_leftovers = !token;
     int rc = berth_arena_check(&arena, err);
     if (rc == BERTH_OK)
         rc = run_script(t, &list, token, NULL, err);
