@@ -286,6 +286,17 @@ struct hashing {
     struct berth_error err; /* of the first failure */
 };
 
+/* Appends bytes to a copy. Zeros become a hole: a small archive may name a file of many gigabytes.
+ */
+static int write_copy(int copy, const char *bytes, size_t len, struct berth_error *err)
+{
+    bool zeros = len && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+    if (!zeros)
+        return berth_fs_write_all(copy, bytes, len, err);
+    return lseek(copy, (off_t)len, SEEK_CUR) < 0 ? berth_fail_errno(err, "Cannot write a copy")
+                                                 : BERTH_OK;
+}
+
 /* Reads a whole file into the digest, and writes it to `copy`, unless that is -1. *stable says
  * whether the file was the same before and after. */
 static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, char *chunk,
@@ -305,10 +316,12 @@ static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, 
             return berth_fail_errno(err, "Cannot read %s", e->path);
         berth_sha256_stream_put(digest, chunk, (size_t)got);
         size += got;
-        int rc = copy < 0 ? BERTH_OK : berth_fs_write_all(copy, chunk, (size_t)got, err);
+        int rc = copy < 0 ? BERTH_OK : write_copy(copy, chunk, (size_t)got, err);
         if (rc < 0)
             return berth_wrap(err, "copy %.60s", e->path);
     }
+    if (copy >= 0 && ftruncate(copy, size) < 0) /* it may end with a hole */
+        return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     if (fstat(fd, &after) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
     berth_sha256_stream_end(digest, e->hash);
