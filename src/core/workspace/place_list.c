@@ -22,12 +22,13 @@ const char berth_place_list_script[] =
     " plain() { w ! -path \"*$nl*\" ! -path '*\\\\*' \"$@\"; };"
     " echo entries; plain -exec stat -c '%f %s %Y %n' {} + || exit;"
     " echo links; plain -type l -exec sh -c"
-    " 'for l; do t=$(readlink \"$l\"; echo .) || exit;"
+    " 'for l; do t=$(readlink \"$l\" && echo .) && [ ${#t} -gt 2 ] || exit 1;"
     " printf \"%s\\0%s\\0\" \"$l\" \"${t%??}\"; done' sh {} + || exit;"
     " echo hashes; [ -z \"$hash\" ] || plain -type f -exec sha256sum {} + || exit;"
     " echo odd; export hash; w \\( -path \"*$nl*\" -o -path '*\\\\*' \\) -exec sh -c"
     " 'for f; do s=$(stat -c \"%f %s %Y\" \"$f\") || exit; t=; h=;"
-    " if [ -h \"$f\" ]; then t=$(readlink \"$f\"; echo .) || exit; t=${t%??};"
+    " if [ -h \"$f\" ]; then t=$(readlink \"$f\" && echo .) && [ ${#t} -gt 2 ] || exit 1;"
+    " t=${t%??};"
     " elif [ -n \"$hash\" ] && [ -f \"$f\" ]; then h=$(sha256sum < \"$f\") || exit; fi;"
     " printf \"%s %s\\0%s\\0%s\\0\" \"$s\" \"$f\" \"$t\" \"${h%% *}\"; done' sh {} + || exit;"
     " echo end";
@@ -105,6 +106,7 @@ static int add_entry(struct reading *r, char *line, struct berth_entry **added,
     } else if (S_ISLNK(mode)) {
         e.kind = BERTH_ENTRY_LINK;
         e.mode = 0;
+        e.inode = (uint64_t)size; /* the length of its target, until that is read */
     } else {
         if (!r->out->skipped++)
             r->out->skipped_path = berth_arena_strdup(&r->out->arena, e.path);
@@ -119,8 +121,10 @@ static int add_entry(struct reading *r, char *line, struct berth_entry **added,
 static int set_target(struct reading *r, struct berth_entry *e, const char *target,
                       struct berth_error *err)
 {
-    if (!*target || strlen(target) > BERTH_TREE_PATH_BYTES_MAX)
+    size_t len = strlen(target);
+    if (!len || len > BERTH_TREE_PATH_BYTES_MAX || (e->inode && e->inode != len))
         return bad_list(err);
+    e->inode = 0;
     e->target = berth_arena_strdup(&r->out->arena, target);
     return berth_arena_check(&r->out->arena, err);
 }
