@@ -23,9 +23,12 @@
 
 #define PERMISSIONS 0777
 #define SECOND_NS INT64_C(1000000000)
+#define MS_NS INT64_C(1000000)
 /* A file that was changed this shortly before it was read may have been changed once more without
- * another time: clocks of file systems tick slowly, FAT's every two seconds. */
-#define UNSETTLED_NS (3 * SECOND_NS)
+ * another time: the clock of files ticks 100 times a second or more. Some file systems round their
+ * times, FAT to two seconds. */
+#define UNSETTLED_NS (20 * MS_NS)
+#define UNSETTLED_ROUNDED_NS (3 * SECOND_NS)
 #define HASH_THREADS_MAX 8
 #define HASH_FILES_MIN 64 /* fewer are read by the caller alone */
 #define READ_BYTES (256 * 1024)
@@ -477,14 +480,21 @@ static int hash_files(struct hashing *h, struct berth_error *err)
     return err->code;
 }
 
+/* Returns whether the last change of a file was long enough before its manifest was taken. */
+static bool is_settled(const struct berth_entry *e, int64_t taken_at_ns)
+{
+    bool rounded = e->ctime_ns % MS_NS == 0;
+    int64_t before_ns = taken_at_ns - (rounded ? UNSETTLED_ROUNDED_NS : UNSETTLED_NS);
+    return e->ctime_ns < before_ns && e->mtime_ns < before_ns;
+}
+
 /* Returns whether an earlier manifest vouches for the content of a file. */
 static bool vouches(const struct berth_tree_manifest *known, const struct berth_entry *then,
                     const struct berth_entry *now)
 {
     return then && then->kind == BERTH_ENTRY_FILE && then->hashed && then->size == now->size &&
            then->mtime_ns == now->mtime_ns && then->ctime_ns == now->ctime_ns &&
-           then->inode == now->inode && now->mtime_ns < known->taken_at_ns - UNSETTLED_NS &&
-           now->ctime_ns < known->taken_at_ns - UNSETTLED_NS;
+           then->inode == now->inode && is_settled(now, known->taken_at_ns);
 }
 
 int berth_tree_hash(int root_fd, struct berth_tree_manifest *m,
