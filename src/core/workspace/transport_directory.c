@@ -84,10 +84,11 @@ static int fetch_from_tree(void *ctx, const struct berth_entry *file, int direct
     return berth_tree_copy_file(source->root_fd, file, directory_fd, name, err);
 }
 
-/* Makes a directory that has files already like the tree. */
+/* Makes a directory that has files already like the tree. *changed: it was not. */
 static int send_changes(struct directory_transport *d, int root_fd,
                         const struct berth_tree_manifest *tree,
-                        const struct berth_tree_manifest *there, struct berth_error *err)
+                        const struct berth_tree_manifest *there, bool *changed,
+                        struct berth_error *err)
 {
     auto_merge plan = {0};
     auto_apply_report report = {0};
@@ -96,6 +97,7 @@ static int send_changes(struct directory_transport *d, int root_fd,
     int rc = berth_merge_plan(there, tree, there, BERTH_MERGE_REMOTE, "push", &plan, err);
     if (rc == BERTH_OK)
         rc = berth_apply(d->fd, &plan, &from, &report, err);
+    *changed = plan.count > 0;
     if (rc == BERTH_OK && report.conflict_count)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Files in the place change while the workspace is sent. Try again.");
@@ -116,26 +118,45 @@ static void copy_hashes(const struct berth_tree_manifest *from, struct berth_tre
     }
 }
 
-static int directory_send(struct berth_transport *t, int root_fd, struct berth_tree_manifest *tree,
-                          const struct berth_tree_manifest *there, const char *token,
-                          struct berth_tree_manifest *copy, struct berth_error *err)
+static int copy_list(const struct berth_tree_manifest *from, struct berth_tree_manifest *to,
+                     struct berth_error *err)
 {
-    struct directory_transport *d = directory_of(t);
+    int rc = BERTH_OK;
+    to->taken_at_ns = from->taken_at_ns;
+    for (size_t i = 0; rc == BERTH_OK && i < from->count; i++)
+        rc = berth_tree_manifest_add(to, &from->entries[i], err);
+    return rc;
+}
+
+/* Lists the copy after it was made or changed. */
+static int list_copy(struct directory_transport *d, const struct berth_tree_manifest *tree,
+                     struct berth_tree_manifest *copy, struct berth_error *err)
+{
     struct berth_ignore *none = NULL;
-    int rc = there->count ? send_changes(d, root_fd, tree, there, err)
-                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, err);
-    if (rc == BERTH_OK)
-        rc = write_token(d->fd, token, err);
-    if (rc == BERTH_OK)
-        rc = berth_ignore_new(&none, err);
+    int rc = berth_ignore_new(&none, err);
     if (rc < 0)
         return rc;
-    struct berth_tree_options options = {.ignore = none, .cancel_fd = t->cancel_fd};
+    struct berth_tree_options options = {.ignore = none, .cancel_fd = d->base.cancel_fd};
     rc = berth_tree_list(d->fd, &options, copy, err);
     berth_ignore_free(none);
     if (rc == BERTH_OK)
         copy_hashes(tree, copy);
     return rc;
+}
+
+static int directory_send(struct berth_transport *t, int root_fd, struct berth_tree_manifest *tree,
+                          const struct berth_tree_manifest *there, const char *token,
+                          struct berth_tree_manifest *copy, struct berth_error *err)
+{
+    struct directory_transport *d = directory_of(t);
+    bool changed = true;
+    int rc = there->count ? send_changes(d, root_fd, tree, there, &changed, err)
+                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, err);
+    if (rc == BERTH_OK)
+        rc = write_token(d->fd, token, err);
+    if (rc < 0)
+        return rc;
+    return changed ? list_copy(d, tree, copy, err) : copy_list(there, copy, err);
 }
 
 static int directory_gather(struct berth_transport *t, const struct berth_entry *const *files,

@@ -132,19 +132,35 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
 }
 
+/* Reads the state of the last push or pull, whose lists vouch for files. It stays empty when there
+ * is none, or when it is about other directories. */
+static void load_earlier(const struct berth_git_trip *trip, struct berth_workspace_state *out)
+{
+    const struct berth_workspace_state *s = trip->state;
+    struct berth_error ignored; /* without it, all files are read */
+    if (berth_workspace_state_load(trip->b, trip->lease_id, out, &ignored) < 0 ||
+        strcmp(out->path, s->path) != 0 || strcmp(out->cwd, s->cwd) != 0)
+        berth_workspace_state_clear(out);
+}
+
 /* Lists the directory at home into the state, and makes the place like it. *fresh: the place was
  * empty before. */
-static int send_tree(struct berth_transport *t, int root_fd, struct berth_workspace_state *s,
+static int send_tree(const struct berth_git_trip *trip, struct berth_transport *t, int root_fd,
                      bool *fresh, struct berth_error *err)
 {
+    struct berth_workspace_state *s = trip->state;
+    auto_workspace_state earlier = {0};
     auto_tree_manifest there = {0};
     struct berth_tree_options options = {
         .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = t->cancel_fd};
+    load_earlier(trip, &earlier);
     int rc = berth_tree_list(root_fd, &options, &s->base, err);
     if (rc == BERTH_OK)
-        rc = t->ops->list(t, NULL, s->ignore, NULL, &there, err);
+        rc = t->ops->list(t, NULL, s->ignore, &earlier.copy, &there, err);
     if (rc == BERTH_OK && there.count)
-        rc = berth_tree_hash(root_fd, &s->base, NULL, t->cancel_fd, err);
+        rc = berth_tree_hash(root_fd, &s->base,
+                             berth_tree_can_vouch(root_fd) ? &earlier.base : NULL, t->cancel_fd,
+                             err);
     *fresh = !there.count;
     return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
 }
@@ -187,7 +203,7 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
     if (rc == BERTH_OK)
         rc = open_transport(&trip, &t, err);
     if (rc == BERTH_OK)
-        rc = send_tree(t, root_fd, &s, &fresh, err);
+        rc = send_tree(&trip, t, root_fd, &fresh, err);
     if (rc == BERTH_OK)
         rc = berth_workspace_git_send(&trip, fresh, err);
     if (rc == BERTH_OK) {
@@ -342,6 +358,39 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     return berth_arena_check(arena, err);
 }
 
+/* Returns the entry of the path in a sorted list, where *at is the place to begin, or NULL. Paths
+ * are asked for in their order. */
+static const struct berth_entry *next_entry(const struct berth_tree_manifest *m, size_t *at,
+                                            const char *path)
+{
+    int order = -1;
+    while (*at < m->count && (order = berth_path_compare(m->entries[*at].path, path)) < 0)
+        ++*at;
+    return *at < m->count && order == 0 ? &m->entries[*at] : NULL;
+}
+
+/* Makes the content of the place the baseline. A file that is the same here has the times and the
+ * inode that it has here, so that they vouch for it; the others have none. */
+static int take_baseline(struct homecoming *h, struct berth_error *err)
+{
+    struct berth_tree_manifest *base = &h->state.base;
+    size_t at = 0;
+    int rc = BERTH_OK;
+    berth_tree_manifest_clear(base);
+    base->taken_at_ns = h->local.taken_at_ns;
+    for (size_t i = 0; rc == BERTH_OK && i < h->remote.count; i++) {
+        struct berth_entry e = h->remote.entries[i];
+        const struct berth_entry *here = next_entry(&h->local, &at, e.path);
+        bool same = here && here->kind == e.kind && here->size == e.size &&
+                    memcmp(here->hash, e.hash, sizeof e.hash) == 0;
+        e.mtime_ns = same ? here->mtime_ns : 0;
+        e.ctime_ns = same ? here->ctime_ns : 0;
+        e.inode = same ? here->inode : 0;
+        rc = berth_tree_manifest_add(base, &e, err);
+    }
+    return rc;
+}
+
 /* From now on the state of the place is the baseline: its changes are home. */
 static int finish_home(struct berth *b, struct homecoming *h, struct berth_error *err)
 {
@@ -351,10 +400,15 @@ static int finish_home(struct berth *b, struct homecoming *h, struct berth_error
         s->git.head = h->git.head ? h->git.head : "";
         s->git.index = h->git.index ? h->git.index : "";
     }
-    berth_tree_manifest_clear(&s->base);
-    s->base = h->remote;
-    h->remote = (struct berth_tree_manifest){0};
-    int rc = berth_workspace_state_save(b, h->pull->lease_id, s, err);
+    int rc = take_baseline(h, err);
+    if (rc < 0)
+        return rc;
+    if (s->copy.count) {
+        berth_tree_manifest_clear(&s->copy);
+        s->copy = h->remote;
+        h->remote = (struct berth_tree_manifest){0};
+    }
+    rc = berth_workspace_state_save(b, h->pull->lease_id, s, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_home);

@@ -26,9 +26,10 @@ struct berth_workspace_state {
     const char *label;        /* of remote versions that are put beside local ones */
     enum berth_merge_policy policy;
     struct berth_workspace_git git;
-    struct berth_ignore *ignore;     /* the rules when it was sent, for all three trees */
-    struct berth_tree_manifest base; /* the workspace as it was sent */
-    struct berth_tree_manifest copy; /* the place's directory at that time; or empty */
+    struct berth_ignore *ignore; /* the rules when it was sent, for all three trees */
+    /* The workspace as it was sent, or as it came home. */
+    struct berth_tree_manifest base;
+    struct berth_tree_manifest copy; /* the directory of the place at that time; or empty */
 };
 void berth_workspace_state_clear(struct berth_workspace_state *state);
 #define auto_workspace_state                                                                       \
