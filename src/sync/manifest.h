@@ -25,6 +25,7 @@ struct berth_tree_manifest {
     int64_t taken_at_ns;      /* when the tree was read, by the wall clock of its file system */
     size_t skipped;           /* sockets, pipes and devices, which are left out */
     const char *skipped_path; /* the first of them, or NULL */
+    size_t repositories;      /* names ".git" in it, where berth_tree_list read it */
 };
 
 void berth_tree_manifest_clear(struct berth_tree_manifest *manifest);

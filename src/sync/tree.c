@@ -228,6 +228,7 @@ static int list_name(struct listing *l, int fd, const struct name *name, struct 
         return before;
     int rc = BERTH_OK;
     bool known = name->type != DT_UNKNOWN;
+    l->out->repositories += strcmp(name->text, ".git") == 0;
     bool excluded =
         known && berth_ignore_excludes(l->options->ignore, l->path, name->type == DT_DIR);
     if (!excluded) {

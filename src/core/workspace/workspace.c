@@ -92,7 +92,8 @@ static int open_transport(struct berth_git_trip *trip, struct berth_transport **
     int rc = berth_lease_begin_use(trip->b, trip->arena, trip->lease_id, &lease, &route, err);
     if (rc < 0)
         return rc;
-    if (berth_route_traits(route)->in_place)
+    trip->in_place = berth_route_traits(route)->in_place;
+    if (trip->in_place)
         return berth_transport_directory_new(trip->state->cwd, trip->cancel_fd, out, err);
     rc = berth_workspace_state_path(trip->b, trip->arena, lease->id, ".blobs", &blobs, err);
     return rc < 0 ? rc
@@ -419,6 +420,8 @@ static int finish_home(struct berth *b, struct homecoming *h, struct berth_error
  * kept with its commits. */
 static int fetch_commits(struct homecoming *h, struct berth_error *err)
 {
+    if (h->trip.in_place && !h->state.git.sent && !h->remote.repositories)
+        return BERTH_OK; /* without asking the place: its list shows that it has none */
     int rc = berth_workspace_git_fetch(&h->trip, h->pull->dry_run, &h->git, err);
     return rc < 0 ? berth_workspace_git_excuse(&h->trip, rc, &h->git_trouble, err) : rc;
 }

@@ -33,6 +33,7 @@ struct berth_git_trip {
     struct berth_arena *arena;
     const char *lease_id;
     int cancel_fd;
+    bool in_place; /* the place is a directory on this machine */
     struct berth_workspace_state *state;
     struct berth_home_git home; /* home.git.b is NULL: no repository */
 };
