@@ -2,8 +2,6 @@
  * src/sync/record.c - see record.h. */
 #include "sync/record.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +10,34 @@
 
 #define PERMISSIONS 0777
 #define END "end "
+#define NUMBER_BYTES 21 /* of a number in base 10 at most, or in base 8 when it is small */
+#define LINE_BYTES (2 + 5 * (NUMBER_BYTES + 1) + 2 * BERTH_SHA256_SIZE + 1)
 
-static void put_hex(struct berth_buf *out, const unsigned char *bytes, size_t len)
+/* Each of these writes at `at`, without a NUL, and returns what follows. A manifest has many
+ * numbers: printf and strtoll took a third of the time of a push that changes nothing. */
+
+static char *put_number(char *at, int64_t number, unsigned base)
+{
+    char digits[NUMBER_BYTES + 1], *first = digits + sizeof digits;
+    uint64_t left = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    if (number < 0)
+        *at++ = '-';
+    do
+        *--first = (char)('0' + left % base);
+    while (left /= base);
+    size_t len = (size_t)(digits + sizeof digits - first);
+    memcpy(at, first, len);
+    return at + len;
+}
+
+static char *put_hex(char *at, const unsigned char sum[BERTH_SHA256_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < len; i++)
-        berth_buf_append(out, (char[]){digits[bytes[i] >> 4], digits[bytes[i] & 15]}, 2);
+    for (size_t i = 0; i < BERTH_SHA256_SIZE; i++) {
+        *at++ = digits[sum[i] >> 4];
+        *at++ = digits[sum[i] & 15];
+    }
+    return at;
 }
 
 void berth_record_put_text(struct berth_buf *out, const char *text)
@@ -28,14 +48,22 @@ void berth_record_put_text(struct berth_buf *out, const char *text)
 void berth_record_put_entry(struct berth_buf *out, const struct berth_entry *e)
 {
     static const char kinds[] = {'d', 'f', 'l'};
-    berth_buf_printf(out, "%c %o %" PRId64 " %" PRId64, kinds[e->kind], e->mode, e->size,
-                     e->mtime_ns);
-    berth_buf_printf(out, " %" PRId64 " %" PRId64 " ", e->ctime_ns, (int64_t)e->inode);
+    const int64_t numbers[] = {e->size, e->mtime_ns, e->ctime_ns, (int64_t)e->inode};
+    char line[LINE_BYTES], *at = line;
+    *at++ = kinds[e->kind];
+    *at++ = ' ';
+    at = put_number(at, e->mode, 8);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        *at++ = ' ';
+        at = put_number(at, numbers[i], 10);
+    }
+    *at++ = ' ';
     if (e->hashed)
-        put_hex(out, e->hash, sizeof e->hash);
+        at = put_hex(at, e->hash);
     else
-        berth_buf_puts(out, "-");
-    berth_buf_append(out, "\n", 1);
+        *at++ = '-';
+    *at++ = '\n';
+    berth_buf_append(out, line, (size_t)(at - line));
     berth_record_put_text(out, e->path);
     berth_record_put_text(out, e->target ? e->target : "");
 }
@@ -43,36 +71,40 @@ void berth_record_put_entry(struct berth_buf *out, const struct berth_entry *e)
 void berth_record_put_end(struct berth_buf *out, size_t begin, size_t count)
 {
     unsigned char sum[BERTH_SHA256_SIZE];
+    char hex[2 * BERTH_SHA256_SIZE];
     struct berth_error err;
     berth_buf_printf(out, END "%zu ", count);
     if (out->failed || berth_sha256(out->data + begin, out->len - begin, sum, &err) < 0) {
         out->failed = true;
         return;
     }
-    put_hex(out, sum, sizeof sum);
+    (void)put_hex(hex, sum);
+    berth_buf_append(out, hex, sizeof hex);
     berth_buf_append(out, "\n", 1);
 }
 
 /* Reads a whole number and the byte behind it. */
 bool berth_record_number(struct berth_record *r, int base, char behind, int64_t *out)
 {
-    char *end;
-    errno = 0;
-    if (r->at == r->end || strchr(" \t\r\n+", *r->at))
+    const char *at = r->at;
+    bool negative = at < r->end && *at == '-';
+    at += negative;
+    const char *first = at;
+    uint64_t number = 0;
+    for (; at < r->end && *at >= '0' && *at < '0' + base; at++)
+        if (__builtin_mul_overflow(number, (uint64_t)base, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
+            return false;
+    if (at == first || at >= r->end || *at != behind || number > INT64_MAX)
         return false;
-    long long number = strtoll(r->at, &end, base);
-    if (errno || end == r->at || end >= r->end || *end != behind)
-        return false;
-    r->at = end + 1;
-    *out = number;
+    r->at = at + 1;
+    *out = negative ? -(int64_t)number : (int64_t)number;
     return true;
 }
 
 static int hex_digit(char c)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c) : NULL;
-    return at ? (int)(at - digits) : -1;
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static bool read_hash(struct berth_record *r, unsigned char out[BERTH_SHA256_SIZE])

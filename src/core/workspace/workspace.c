@@ -159,9 +159,9 @@ static int send_tree(const struct berth_git_trip *trip, struct berth_transport *
     if (rc == BERTH_OK)
         rc = t->ops->list(t, NULL, s->ignore, &earlier.copy, &there, err);
     if (rc == BERTH_OK && there.count)
-        rc = berth_tree_hash(root_fd, &s->base,
-                             berth_tree_can_vouch(root_fd) ? &earlier.base : NULL, t->cancel_fd,
-                             err);
+        rc =
+            berth_tree_hash(root_fd, &s->base, berth_tree_can_vouch(root_fd) ? &earlier.base : NULL,
+                            t->cancel_fd, err);
     *fresh = !there.count;
     return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
 }
