@@ -104,7 +104,12 @@ bool berth_record_number(struct berth_record *r, int base, char behind, int64_t 
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    static const signed char digits[256] = {
+        ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
+        ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+        ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    };
+    return digits[(unsigned char)c] - 1; /* without branches: a hash is not predictable */
 }
 
 static bool read_hash(struct berth_record *r, unsigned char out[BERTH_SHA256_SIZE])

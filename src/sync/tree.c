@@ -32,7 +32,9 @@
 #define HASH_THREADS_MAX 8
 #define HASH_FILES_MIN 64 /* fewer are read by the caller alone */
 #define READ_BYTES (256 * 1024)
-#define READ_TRIES 3 /* of a file that changes meanwhile */
+#define HOLE_BYTES_MIN 4096
+#define SHARE_FILES 32 /* that a thread takes at once: two do not meet in one directory then */
+#define READ_TRIES 3   /* of a file that changes meanwhile */
 
 static int64_t in_ns(const struct timespec *t)
 {
@@ -290,28 +292,27 @@ struct hashing {
     struct berth_error err; /* of the first failure */
 };
 
-/* Appends bytes to a copy. Zeros become a hole: a small archive may name a file of many gigabytes.
- */
-static int write_copy(int copy, const char *bytes, size_t len, struct berth_error *err)
+/* Appends bytes to a copy. Zeros become a hole, as *hole says: a small archive may name a file of
+ * many gigabytes. */
+static int write_copy(int copy, const char *bytes, size_t len, bool *hole, struct berth_error *err)
 {
-    bool zeros = len && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
-    if (!zeros)
+    *hole = len >= HOLE_BYTES_MIN && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+    if (!*hole)
         return berth_fs_write_all(copy, bytes, len, err);
     return lseek(copy, (off_t)len, SEEK_CUR) < 0 ? berth_fail_errno(err, "Cannot write a copy")
                                                  : BERTH_OK;
 }
 
-/* Reads a whole file into the digest, and writes it to `copy`, unless that is -1. *stable says
- * whether the file was the same before and after. */
+/* Reads a whole file into the digest, and writes it to `copy`, which is empty, unless that is -1.
+ * *stable says whether the file was the same before and after. */
 static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, char *chunk,
                           struct berth_entry *e, bool *stable, struct berth_error *err)
 {
     struct stat before, after;
     int64_t size = 0;
+    bool hole = false;
     if (fstat(fd, &before) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
-    if (copy >= 0 && (ftruncate(copy, 0) < 0 || lseek(copy, 0, SEEK_SET) < 0))
-        return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     berth_sha256_stream_begin(digest);
     for (ssize_t got; (got = read(fd, chunk, READ_BYTES)) != 0;) {
         if (got < 0 && errno == EINTR)
@@ -320,11 +321,11 @@ static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, 
             return berth_fail_errno(err, "Cannot read %s", e->path);
         berth_sha256_stream_put(digest, chunk, (size_t)got);
         size += got;
-        int rc = copy < 0 ? BERTH_OK : write_copy(copy, chunk, (size_t)got, err);
+        int rc = copy < 0 ? BERTH_OK : write_copy(copy, chunk, (size_t)got, &hole, err);
         if (rc < 0)
             return berth_wrap(err, "copy %.60s", e->path);
     }
-    if (copy >= 0 && ftruncate(copy, size) < 0) /* it may end with a hole */
+    if (hole && ftruncate(copy, size) < 0) /* it ends with a hole */
         return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     if (fstat(fd, &after) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
@@ -341,14 +342,18 @@ static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, 
     return BERTH_OK;
 }
 
-/* Gives a copy the mode and the modification time of its original. */
+/* Gives a copy the mode and the modification time of its original. The mode is set only when it
+ * differs: a file system writes each change of an inode to its journal. */
 static int finish_copy(int copy, const struct berth_entry *e, struct berth_error *err)
 {
+    struct stat st;
     int64_t ns = e->mtime_ns % SECOND_NS;
     ns += ns < 0 ? SECOND_NS : 0; /* before 1970 */
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                       {.tv_sec = (e->mtime_ns - ns) / SECOND_NS, .tv_nsec = ns}};
-    if (fchmod(copy, e->mode) < 0 || futimens(copy, times) < 0)
+    if (fstat(copy, &st) < 0 ||
+        ((st.st_mode & PERMISSIONS) != e->mode && fchmod(copy, e->mode) < 0) ||
+        futimens(copy, times) < 0)
         return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     return BERTH_OK;
 }
@@ -362,6 +367,8 @@ static int read_file(int root_fd, int copy, struct berth_sha256_stream *digest, 
         auto_close int fd = berth_fs_open_beneath(root_fd, e->path, O_RDONLY | O_NONBLOCK, 0, err);
         if (fd < 0)
             return fd;
+        if (tries && copy >= 0 && (ftruncate(copy, 0) < 0 || lseek(copy, 0, SEEK_SET) < 0))
+            return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
         int rc = hash_open_file(fd, copy, digest, chunk, e, &stable, err);
         if (rc < 0 || stable)
             return rc;
@@ -376,7 +383,7 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
     if (h->copy_fd < 0)
         return read_file(h->root_fd, -1, digest, chunk, e, err);
     auto_close int copy =
-        berth_fs_open_beneath(h->copy_fd, e->path, O_WRONLY | O_CREAT | O_EXCL, 0600, err);
+        berth_fs_open_beneath(h->copy_fd, e->path, O_WRONLY | O_CREAT | O_EXCL, e->mode, err);
     if (copy < 0)
         return copy;
     int rc = read_file(h->root_fd, copy, digest, chunk, e, err);
@@ -450,11 +457,13 @@ static void *hash_main(void *ctx)
     struct berth_error err;
     auto_reader r = {0};
     int rc = reader_open(&r, &err);
-    for (size_t i; rc == BERTH_OK && !atomic_load(&h->failed) &&
-                   (i = atomic_fetch_add(&h->next, 1)) < h->count;)
-        rc = is_cancelled(h->cancel_fd)
-                 ? berth_fail(&err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.")
-                 : hash_file(h, r.digest, r.chunk, h->files[i], &err);
+    for (size_t i; rc == BERTH_OK && (i = atomic_fetch_add(&h->next, SHARE_FILES)) < h->count;) {
+        size_t end = h->count - i < SHARE_FILES ? h->count : i + SHARE_FILES;
+        for (; rc == BERTH_OK && i < end && !atomic_load(&h->failed); i++)
+            rc = is_cancelled(h->cancel_fd)
+                     ? berth_fail(&err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.")
+                     : hash_file(h, r.digest, r.chunk, h->files[i], &err);
+    }
     if (rc < 0)
         hash_fail(h, &err);
     return NULL;
