@@ -89,6 +89,15 @@ struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *m
     return m->count ? bsearch(&key, m->entries, m->count, sizeof key, by_path) : NULL;
 }
 
+const struct berth_entry *berth_tree_manifest_next(const struct berth_tree_manifest *m, size_t *at,
+                                                   const char *path)
+{
+    int order = -1;
+    while (*at < m->count && (order = berth_path_compare(m->entries[*at].path, path)) < 0)
+        ++*at;
+    return *at < m->count && order == 0 ? &m->entries[*at] : NULL;
+}
+
 int berth_tree_manifest_check(const struct berth_tree_manifest *m, struct berth_error *err)
 {
     char directory[BERTH_TREE_PATH_BYTES_MAX + 1];

@@ -43,6 +43,9 @@ int berth_tree_manifest_check(const struct berth_tree_manifest *manifest, struct
 /* Returns the entry with this path, or NULL. */
 struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *manifest,
                                              const char *path);
+/* Returns the same, for paths that are asked for in their order. *at is 0 before the first one. */
+const struct berth_entry *berth_tree_manifest_next(const struct berth_tree_manifest *manifest,
+                                                   size_t *at, const char *path);
 /* Appends the manifest in a form that berth_tree_manifest_parse reads. */
 void berth_tree_manifest_write(const struct berth_tree_manifest *manifest, struct berth_buf *out);
 /* Reads a manifest from a stranger. A NUL follows the bytes. INVALID: it is not one, or not whole.

@@ -514,10 +514,11 @@ int berth_tree_hash(int root_fd, struct berth_tree_manifest *m,
     struct hashing h = {.root_fd = root_fd, .cancel_fd = cancel_fd, .copy_fd = -1, .files = files};
     if (!files)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
-    for (size_t i = 0; i < m->count; i++) {
+    for (size_t i = 0, at = 0; i < m->count; i++) {
         struct berth_entry *e = &m->entries[i];
-        const struct berth_entry *then =
-            known && e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_find(known, e->path) : NULL;
+        const struct berth_entry *then = known && e->kind == BERTH_ENTRY_FILE
+                                             ? berth_tree_manifest_next(known, &at, e->path)
+                                             : NULL;
         if (e->kind != BERTH_ENTRY_FILE || e->hashed)
             continue;
         if (vouches(known, then, e)) {

@@ -107,10 +107,10 @@ static int send_changes(struct directory_transport *d, int root_fd,
 /* Gives the listed files of the copy the hashes of the originals. */
 static void copy_hashes(const struct berth_tree_manifest *from, struct berth_tree_manifest *to)
 {
-    for (size_t i = 0; i < to->count; i++) {
+    for (size_t i = 0, at = 0; i < to->count; i++) {
         struct berth_entry *e = &to->entries[i];
         const struct berth_entry *original =
-            e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_find(from, e->path) : NULL;
+            e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_next(from, &at, e->path) : NULL;
         if (original && original->kind == BERTH_ENTRY_FILE && original->size == e->size) {
             memcpy(e->hash, original->hash, sizeof e->hash);
             e->hashed = true;
