@@ -47,6 +47,8 @@ struct berth_ignore {
     enum verdict last_verdict;
 };
 
+#define RULES_BYTES_MAX ((size_t)1 << 30) /* of all rules, written */
+
 /* The values of the map `kept`. A directory is in it because something below it is kept. */
 static char kept_file, kept_directory;
 
@@ -328,5 +330,25 @@ int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struc
         rc = berth_ignore_keep(ignore, kept, err);
     if (rc == BERTH_OK && (!rules || !directory || !kept))
         rc = berth_fail(err, BERTH_E_INVALID, "The rules of a workspace are damaged.");
+    return rc;
+}
+
+int berth_ignore_copy(const struct berth_ignore *ignore, struct berth_ignore **out,
+                      struct berth_error *err)
+{
+    auto_buf text = BERTH_BUF_INIT(RULES_BYTES_MAX);
+    struct berth_ignore *copy = NULL;
+    berth_ignore_write(ignore, &text);
+    int rc = berth_buf_check(&text, "The rules of a workspace", err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&copy, err);
+    if (rc < 0)
+        return rc;
+    struct berth_record r = {text.data, text.data + text.len};
+    rc = berth_ignore_read(copy, &r, err);
+    if (rc < 0)
+        berth_ignore_free(copy);
+    else
+        *out = copy;
     return rc;
 }

@@ -32,6 +32,10 @@ int berth_ignore_keep(struct berth_ignore *ignore, const char *path, struct bert
 /* Returns whether the rules exclude a path, or one of the directories above it. */
 bool berth_ignore_excludes(struct berth_ignore *ignore, const char *path, bool is_directory);
 
+/* Makes a copy, for another thread. */
+int berth_ignore_copy(const struct berth_ignore *ignore, struct berth_ignore **out,
+                      struct berth_error *err);
+
 /* Appends all rules in a form that berth_ignore_read reads. The order of the directories is not
  * defined. */
 struct berth_buf;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -260,18 +261,54 @@ static void homecoming_clear(struct homecoming *h)
 }
 #define auto_homecoming __attribute__((cleanup(homecoming_clear))) struct homecoming
 
+/* The list of the place, which a thread makes. */
+struct place_listing {
+    struct homecoming *home;
+    struct berth_transport *transport;
+    struct berth_ignore *ignore; /* its own: rules remember the last query */
+    int rc;
+    struct berth_error err;
+};
+
+static void *list_place(void *ctx)
+{
+    struct place_listing *l = ctx;
+    const struct berth_workspace_state *s = &l->home->state;
+    l->rc = l->transport->ops->list(l->transport, s->token, l->ignore, &s->copy, &l->home->remote,
+                                    &l->err);
+    return NULL;
+}
+
+static int list_home(struct homecoming *h, int root_fd, int cancel_fd, struct berth_error *err)
+{
+    struct berth_workspace_state *s = &h->state;
+    struct berth_tree_options options = {.ignore = s->ignore, .cancel_fd = cancel_fd};
+    int rc = berth_tree_list(root_fd, &options, &h->local, err);
+    return rc < 0
+               ? rc
+               : berth_tree_hash(root_fd, &h->local,
+                                 berth_tree_can_vouch(root_fd) ? &s->base : NULL, cancel_fd, err);
+}
+
+/* Lists the place and the directory at home at the same time. */
 static int list_both(struct homecoming *h, struct berth_transport *t, int root_fd,
                      struct berth_error *err)
 {
-    struct berth_workspace_state *s = &h->state;
-    struct berth_tree_options options = {.ignore = s->ignore, .cancel_fd = t->cancel_fd};
-    int rc = t->ops->list(t, s->token, s->ignore, &s->copy, &h->remote, err);
-    if (rc == BERTH_OK)
-        rc = berth_tree_list(root_fd, &options, &h->local, err);
-    if (rc == BERTH_OK)
-        rc = berth_tree_hash(root_fd, &h->local, berth_tree_can_vouch(root_fd) ? &s->base : NULL,
-                             t->cancel_fd, err);
-    return rc;
+    struct place_listing place = {.home = h, .transport = t};
+    pthread_t thread;
+    int rc = berth_ignore_copy(h->state.ignore, &place.ignore, err);
+    if (rc < 0)
+        return rc;
+    bool threaded = pthread_create(&thread, NULL, list_place, &place) == 0;
+    if (!threaded)
+        (void)list_place(&place);
+    rc = list_home(h, root_fd, t->cancel_fd, err);
+    if (threaded)
+        (void)pthread_join(thread, NULL);
+    berth_ignore_free(place.ignore);
+    if (place.rc < 0) /* says more: the place may have been replaced */
+        *err = place.err;
+    return place.rc < 0 ? place.rc : rc;
 }
 
 static int make_plan(struct homecoming *h, struct berth_error *err)
@@ -359,17 +396,6 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     return berth_arena_check(arena, err);
 }
 
-/* Returns the entry of the path in a sorted list, where *at is the place to begin, or NULL. Paths
- * are asked for in their order. */
-static const struct berth_entry *next_entry(const struct berth_tree_manifest *m, size_t *at,
-                                            const char *path)
-{
-    int order = -1;
-    while (*at < m->count && (order = berth_path_compare(m->entries[*at].path, path)) < 0)
-        ++*at;
-    return *at < m->count && order == 0 ? &m->entries[*at] : NULL;
-}
-
 /* Makes the content of the place the baseline. A file that is the same here has the times and the
  * inode that it has here, so that they vouch for it; the others have none. */
 static int take_baseline(struct homecoming *h, struct berth_error *err)
@@ -381,7 +407,7 @@ static int take_baseline(struct homecoming *h, struct berth_error *err)
     base->taken_at_ns = h->local.taken_at_ns;
     for (size_t i = 0; rc == BERTH_OK && i < h->remote.count; i++) {
         struct berth_entry e = h->remote.entries[i];
-        const struct berth_entry *here = next_entry(&h->local, &at, e.path);
+        const struct berth_entry *here = berth_tree_manifest_next(&h->local, &at, e.path);
         bool same = here && here->kind == e.kind && here->size == e.size &&
                     memcmp(here->hash, e.hash, sizeof e.hash) == 0;
         e.mtime_ns = same ? here->mtime_ns : 0;
