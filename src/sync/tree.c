@@ -265,16 +265,21 @@ static int list_directory(struct listing *l, int fd, struct berth_error *err)
     return rc;
 }
 
+int64_t berth_tree_now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return in_ns(&now);
+}
+
 int berth_tree_list(int root_fd, const struct berth_tree_options *options,
                     struct berth_tree_manifest *out, struct berth_error *err)
 {
-    struct timespec now;
     struct listing l = {.options = options, .out = out};
     int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot read the workspace");
-    (void)clock_gettime(CLOCK_REALTIME_COARSE, &now); /* the clock of the times of files */
-    out->taken_at_ns = in_ns(&now);
+    out->taken_at_ns = berth_tree_now_ns();
     int rc = list_directory(&l, fd, err);
     return rc < 0 ? rc : berth_tree_manifest_sort(out, err);
 }

@@ -43,6 +43,8 @@ int berth_tree_copy(int root_fd, struct berth_tree_manifest *manifest, int copy_
 int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int directory_fd,
                          const char *name, struct berth_error *err);
 
+/* Returns the time by the clock of the times of files. */
+int64_t berth_tree_now_ns(void);
 /* Returns whether times and inodes of this file system can vouch for a file. */
 bool berth_tree_can_vouch(int root_fd);
 #endif

@@ -27,6 +27,11 @@ static struct directory_transport *directory_of(struct berth_transport *t)
     return (struct directory_transport *)t;
 }
 
+static int64_t in_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
 static int check_token(int fd, const char *token, struct berth_error *err)
 {
     auto_buf found = BERTH_BUF_INIT(TOKEN_BYTES_MAX);
@@ -84,11 +89,10 @@ static int fetch_from_tree(void *ctx, const struct berth_entry *file, int direct
     return berth_tree_copy_file(source->root_fd, file, directory_fd, name, err);
 }
 
-/* Makes a directory that has files already like the tree. *changed: it was not. */
+/* Makes a directory that has files already like the tree. */
 static int send_changes(struct directory_transport *d, int root_fd,
                         const struct berth_tree_manifest *tree,
-                        const struct berth_tree_manifest *there, bool *changed,
-                        struct berth_error *err)
+                        const struct berth_tree_manifest *there, struct berth_error *err)
 {
     auto_merge plan = {0};
     auto_apply_report report = {0};
@@ -97,50 +101,41 @@ static int send_changes(struct directory_transport *d, int root_fd,
     int rc = berth_merge_plan(there, tree, there, BERTH_MERGE_REMOTE, "push", &plan, err);
     if (rc == BERTH_OK)
         rc = berth_apply(d->fd, &plan, &from, &report, err);
-    *changed = plan.count > 0;
     if (rc == BERTH_OK && report.conflict_count)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Files in the place change while the workspace is sent. Try again.");
     return rc;
 }
 
-/* Gives the listed files of the copy the hashes of the originals. */
-static void copy_hashes(const struct berth_tree_manifest *from, struct berth_tree_manifest *to)
+/* Adds an entry of the tree to the list of the place, with the times and the inode that it has
+ * there. Without a file of this size there, it is left out, and read when the place is listed. */
+static int add_placed(const struct directory_transport *d, struct berth_entry e,
+                      struct berth_tree_manifest *copy, struct berth_error *err)
 {
-    for (size_t i = 0, at = 0; i < to->count; i++) {
-        struct berth_entry *e = &to->entries[i];
-        const struct berth_entry *original =
-            e->kind == BERTH_ENTRY_FILE ? berth_tree_manifest_next(from, &at, e->path) : NULL;
-        if (original && original->kind == BERTH_ENTRY_FILE && original->size == e->size) {
-            memcpy(e->hash, original->hash, sizeof e->hash);
-            e->hashed = true;
-        }
-    }
+    struct stat st;
+    if (fstatat(d->fd, e.path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        (e.kind == BERTH_ENTRY_FILE && (!S_ISREG(st.st_mode) || (int64_t)st.st_size != e.size)))
+        return BERTH_OK;
+    e.inode = (uint64_t)st.st_ino;
+    e.mtime_ns = in_ns(&st.st_mtim);
+    e.ctime_ns = in_ns(&st.st_ctim);
+    return berth_tree_manifest_add(copy, &e, err);
 }
 
-static int copy_list(const struct berth_tree_manifest *from, struct berth_tree_manifest *to,
+/* Lists the place after it was made like the tree. What was the same in `there` is taken from
+ * there. */
+static int list_copy(const struct directory_transport *d, const struct berth_tree_manifest *tree,
+                     const struct berth_tree_manifest *there, struct berth_tree_manifest *copy,
                      struct berth_error *err)
 {
     int rc = BERTH_OK;
-    to->taken_at_ns = from->taken_at_ns;
-    for (size_t i = 0; rc == BERTH_OK && i < from->count; i++)
-        rc = berth_tree_manifest_add(to, &from->entries[i], err);
-    return rc;
-}
-
-/* Lists the copy after it was made or changed. */
-static int list_copy(struct directory_transport *d, const struct berth_tree_manifest *tree,
-                     struct berth_tree_manifest *copy, struct berth_error *err)
-{
-    struct berth_ignore *none = NULL;
-    int rc = berth_ignore_new(&none, err);
-    if (rc < 0)
-        return rc;
-    struct berth_tree_options options = {.ignore = none, .cancel_fd = d->base.cancel_fd};
-    rc = berth_tree_list(d->fd, &options, copy, err);
-    berth_ignore_free(none);
-    if (rc == BERTH_OK)
-        copy_hashes(tree, copy);
+    copy->taken_at_ns = there->count ? there->taken_at_ns : berth_tree_now_ns();
+    for (size_t i = 0, at = 0; rc == BERTH_OK && i < tree->count; i++) {
+        const struct berth_entry *e = &tree->entries[i];
+        const struct berth_entry *old = berth_tree_manifest_next(there, &at, e->path);
+        rc = berth_entry_same(old, e) ? berth_tree_manifest_add(copy, old, err)
+                                      : add_placed(d, *e, copy, err);
+    }
     return rc;
 }
 
@@ -149,14 +144,13 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
                           struct berth_tree_manifest *copy, struct berth_error *err)
 {
     struct directory_transport *d = directory_of(t);
-    bool changed = true;
-    int rc = there->count ? send_changes(d, root_fd, tree, there, &changed, err)
+    int rc = there->count ? send_changes(d, root_fd, tree, there, err)
                           : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, err);
     if (rc == BERTH_OK)
         rc = write_token(d->fd, token, err);
     if (rc < 0)
         return rc;
-    return changed ? list_copy(d, tree, copy, err) : copy_list(there, copy, err);
+    return list_copy(d, tree, there, copy, err);
 }
 
 static int directory_gather(struct berth_transport *t, const struct berth_entry *const *files,
