@@ -134,37 +134,65 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
 }
 
-/* Reads the state of the last push or pull, whose lists vouch for files. It stays empty when there
- * is none, or when it is about other directories. */
-static void load_earlier(const struct berth_git_trip *trip, struct berth_workspace_state *out)
+/* The state of the last push or pull, whose lists vouch for files. A thread reads it. */
+struct earlier {
+    const struct berth_git_trip *trip;
+    struct berth_workspace_state state; /* empty: there is none, or it is about other directories */
+};
+
+static void *earlier_load(void *ctx)
 {
-    const struct berth_workspace_state *s = trip->state;
+    struct earlier *e = ctx;
+    const struct berth_workspace_state *s = e->trip->state;
     struct berth_error ignored; /* without it, all files are read */
-    if (berth_workspace_state_load(trip->b, trip->lease_id, out, &ignored) < 0 ||
-        strcmp(out->path, s->path) != 0 || strcmp(out->cwd, s->cwd) != 0)
-        berth_workspace_state_clear(out);
+    if (berth_workspace_state_load(e->trip->b, e->trip->lease_id, &e->state, &ignored) < 0 ||
+        strcmp(e->state.path, s->path) != 0 || strcmp(e->state.cwd, s->cwd) != 0)
+        berth_workspace_state_clear(&e->state);
+    return NULL;
 }
 
-/* Lists the directory at home into the state, and makes the place like it. *fresh: the place was
- * empty before. */
+/* Lists the directory at home into the state, while a thread reads the earlier one. */
+static int list_sent(struct earlier *e, int root_fd, struct berth_error *err)
+{
+    struct berth_workspace_state *s = e->trip->state;
+    struct berth_tree_options options = {
+        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = e->trip->cancel_fd};
+    pthread_t thread;
+    bool threaded = pthread_create(&thread, NULL, earlier_load, e) == 0;
+    if (!threaded)
+        (void)earlier_load(e);
+    int rc = berth_tree_list(root_fd, &options, &s->base, err);
+    if (threaded)
+        (void)pthread_join(thread, NULL);
+    return rc;
+}
+
+/* Makes the place like the directory at home, which is listed. *fresh: the place was empty before.
+ */
+static int send_list(struct berth_transport *t, int root_fd, struct berth_workspace_state *s,
+                     const struct berth_workspace_state *earlier, bool *fresh,
+                     struct berth_error *err)
+{
+    auto_tree_manifest there = {0};
+    int rc = t->ops->list(t, NULL, s->ignore, &earlier->copy, &there, err);
+    if (rc == BERTH_OK && there.count)
+        rc = berth_tree_hash(root_fd, &s->base,
+                             berth_tree_can_vouch(root_fd) ? &earlier->base : NULL, t->cancel_fd,
+                             err);
+    *fresh = !there.count;
+    return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
+}
+
+/* Lists the directory at home into the state, and makes the place like it. */
 static int send_tree(const struct berth_git_trip *trip, struct berth_transport *t, int root_fd,
                      bool *fresh, struct berth_error *err)
 {
-    struct berth_workspace_state *s = trip->state;
-    auto_workspace_state earlier = {0};
-    auto_tree_manifest there = {0};
-    struct berth_tree_options options = {
-        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = t->cancel_fd};
-    load_earlier(trip, &earlier);
-    int rc = berth_tree_list(root_fd, &options, &s->base, err);
+    struct earlier earlier = {.trip = trip};
+    int rc = list_sent(&earlier, root_fd, err);
     if (rc == BERTH_OK)
-        rc = t->ops->list(t, NULL, s->ignore, &earlier.copy, &there, err);
-    if (rc == BERTH_OK && there.count)
-        rc =
-            berth_tree_hash(root_fd, &s->base, berth_tree_can_vouch(root_fd) ? &earlier.base : NULL,
-                            t->cancel_fd, err);
-    *fresh = !there.count;
-    return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
+        rc = send_list(t, root_fd, trip->state, &earlier.state, fresh, err);
+    berth_workspace_state_clear(&earlier.state);
+    return rc;
 }
 
 static int refuse_second_push(struct berth *b, struct berth_arena *arena, const char *lease_id,
