@@ -25,6 +25,7 @@ bench: build
 	@echo; tests/with-sshd build/bench/bench-exec
 	@echo; build/bench/bench-rpc build/workers/fake bench
 	@echo; build/bench/bench-http build/berthd
+	@echo; build/bench/bench-sync build/workers/fake
 
 fuzz:
 	@tools/fuzz
