@@ -80,7 +80,7 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
     c.name = "git";
     c.cancel_fd = git->cancel_fd;
     c.deadline_ms = berth_time_mono_ms() + RUN_MS;
-    rc = berth_capture_run(git->b->engine, &c, err);
+    rc = berth_capture_run(git->engine, &c, err);
     if (rc < 0)
         return rc;
     if (c.end.exit_code != 0)

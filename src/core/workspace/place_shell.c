@@ -417,6 +417,8 @@ int berth_place_shell_run(struct berth_place_shell *shell, const struct berth_pl
                           int *exit_code, struct berth_error *err)
 {
     *exit_code = -1;
+    if (shell->run)
+        return shell->run(shell, script, exit_code, err);
     return shell->streams ? run_streaming(shell, script, exit_code, err)
                           : run_by_files(shell, script, exit_code, err);
 }

@@ -11,7 +11,13 @@
 #include "sync/unpack.h"
 
 /* The shell of a place. Used by one thread. */
+struct berth_place_script;
 struct berth_place_shell {
+    /* Runs the scripts elsewhere; then only the ids and texts below are set. NULL: they run here.
+     * As berth_place_shell_run. */
+    int (*run)(struct berth_place_shell *shell, const struct berth_place_script *script,
+               int *exit_code, struct berth_error *err);
+    void *ctx; /* for `run` */
     struct berth *b;
     const char *lease_id;
     const char *program;   /* "sh" or "bash" */

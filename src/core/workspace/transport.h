@@ -4,7 +4,7 @@
 #ifndef BERTH_CORE_WORKSPACE_TRANSPORT_H
 #define BERTH_CORE_WORKSPACE_TRANSPORT_H
 
-#include "core/berth.h"
+#include "core/workspace/workspace_site.h"
 #include "sync/ignore.h"
 #include "sync/manifest.h"
 
@@ -44,7 +44,7 @@ int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_
                                   struct berth_error *err);
 /* The directory is in the place of an active lease that runs commands. Content from the place is
  * kept in the directory `blobs` on this machine, which free removes. The arena outlives it. */
-int berth_transport_shell_new(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                              const char *directory, const char *blobs, int cancel_fd,
-                              struct berth_transport **out, struct berth_error *err);
+int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_arena *arena,
+                              const char *lease_id, const char *directory, const char *blobs,
+                              int cancel_fd, struct berth_transport **out, struct berth_error *err);
 #endif

@@ -307,9 +307,9 @@ static const struct berth_transport_ops shell_ops = {.list = shell_list,
                                                      .fetch = shell_fetch,
                                                      .free = shell_free};
 
-int berth_transport_shell_new(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                              const char *directory, const char *blobs, int cancel_fd,
-                              struct berth_transport **out, struct berth_error *err)
+int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_arena *arena,
+                              const char *lease_id, const char *directory, const char *blobs,
+                              int cancel_fd, struct berth_transport **out, struct berth_error *err)
 {
     struct shell_transport *t = calloc(1, sizeof *t);
     if (!t)
@@ -330,7 +330,7 @@ int berth_transport_shell_new(struct berth *b, struct berth_arena *arena, const 
             rc = berth_fail_errno(err, "Cannot open %s", blobs);
     }
     if (rc == BERTH_OK)
-        rc = berth_place_shell_init(&t->shell, b, arena, t->lease_id, t->scratch, cancel_fd, err);
+        rc = site->ops->open_shell(site, arena, t->lease_id, t->scratch, cancel_fd, &t->shell, err);
     if (rc < 0)
         shell_free(&t->base);
     else

@@ -20,10 +20,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
-#include "core/driver.h"
 #include "core/lease/lease.h"
-#include "core/lease/lease_work.h"
-#include "core/lease/node.h"
 #include "core/workspace/transport.h"
 #include "core/workspace/workspace_git.h"
 #include "core/workspace/workspace_state.h"
@@ -87,18 +84,17 @@ static void transport_free(struct berth_transport **t)
 static int open_transport(struct berth_git_trip *trip, struct berth_transport **out,
                           struct berth_error *err)
 {
-    struct berth_lease *lease;
-    const struct berth_route *route;
+    struct berth_workspace_site *site = trip->site;
     const char *blobs;
-    int rc = berth_lease_begin_use(trip->b, trip->arena, trip->lease_id, &lease, &route, err);
+    int rc = site->ops->is_near(site, trip->lease_id, &trip->in_place, err);
     if (rc < 0)
         return rc;
-    trip->in_place = berth_route_traits(route)->in_place;
     if (trip->in_place)
         return berth_transport_directory_new(trip->state->cwd, trip->cancel_fd, out, err);
-    rc = berth_workspace_state_path(trip->b, trip->arena, lease->id, ".blobs", &blobs, err);
+    rc = berth_workspace_state_path(site->states, trip->arena, trip->lease_id, ".blobs", &blobs,
+                                    err);
     return rc < 0 ? rc
-                  : berth_transport_shell_new(trip->b, trip->arena, lease->id, trip->state->cwd,
+                  : berth_transport_shell_new(site, trip->arena, trip->lease_id, trip->state->cwd,
                                               blobs, trip->cancel_fd, out, err);
 }
 
@@ -145,7 +141,8 @@ static void *earlier_load(void *ctx)
     struct earlier *e = ctx;
     const struct berth_workspace_state *s = e->trip->state;
     struct berth_error ignored; /* without it, all files are read */
-    if (berth_workspace_state_load(e->trip->b, e->trip->lease_id, &e->state, &ignored) < 0 ||
+    if (berth_workspace_state_load(e->trip->site->states, e->trip->lease_id, &e->state, &ignored) <
+            0 ||
         strcmp(e->state.path, s->path) != 0 || strcmp(e->state.cwd, s->cwd) != 0)
         berth_workspace_state_clear(&e->state);
     return NULL;
@@ -195,33 +192,33 @@ static int send_tree(const struct berth_git_trip *trip, struct berth_transport *
     return rc;
 }
 
-static int refuse_second_push(struct berth *b, struct berth_arena *arena, const char *lease_id,
+static int refuse_second_push(struct berth_workspace_site *site, const char *lease_id,
                               struct berth_error *err)
 {
-    struct berth_lease *lease;
-    int rc = berth_lease_get(b, arena, lease_id, &lease, err);
-    if (rc == BERTH_OK && lease->work_at_ms)
+    bool has_work;
+    int rc = site->ops->look(site, lease_id, &has_work, err);
+    if (rc == BERTH_OK && has_work)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "The place of lease %s holds work that did not come home. Fetch it with "
                         "\"berth workspace pull %s\" first.",
-                        lease->id, lease->id);
+                        lease_id, lease_id);
     return rc;
 }
 
-int berth_workspace_send(struct berth *b, struct berth_arena *arena,
-                         const struct berth_workspace_push *push, const char *cwd,
-                         struct berth_workspace_report *out, struct berth_error *err)
+int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_arena *arena,
+                              const struct berth_workspace_push *push, const char *cwd,
+                              struct berth_workspace_report *out, struct berth_error *err)
 {
     auto_workspace_state s = {0};
     auto_transport *t = NULL;
-    struct berth_git_trip trip = {.b = b,
+    struct berth_git_trip trip = {.site = site,
                                   .arena = arena,
                                   .lease_id = push->lease_id,
                                   .cancel_fd = push->cancel_fd,
                                   .state = &s};
     bool fresh = false;
     *out = (struct berth_workspace_report){.cwd = cwd};
-    int rc = refuse_second_push(b, arena, push->lease_id, err);
+    int rc = refuse_second_push(site, push->lease_id, err);
     if (rc == BERTH_OK)
         rc = begin_state(push, cwd, &s, err);
     auto_close int root_fd = rc < 0 ? rc : open_root(s.path, push->cancel_fd, &out->recovered, err);
@@ -238,11 +235,11 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
         rc = berth_workspace_git_send(&trip, fresh, err);
     if (rc == BERTH_OK) {
         BERTH_FAILPOINT(workspace_after_send);
-        rc = berth_workspace_state_save(b, push->lease_id, &s, err);
+        rc = berth_workspace_state_save(site->states, push->lease_id, &s, err);
     }
     if (rc == BERTH_OK) {
         BERTH_FAILPOINT(workspace_after_state);
-        rc = berth_lease_work_begin(b, push->lease_id, err);
+        rc = site->ops->mark(site, push->lease_id, true, err);
     }
     if (rc < 0)
         return rc;
@@ -253,6 +250,15 @@ int berth_workspace_send(struct berth *b, struct berth_arena *arena,
     for (size_t i = 0; i < s.base.count; i++)
         out->files += s.base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
     return BERTH_OK;
+}
+
+int berth_workspace_send(struct berth *b, struct berth_arena *arena,
+                         const struct berth_workspace_push *push, const char *cwd,
+                         struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_runtime_site site = {0};
+    int rc = berth_runtime_site_init(&site, b, err);
+    return rc < 0 ? rc : berth_workspace_site_push(&site.base, arena, push, cwd, out, err);
 }
 
 int berth_workspace_push(struct berth *b, struct berth_arena *arena,
@@ -447,8 +453,9 @@ static int take_baseline(struct homecoming *h, struct berth_error *err)
 }
 
 /* From now on the state of the place is the baseline: its changes are home. */
-static int finish_home(struct berth *b, struct homecoming *h, struct berth_error *err)
+static int finish_home(struct homecoming *h, struct berth_error *err)
 {
+    struct berth_workspace_site *site = h->trip.site;
     struct berth_workspace_state *s = &h->state;
     if (s->git.sent && h->git.state && strcmp(h->git.state, "gone") != 0) {
         s->git.ref = h->git.ref ? h->git.ref : "";
@@ -463,11 +470,11 @@ static int finish_home(struct berth *b, struct homecoming *h, struct berth_error
         s->copy = h->remote;
         h->remote = (struct berth_tree_manifest){0};
     }
-    rc = berth_workspace_state_save(b, h->pull->lease_id, s, err);
+    rc = berth_workspace_state_save(site->states, h->pull->lease_id, s, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_home);
-    return berth_lease_work_end(b, h->pull->lease_id, err);
+    return site->ops->mark(site, h->pull->lease_id, false, err);
 }
 
 /* Fetches commits of the place. When that fails the files come home all the same, and the place is
@@ -494,14 +501,15 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
     return berth_workspace_git_join(&h->trip, &h->git, err);
 }
 
-static int bring_home(struct berth *b, struct berth_arena *arena, struct homecoming *h,
-                      struct berth_workspace_report *out, struct berth_error *err)
+static int bring_home(struct berth_workspace_site *site, struct berth_arena *arena,
+                      struct homecoming *h, struct berth_workspace_report *out,
+                      struct berth_error *err)
 {
     auto_transport *t = NULL;
     auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
-    h->trip = (struct berth_git_trip){.b = b,
+    h->trip = (struct berth_git_trip){.site = site,
                                       .arena = arena,
                                       .lease_id = h->pull->lease_id,
                                       .cancel_fd = h->pull->cancel_fd,
@@ -522,38 +530,35 @@ static int bring_home(struct berth *b, struct berth_arena *arena, struct homecom
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "The files are home, but not the commits of the place: %.700s",
                         h->git_trouble);
-    return rc < 0 || h->pull->dry_run ? rc : finish_home(b, h, err);
+    return rc < 0 || h->pull->dry_run ? rc : finish_home(h, err);
 }
 
-/* Gives a lease back that was only open to fetch its work. */
-static int give_back(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                     struct berth_error *err)
+int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_arena *arena,
+                              const struct berth_workspace_pull *pull,
+                              struct berth_workspace_report *out, struct berth_error *err)
 {
-    struct berth_release_request request = BERTH_RELEASE_REQUEST_INIT;
-    request.lease_id = lease_id;
-    return berth_lease_release(b, arena, &request, NULL, err);
+    auto_homecoming h = {.pull = pull};
+    struct berth_error trouble;
+    bool reopened;
+    *out = (struct berth_workspace_report){0};
+    int rc = berth_workspace_state_load(site->states, pull->lease_id, &h.state, err);
+    if (rc == BERTH_OK)
+        rc = site->ops->reopen(site, pull->lease_id, &reopened, err);
+    if (rc < 0)
+        return rc;
+    rc = bring_home(site, arena, &h, out, err);
+    if (site->ops->give_back(site, pull->lease_id, reopened, &trouble) < 0 && rc == BERTH_OK) {
+        *err = trouble;
+        return trouble.code;
+    }
+    return rc;
 }
 
 int berth_workspace_pull(struct berth *b, struct berth_arena *arena,
                          const struct berth_workspace_pull *pull,
                          struct berth_workspace_report *out, struct berth_error *err)
 {
-    auto_homecoming h = {.pull = pull};
-    struct berth_error trouble;
-    bool reopened;
-    *out = (struct berth_workspace_report){0};
-    int rc = berth_workspace_state_load(b, pull->lease_id, &h.state, err);
-    if (rc == BERTH_OK)
-        rc = berth_node_claim(b->node, pull->lease_id, err);
-    if (rc < 0)
-        return rc;
-    rc = berth_lease_work_reopen(b, pull->lease_id, &reopened, err);
-    if (rc == BERTH_OK)
-        rc = bring_home(b, arena, &h, out, err);
-    berth_node_unclaim(b->node, pull->lease_id);
-    if (reopened && give_back(b, arena, pull->lease_id, &trouble) < 0 && rc == BERTH_OK) {
-        *err = trouble;
-        return trouble.code;
-    }
-    return rc;
+    auto_runtime_site site = {0};
+    int rc = berth_runtime_site_init(&site, b, err);
+    return rc < 0 ? rc : berth_workspace_site_pull(&site.base, arena, pull, out, err);
 }

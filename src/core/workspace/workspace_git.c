@@ -42,8 +42,8 @@ int berth_workspace_git_script(struct berth_git_trip *trip, struct berth_place_s
     const char *scratch = berth_arena_printf(trip->arena, "%s/.paperclip-runtime/berth", cwd);
     if (!scratch)
         return berth_arena_check(trip->arena, err);
-    int rc = berth_place_shell_init(&shell, trip->b, trip->arena, trip->lease_id, scratch,
-                                    trip->cancel_fd, err);
+    int rc = trip->site->ops->open_shell(trip->site, trip->arena, trip->lease_id, scratch,
+                                         trip->cancel_fd, &shell, err);
     script->args = args;
     return rc < 0 ? rc : berth_place_shell_run(&shell, script, exit_code, err);
 }
@@ -66,7 +66,8 @@ static int write_text(const char *path, const char *text, struct berth_error *er
 int berth_workspace_git_scratch(struct berth_git_trip *trip, struct berth_error *err)
 {
     struct berth_home_git *h = &trip->home;
-    struct berth_git git = {.b = trip->b, .directory = "/", .cancel_fd = trip->cancel_fd};
+    struct berth_git git = {
+        .engine = trip->site->engine, .directory = "/", .cancel_fd = trip->cancel_fd};
     berth_workspace_git_forget_scratch(trip);
     const char *format = berth_arena_printf(trip->arena, "--object-format=%s", h->format);
     const char *alternates =
@@ -141,8 +142,10 @@ int berth_workspace_git_index_commit(struct berth_git_trip *trip, const char *he
         "GIT_COMMITTER_DATE=" BERTH_GIT_INDEX_DATE,
         NULL,
     };
-    struct berth_git git = {
-        .b = trip->b, .directory = h->empty, .env = env, .cancel_fd = trip->cancel_fd};
+    struct berth_git git = {.engine = trip->site->engine,
+                            .directory = h->empty,
+                            .env = env,
+                            .cancel_fd = trip->cancel_fd};
     *out = NULL;
     int rc = berth_arena_check(arena, err);
     if (rc == BERTH_OK)
@@ -263,9 +266,9 @@ int berth_workspace_git_open(struct berth_git_trip *trip, struct berth_error *er
     trip->home = (struct berth_home_git){0};
     if (access(marker, F_OK) < 0)
         return BERTH_OK;
-    trip->home.git =
-        (struct berth_git){.b = trip->b, .directory = s->path, .cancel_fd = trip->cancel_fd};
-    int rc = berth_workspace_state_path(trip->b, trip->arena, trip->lease_id, ".git",
+    trip->home.git = (struct berth_git){
+        .engine = trip->site->engine, .directory = s->path, .cancel_fd = trip->cancel_fd};
+    int rc = berth_workspace_state_path(trip->site->states, trip->arena, trip->lease_id, ".git",
                                         &trip->home.scratch, err);
     if (rc == BERTH_OK)
         rc = read_paths(trip, err);
@@ -281,7 +284,7 @@ static int read_repository(struct berth_git_trip *trip, struct berth_error *err)
     struct berth_workspace_git *g = &trip->state->git;
     const char *index = NULL;
     int rc = berth_workspace_git_open(trip, err);
-    if (rc < 0 || !trip->home.git.b)
+    if (rc < 0 || !trip->home.git.engine)
         return rc;
     rc = berth_workspace_git_head(trip, &g->ref, &g->head, err);
     if (rc == BERTH_OK)
@@ -305,7 +308,7 @@ static int do_without(struct berth_git_trip *trip, int rc, struct berth_error *e
     s->git = (struct berth_workspace_git){.ref = "", .head = "", .index = ""};
     s->git.note =
         berth_arena_printf(&s->arena, "Only files travelled, without the repository: %s", why);
-    trip->home.git.b = NULL;
+    trip->home.git.engine = NULL;
     return rc < 0 ? rc : berth_arena_check(&s->arena, err);
 }
 
@@ -418,8 +421,9 @@ static int make_bundle(struct berth_git_trip *trip, bool fresh, const char *path
                        struct berth_error *err)
 {
     const struct berth_workspace_git *g = &trip->state->git;
-    struct berth_git scratch = {
-        .b = trip->b, .directory = trip->home.scratch, .cancel_fd = trip->cancel_fd};
+    struct berth_git scratch = {.engine = trip->site->engine,
+                                .directory = trip->home.scratch,
+                                .cancel_fd = trip->cancel_fd};
     const char *known[KNOWN_MAX + 1] = {0},
                                   *words[KNOWN_MAX + 8] = {"bundle", "create", "--quiet", path};
     size_t count = 4;
@@ -512,7 +516,7 @@ static int send_repository(struct berth_git_trip *trip, bool fresh, struct berth
 
 int berth_workspace_git_send(struct berth_git_trip *trip, bool fresh, struct berth_error *err)
 {
-    if (!trip->home.git.b)
+    if (!trip->home.git.engine)
         return BERTH_OK;
     int rc = send_repository(trip, fresh, err);
     berth_workspace_git_forget_scratch(trip);

@@ -10,6 +10,7 @@
 #define BERTH_CORE_WORKSPACE_WORKSPACE_GIT_H
 
 #include "core/workspace/git_command.h"
+#include "core/workspace/workspace_site.h"
 #include "core/workspace/workspace_state.h"
 
 struct berth_json_writer;
@@ -29,16 +30,16 @@ struct berth_home_git {
 
 /* One workspace on its way. */
 struct berth_git_trip {
-    struct berth *b;
+    struct berth_workspace_site *site;
     struct berth_arena *arena;
     const char *lease_id;
     int cancel_fd;
     bool in_place; /* the place is a directory on this machine */
     struct berth_workspace_state *state;
-    struct berth_home_git home; /* home.git.b is NULL: no repository */
+    struct berth_home_git home; /* home.git.engine is NULL: no repository */
 };
 
-/* Finds the repository at home. home.git.b stays NULL when there is none. */
+/* Finds the repository at home. home.git.engine stays NULL when there is none. */
 int berth_workspace_git_open(struct berth_git_trip *trip, struct berth_error *err);
 /* Reads the repository at home into the trip and into state->git, and adds to the rules of the
  * state what the repository ignores. Without a repository, or when git cannot read it, only files

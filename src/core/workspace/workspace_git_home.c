@@ -260,8 +260,9 @@ static int import_commits(struct berth_git_trip *trip, struct berth_git_return *
                           struct berth_error *err)
 {
     const char *bundle = berth_arena_printf(trip->arena, "%s/bundle", trip->home.scratch);
-    struct berth_git scratch = {
-        .b = trip->b, .directory = trip->home.scratch, .cancel_fd = trip->cancel_fd};
+    struct berth_git scratch = {.engine = trip->site->engine,
+                                .directory = trip->home.scratch,
+                                .cancel_fd = trip->cancel_fd};
     int rc = berth_arena_check(trip->arena, err);
     if (rc == BERTH_OK)
         rc = berth_workspace_git_scratch(trip, err);
@@ -306,7 +307,7 @@ int berth_workspace_git_fetch(struct berth_git_trip *trip, bool look_only,
     if (look_only || strcmp(out->state, "unchanged") == 0)
         return berth_arena_check(trip->arena, err);
     rc = berth_workspace_git_open(trip, err);
-    if (rc == BERTH_OK && !trip->home.git.b)
+    if (rc == BERTH_OK && !trip->home.git.engine)
         rc = berth_fail(err, BERTH_E_UPSTREAM, "There is no repository at %s any more.",
                         trip->state->path);
     if (rc == BERTH_OK)
@@ -367,8 +368,10 @@ static int build_index(struct berth_git_trip *trip, const char *ours, const char
         berth_arena_printf(trip->arena, "GIT_INDEX_FILE=%s", ours),
         berth_arena_printf(trip->arena, "GIT_DIR=%s", trip->home.directory),
         berth_arena_printf(trip->arena, "GIT_WORK_TREE=%s", trip->home.empty), NULL};
-    struct berth_git git = {
-        .b = trip->b, .directory = trip->home.empty, .env = env, .cancel_fd = trip->cancel_fd};
+    struct berth_git git = {.engine = trip->site->engine,
+                            .directory = trip->home.empty,
+                            .env = env,
+                            .cancel_fd = trip->cancel_fd};
     auto_buf bytes = BERTH_BUF_INIT((size_t)1 << 30);
     int rc = berth_arena_check(trip->arena, err);
     if (rc < 0)

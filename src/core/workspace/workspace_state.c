@@ -28,14 +28,10 @@ void berth_workspace_state_clear(struct berth_workspace_state *s)
     *s = (struct berth_workspace_state){0};
 }
 
-int berth_workspace_state_path(struct berth *b, struct berth_arena *arena, const char *lease_id,
+int berth_workspace_state_path(const char *states, struct berth_arena *arena, const char *lease_id,
                                const char *suffix, const char **out, struct berth_error *err)
 {
-    auto_free char *directory = NULL;
-    int rc = berth_lease_directories(b, "workspaces", &directory, err);
-    if (rc < 0)
-        return rc;
-    *out = berth_arena_printf(arena, "%s/%s%s", directory, lease_id, suffix);
+    *out = berth_arena_printf(arena, "%s/%s%s", states, lease_id, suffix);
     return berth_arena_check(arena, err);
 }
 
@@ -73,11 +69,10 @@ static int sync_directory(const char *path, struct berth_error *err)
     return fd >= 0 && fsync(fd) == 0 ? BERTH_OK : berth_fail_errno(err, "Cannot write %s", path);
 }
 
-int berth_workspace_state_save(struct berth *b, const char *lease_id,
+int berth_workspace_state_save(const char *states, const char *lease_id,
                                const struct berth_workspace_state *s, struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
-    auto_free char *directory = NULL;
     auto_buf out = BERTH_BUF_INIT(STATE_BYTES_MAX);
     const char *path;
     berth_buf_puts(&out, HEAD);
@@ -95,14 +90,12 @@ int berth_workspace_state_save(struct berth *b, const char *lease_id,
     put_manifest(&s->copy, &out);
     int rc = berth_buf_check(&out, "The manifest of the workspace", err);
     if (rc == BERTH_OK)
-        rc = berth_lease_directories(b, "workspaces", &directory, err);
+        rc = berth_fs_mkdirs(states, S_IRWXU, err);
     if (rc == BERTH_OK)
-        rc = berth_fs_mkdirs(directory, S_IRWXU, err);
-    if (rc == BERTH_OK)
-        rc = berth_workspace_state_path(b, &arena, lease_id, "", &path, err);
+        rc = berth_workspace_state_path(states, &arena, lease_id, "", &path, err);
     if (rc == BERTH_OK)
         rc = write_file(path, &out, err);
-    return rc < 0 ? rc : sync_directory(directory, err);
+    return rc < 0 ? rc : sync_directory(states, err);
 }
 
 static int read_manifest(struct berth_record *r, struct berth_tree_manifest *out,
@@ -156,13 +149,13 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     return rc < 0 ? rc : read_manifest(&r, &out->copy, err);
 }
 
-int berth_workspace_state_load(struct berth *b, const char *lease_id,
+int berth_workspace_state_load(const char *states, const char *lease_id,
                                struct berth_workspace_state *out, struct berth_error *err)
 {
     auto_buf bytes = BERTH_BUF_INIT(STATE_BYTES_MAX);
     const char *path;
     *out = (struct berth_workspace_state){0};
-    int rc = berth_workspace_state_path(b, &out->arena, lease_id, "", &path, err);
+    int rc = berth_workspace_state_path(states, &out->arena, lease_id, "", &path, err);
     if (rc < 0)
         return rc;
     auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -181,11 +174,11 @@ int berth_workspace_state_load(struct berth *b, const char *lease_id,
     return rc;
 }
 
-void berth_workspace_state_remove(struct berth *b, const char *lease_id)
+void berth_workspace_state_remove(const char *states, const char *lease_id)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     struct berth_error ignored; /* the sweep removes what is left */
     const char *path;
-    if (berth_workspace_state_path(b, &arena, lease_id, "", &path, &ignored) == BERTH_OK)
+    if (berth_workspace_state_path(states, &arena, lease_id, "", &path, &ignored) == BERTH_OK)
         (void)unlink(path);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/core/workspace/workspace_state.h - what is needed to bring a workspace home, kept in the file
- * workspaces/STORE/LEASE beside the store, so that another process can do it after a crash. */
+ * src/core/workspace/workspace_state.h - what is needed to bring a workspace home, kept in a file
+ * LEASE in the directory of the site, so that another process can do it after a crash. The runtime
+ * has it beside the store, in workspaces/STORE. */
 #ifndef BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
 #define BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
 
@@ -35,16 +36,18 @@ void berth_workspace_state_clear(struct berth_workspace_state *state);
 #define auto_workspace_state                                                                       \
     __attribute__((cleanup(berth_workspace_state_clear))) struct berth_workspace_state
 
+/* `states` is the directory. */
+
 /* Stores the state durably, in place of an earlier one. */
-int berth_workspace_state_save(struct berth *b, const char *lease_id,
+int berth_workspace_state_save(const char *states, const char *lease_id,
                                const struct berth_workspace_state *state, struct berth_error *err);
 /* NOT_FOUND: no workspace was sent to this lease from this machine. */
-int berth_workspace_state_load(struct berth *b, const char *lease_id,
+int berth_workspace_state_load(const char *states, const char *lease_id,
                                struct berth_workspace_state *out, struct berth_error *err);
 /* Removes the state of a lease. A missing one is fine. */
-void berth_workspace_state_remove(struct berth *b, const char *lease_id);
+void berth_workspace_state_remove(const char *states, const char *lease_id);
 /* Returns the path of a file or directory NAME.SUFFIX of a lease, beside its state, in the arena.
  */
-int berth_workspace_state_path(struct berth *b, struct berth_arena *arena, const char *lease_id,
+int berth_workspace_state_path(const char *states, struct berth_arena *arena, const char *lease_id,
                                const char *suffix, const char **out, struct berth_error *err);
 #endif
