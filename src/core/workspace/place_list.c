@@ -11,6 +11,7 @@
 #include "base/limits.h"
 
 #define PERMISSIONS 0777
+#define TIME_S_MAX (INT64_C(1) << 33) /* in the year 2242 */
 
 /* Names that never cross are pruned. */
 const char berth_place_list_script[] =
@@ -93,7 +94,8 @@ static int add_entry(struct reading *r, char *line, struct berth_entry **added,
     }
     struct berth_entry e = {.path = listed_path(end + 1),
                             .mode = (uint16_t)(mode & PERMISSIONS),
-                            .mtime_ns = time_s > INT32_MAX ? 0 : (int64_t)time_s * 1000000000};
+                            .mtime_ns =
+                                time_s > 0 && time_s < TIME_S_MAX ? time_s * 1000000000 : 0};
     if (!e.path)
         return bad_list(err);
     if (r->ignore && berth_ignore_excludes(r->ignore, e.path, S_ISDIR(mode)))
