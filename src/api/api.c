@@ -29,11 +29,14 @@
 #define BRIEF_BYTES_MAX ((size_t)8 * 1024) /* of a short answer, which needs no budget */
 
 const struct berth_api_route *const berth_api_tables[] = {
-    berth_api_instance_routes,   berth_api_company_routes, berth_api_environment_routes,
-    berth_api_capability_routes, berth_api_lease_routes,   berth_api_file_routes,
-    berth_api_exec_routes,       berth_api_run_routes,     berth_api_activity_routes,
-    berth_api_secret_routes,     berth_api_plugin_routes,  berth_api_token_routes,
-    berth_api_event_routes,      berth_api_metrics_routes, NULL};
+    berth_api_instance_routes,     berth_api_company_routes,
+    berth_api_environment_routes,  berth_api_capability_routes,
+    berth_api_lease_routes,        berth_api_file_routes,
+    berth_api_place_script_routes, berth_api_exec_routes,
+    berth_api_run_routes,          berth_api_activity_routes,
+    berth_api_secret_routes,       berth_api_plugin_routes,
+    berth_api_token_routes,        berth_api_event_routes,
+    berth_api_metrics_routes,      NULL};
 
 /* --- answers --- */
 

@@ -61,7 +61,8 @@ extern const struct berth_api_route berth_api_instance_routes[], berth_api_compa
     berth_api_environment_routes[], berth_api_lease_routes[], berth_api_secret_routes[],
     berth_api_run_routes[], berth_api_activity_routes[], berth_api_plugin_routes[],
     berth_api_token_routes[], berth_api_exec_routes[], berth_api_event_routes[],
-    berth_api_metrics_routes[], berth_api_capability_routes[], berth_api_file_routes[];
+    berth_api_metrics_routes[], berth_api_capability_routes[], berth_api_file_routes[],
+    berth_api_place_script_routes[];
 
 extern const struct berth_api_route *const berth_api_tables[]; /* all of them, closed by NULL */
 

@@ -99,6 +99,7 @@ struct archive_end {
     int root_fd; /* the tree to pack, or the directory for the content of files */
     struct berth_tree_manifest *manifest;
     char *chunk;
+    _Atomic bool broken;    /* packing has failed */
     struct berth_error err; /* code 0: it worked */
 };
 
@@ -144,15 +145,14 @@ static void *pack_main(void *ctx)
         entries[i] = &m->entries[i];
     if (entries)
         (void)berth_pack(a->root_fd, entries, m->count, &sink, -1, &a->err);
+    atomic_store(&a->broken, a->err.code < 0);
     (void)close(a->fd);
     return NULL;
 }
 
-typedef int move_fn(struct cli *cli, const char *lease_id, const char *path, int fd);
-
-/* Moves an archive with `move`, whose other end `main` works on in a thread. */
-static int move_archive(struct cli *cli, struct archive_end *a, void *(*main)(void *), bool upload,
-                        move_fn *move, const char *lease_id, const char *path)
+/* Moves an archive to or from a path in the place; a thread packs or unpacks it here. */
+static int move_archive(struct cli *cli, struct archive_end *a, bool upload, const char *lease_id,
+                        const char *path)
 {
     int ends[2];
     pthread_t thread;
@@ -161,12 +161,14 @@ static int move_archive(struct cli *cli, struct archive_end *a, void *(*main)(vo
         return berth_fail(&cli->err, BERTH_E_NO_MEMORY, "Out of memory or descriptors: copy.");
     a->chunk = chunk;
     a->fd = ends[upload];
-    if (pthread_create(&thread, NULL, main, a) != 0) {
+    if (pthread_create(&thread, NULL, upload ? pack_main : unpack_main, a) != 0) {
         (void)close(ends[0]);
         (void)close(ends[1]);
         return berth_fail(&cli->err, BERTH_E_NO_MEMORY, "Cannot start a thread: copy.");
     }
-    int rc = move(cli, lease_id, path, ends[!upload]);
+    struct cli_input input = {.fd = ends[0], .length = -1, .broken = &a->broken};
+    int rc = upload ? cli_files_put_archive(cli, lease_id, path, &input)
+                    : cli_files_get_archive(cli, lease_id, path, ends[1]);
     (void)close(ends[!upload]);
     (void)pthread_join(thread, NULL);
     /* A side that fails also makes the other one fail: the reader finds a cut archive, and the
@@ -260,9 +262,8 @@ static int copy_here(struct cli *cli, const char *lease_id, const char *path, co
     auto_close int blobs_fd = open(blobs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct archive_end end = {.root_fd = blobs_fd, .manifest = &m};
     struct berth_error ignored;
-    rc = blobs_fd < 0
-             ? berth_fail_errno(&cli->err, "Cannot open %s", blobs)
-             : move_archive(cli, &end, unpack_main, false, cli_files_get_archive, lease_id, path);
+    rc = blobs_fd < 0 ? berth_fail_errno(&cli->err, "Cannot open %s", blobs)
+                      : move_archive(cli, &end, false, lease_id, path);
     if (rc == BERTH_OK && !source.is_directory && m.count != 1)
         rc = berth_fail(&cli->err, BERTH_E_UPSTREAM, "The place did not send %s.", path);
     if (rc == BERTH_OK)
@@ -282,7 +283,8 @@ static int put_file(struct cli *cli, int fd, const struct stat *st, const char *
     const char *whole = into ? berth_arena_printf(&cli->arena, "%s%s%s", path, *path ? "/" : "",
                                                   last_name(cli, from))
                              : path;
-    return whole ? cli_files_put_file(cli, lease_id, whole, mode, st->st_size, fd)
+    struct cli_input input = {.fd = fd, .length = st->st_size};
+    return whole ? cli_files_put_file(cli, lease_id, whole, mode, &input)
                  : berth_arena_check(&cli->arena, &cli->err);
 }
 
@@ -306,9 +308,7 @@ static int put_tree(struct cli *cli, int fd, const char *lease_id, const char *f
     rc = berth_tree_list(fd, &options, &m, &cli->err);
     berth_ignore_free(none);
     struct archive_end end = {.root_fd = fd, .manifest = &m};
-    return rc < 0
-               ? rc
-               : move_archive(cli, &end, pack_main, true, cli_files_put_archive, lease_id, whole);
+    return rc < 0 ? rc : move_archive(cli, &end, true, lease_id, whole);
 }
 
 static int copy_there(struct cli *cli, const char *from, const char *lease_id, const char *path)
@@ -347,8 +347,10 @@ static int cp_main(struct cli *cli, int argc, char **argv)
         rc = strcmp(argv[1], "-") == 0 ? cli_files_get_archive(cli, id, path, STDOUT_FILENO)
                                        : copy_here(cli, id, path, argv[1]);
     else if (rc == BERTH_OK)
-        rc = strcmp(argv[0], "-") == 0 ? cli_files_put_archive(cli, id, to_path, STDIN_FILENO)
-                                       : copy_there(cli, argv[0], id, to_path);
+        rc = strcmp(argv[0], "-") == 0
+                 ? cli_files_put_archive(cli, id, to_path,
+                                         &(struct cli_input){STDIN_FILENO, -1, NULL})
+                 : copy_there(cli, argv[0], id, to_path);
     return rc < 0 ? cli_fail(cli) : CLI_OK;
 }
 

@@ -30,27 +30,28 @@ static bool write_answer(void *ctx, const char *bytes, size_t len)
     return berth_fs_write_all(d->fd, bytes, len, &d->err) == BERTH_OK;
 }
 
-static int64_t read_descriptor(void *ctx, char *out, size_t size)
+static int64_t read_input(void *ctx, char *out, size_t size)
 {
-    const int *fd = ctx;
-    struct pollfd ready = {.fd = *fd, .events = POLLIN};
+    const struct cli_input *input = ctx;
+    struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     if (poll(&ready, 1, 0) == 0)
         return BERTH_CLIENT_WAIT;
-    ssize_t got = read(*fd, out, size);
+    ssize_t got = read(input->fd, out, size);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? BERTH_CLIENT_WAIT : BERTH_CLIENT_STOP;
-    return got;
+    return !got && input->broken && atomic_load(input->broken) ? BERTH_CLIENT_STOP : got;
 }
 
-/* Sends a request whose answer goes to `to`, and whose body comes from `from`; -1: it has none. */
-static int ask_daemon(struct cli *cli, const char *method, const char *target, int to, int from,
-                      int64_t length)
+int cli_files_ask(struct cli *cli, const char *method, const char *target, int to,
+                  const struct cli_input *from)
 {
     const char *url = berth_arena_printf(&cli->arena, "%s%s", cli->daemon->url, target);
     struct download down = {.fd = to};
     struct berth_http_client_reply reply;
-    struct berth_http_client_source source = {
-        .read = read_descriptor, .length = length, .ready_fd = from, .ctx = &from};
+    struct berth_http_client_source source = {.read = read_input,
+                                              .length = from ? from->length : 0,
+                                              .ready_fd = from ? from->fd : -1,
+                                              .ctx = (void *)(uintptr_t)from};
     if (!url)
         return berth_arena_check(&cli->arena, &cli->err);
     struct berth_http_client_request request = cli_daemon_request(cli, method, url, NULL);
@@ -59,7 +60,7 @@ static int ask_daemon(struct cli *cli, const char *method, const char *target, i
         request.on_bytes = write_answer;
         request.ctx = &down;
     }
-    if (from >= 0)
+    if (from)
         request.source = &source;
     int rc = berth_http_client_ask(&request, &reply, &cli->err);
     if (down.err.code < 0) {
@@ -80,18 +81,20 @@ static int put_descriptor(void *ctx, const void *bytes, size_t len, struct berth
     return berth_fs_write_all(*fd, bytes, len, err);
 }
 
-static int feed_descriptor(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
+static int feed_input(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
-    const int *fd = ctx;
+    const struct cli_input *input = ctx;
     auto_free char *bytes = malloc(CHUNK_BYTES);
     if (!bytes)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: copy.");
     for (;;) {
-        ssize_t got = read(*fd, bytes, CHUNK_BYTES);
+        ssize_t got = read(input->fd, bytes, CHUNK_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return berth_fail_errno(err, "Cannot read what is to be copied");
+        if (!got && input->broken && atomic_load(input->broken))
+            return berth_fail(err, BERTH_E_CANCELLED, "What is to be copied cannot be read.");
         int rc = got ? sink->put(sink->ctx, bytes, (size_t)got, err) : BERTH_OK;
         if (rc < 0 || !got)
             return rc;
@@ -111,41 +114,43 @@ int cli_files_get_archive(struct cli *cli, const char *lease_id, const char *pat
     struct berth_place_listing what = {.path = path};
     struct berth_pack_sink sink = {put_descriptor, &fd};
     if (cli->daemon)
-        return ask_daemon(cli, "GET",
-                          berth_arena_printf(&cli->arena,
-                                             "/api/environment-leases/%s/archive?path=%s", lease_id,
-                                             cli_encode(cli, path)),
-                          fd, -1, 0);
+        return cli_files_ask(cli, "GET",
+                             berth_arena_printf(&cli->arena,
+                                                "/api/environment-leases/%s/archive?path=%s",
+                                                lease_id, cli_encode(cli, path)),
+                             fd, NULL);
     int rc = open_here(cli, lease_id, &files);
     return rc < 0 ? rc : berth_place_files_pack(&files, &what, &sink, &cli->err);
 }
 
-int cli_files_put_archive(struct cli *cli, const char *lease_id, const char *path, int fd)
+int cli_files_put_archive(struct cli *cli, const char *lease_id, const char *path,
+                          const struct cli_input *from)
 {
     struct berth_place_files files;
-    struct berth_place_writing from = {.length = -1, .feed = feed_descriptor, .ctx = &fd};
+    struct berth_place_writing writing = {
+        .length = -1, .feed = feed_input, .ctx = (void *)(uintptr_t)from};
     if (cli->daemon)
-        return ask_daemon(cli, "POST",
-                          berth_arena_printf(&cli->arena,
-                                             "/api/environment-leases/%s/archive?path=%s", lease_id,
-                                             cli_encode(cli, path)),
-                          -1, fd, -1);
+        return cli_files_ask(cli, "POST",
+                             berth_arena_printf(&cli->arena,
+                                                "/api/environment-leases/%s/archive?path=%s",
+                                                lease_id, cli_encode(cli, path)),
+                             -1, from);
     int rc = open_here(cli, lease_id, &files);
-    return rc < 0 ? rc : berth_place_files_unpack(&files, path, &from, &cli->err);
+    return rc < 0 ? rc : berth_place_files_unpack(&files, path, &writing, &cli->err);
 }
 
 int cli_files_put_file(struct cli *cli, const char *lease_id, const char *path, const char *mode,
-                       int64_t length, int fd)
+                       const struct cli_input *from)
 {
     struct berth_place_files files;
-    struct berth_place_writing from = {
-        .length = length, .mode = mode, .feed = feed_descriptor, .ctx = &fd};
+    struct berth_place_writing writing = {
+        .length = from->length, .mode = mode, .feed = feed_input, .ctx = (void *)(uintptr_t)from};
     if (cli->daemon)
-        return ask_daemon(cli, "PUT",
-                          berth_arena_printf(&cli->arena,
-                                             "/api/environment-leases/%s/files?path=%s&mode=%s",
-                                             lease_id, cli_encode(cli, path), mode),
-                          -1, fd, length);
+        return cli_files_ask(cli, "PUT",
+                             berth_arena_printf(&cli->arena,
+                                                "/api/environment-leases/%s/files?path=%s&mode=%s",
+                                                lease_id, cli_encode(cli, path), mode),
+                             -1, from);
     int rc = open_here(cli, lease_id, &files);
-    return rc < 0 ? rc : berth_place_files_write(&files, path, &from, &cli->err);
+    return rc < 0 ? rc : berth_place_files_write(&files, path, &writing, &cli->err);
 }

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/connect.h"
 #include "cli/exit_status.h"
+#include "cli/far_workspace.h"
 #include "cli/lookup.h"
 #include "cli/print.h"
 #include "cli/remote.h"
@@ -184,7 +185,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
         return cli_not_started(cli, result.run->error_code);
     if (result.owed)
         cli_say_owed(cli);
-    cli_sync_say(cli, result.workspace_json);
+    cli_sync_say(cli, stderr, result.workspace_json);
     if (result.run)
         cli_say_lease_ended(cli, result.run->error_code, result.run->error);
     if (rc < 0)
@@ -297,8 +298,14 @@ static int run_main(struct cli *cli, int argc, char **argv)
     request.environment_id = e ? cli_text(e, "id") : NULL;
     request.provision_command = o.provision;
     request.actor = &cli->actor;
-    if (request.sync.path && cli_sync_check_near(cli) != CLI_OK)
+    if (request.sync.path && cli_is_far(cli)) {
+        if (!o.detach)
+            return cli_far_run(cli, &request);
+        (void)berth_fail(&cli->err, BERTH_E_UNSUPPORTED,
+                         "--detach does not work with --workspace while the daemon is on another "
+                         "machine: this process sends the directory and fetches the changes.");
         return cli_run_failed(cli);
+    }
     if (o.in_place && work_in_place(cli, e, &request) != CLI_OK)
         return CLI_BERTH_FAILED;
     if (cli->daemon)

@@ -32,15 +32,6 @@ int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *ou
     return out->path && out->exclude ? CLI_OK : cli_usage(cli, "out of memory");
 }
 
-int cli_sync_check_near(struct cli *cli)
-{
-    if (!cli->daemon || cli->daemon->socket)
-        return BERTH_OK;
-    return berth_fail(&cli->err, BERTH_E_UNPROCESSABLE,
-                      "A workspace needs a daemon on this machine: %s cannot see this directory.",
-                      cli->daemon->where);
-}
-
 void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
                   const struct berth_run_sync *sync)
 {
@@ -125,10 +116,10 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
         say_git(cli, to, berth_json_get(workspace, "git"));
 }
 
-void cli_sync_say(struct cli *cli, const char *json)
+void cli_sync_say(struct cli *cli, FILE *to, const char *json)
 {
     auto_json *workspace = NULL;
     struct berth_error ignored;
     if (json && berth_json_parse(json, strlen(json), BERTH_JSON_OURS, &workspace, &ignored) == 0)
-        cli_sync_say_object(cli, stderr, workspace);
+        cli_sync_say_object(cli, to, workspace);
 }

@@ -20,13 +20,11 @@ struct cli_sync {
 /* Reads the options. The path becomes absolute. Returns CLI_OK, or CLI_USAGE after the error has
  * been printed. */
 int cli_sync_read(struct cli *cli, struct cli_sync *options, struct berth_run_sync *out);
-/* Returns an error, in cli->err, when the daemon is on another machine and cannot see the path. */
-int cli_sync_check_near(struct cli *cli);
 /* Writes a workspace as the API takes it. `key` NULL: its members, into an open object. */
 void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
                   const struct berth_run_sync *sync);
-/* Prints on stderr what became of a workspace, from its JSON; NULL: there was none. */
-void cli_sync_say(struct cli *cli, const char *json);
+/* Prints what became of a workspace, from its JSON; NULL: there was none. */
+void cli_sync_say(struct cli *cli, FILE *to, const char *json);
 /* Prints the same from an object. */
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace);
 #endif

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/workspace.c - berth workspace: sends a directory to the place of a lease, shows what
  * changed there, and brings the changes home. */
+#include <string.h>
+
 #include "base/auto.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/far_workspace.h"
+#include "cli/interrupt.h"
 #include "cli/lookup.h"
 #include "cli/print.h"
 #include "cli/sync.h"
 #include "cli/table.h"
 #include "core/workspace/workspace.h"
+
+static int push_from_here(struct cli *cli, const char *lease_id, const struct berth_run_sync *sync,
+                          const struct cli_cell *lines)
+{
+    auto_json *json = NULL;
+    struct cli_answer report = {0};
+    cli->cancel_fd = cli_cancel_fd();
+    int rc = cli_far_push(cli, lease_id, sync, &report.text);
+    if (rc == BERTH_OK)
+        rc = berth_json_parse(report.text, strlen(report.text), BERTH_JSON_OURS, &json, &cli->err);
+    report.json = json;
+    return rc < 0 ? cli_fail(cli) : cli_print_one(cli, &report, lease_id, lines);
+}
 
 static int workspace_push(struct cli *cli, int argc, char **argv)
 {
@@ -35,13 +52,34 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
+    if (cli_find_id(cli, "lease", argv[0], &id) < 0)
+        return cli_fail(cli);
+    if (cli_is_far(cli))
+        return push_from_here(cli, id, &sync, lines);
     berth_json_open(&w, '{');
     cli_sync_put(cli, &w, NULL, &sync);
     berth_json_close(&w, '}');
-    if (cli_sync_check_near(cli) < 0 || cli_find_id(cli, "lease", argv[0], &id) < 0 ||
-        cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/push", id) < 0)
+    if (cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/push", id) < 0)
         return cli_fail(cli);
     return cli_print_one(cli, &report, id, lines);
+}
+
+static int pull_to_here(struct cli *cli, const char *lease_id, const char *on_conflict,
+                        bool mass_deletion, bool dry_run)
+{
+    struct berth_workspace_pull wanted = BERTH_WORKSPACE_PULL_INIT;
+    const char *json;
+    (void)cli_choice(cli, "on-conflict", on_conflict, &berth_merge_policies, &wanted.on_conflict);
+    cli->cancel_fd = wanted.cancel_fd = cli_cancel_fd();
+    wanted.lease_id = lease_id;
+    wanted.mass_deletion = mass_deletion;
+    wanted.dry_run = dry_run;
+    if (cli_far_pull(cli, &wanted, &json) < 0)
+        return cli_fail(cli);
+    if (cli->json)
+        return cli_print_text(cli, json);
+    cli_sync_say(cli, stdout, json);
+    return CLI_OK;
 }
 
 static int pull(struct cli *cli, const char *lease, const char *on_conflict, bool mass_deletion,
@@ -54,13 +92,16 @@ static int pull(struct cli *cli, const char *lease, const char *on_conflict, boo
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
+    if (cli_find_id(cli, "lease", lease, &id) < 0)
+        return cli_fail(cli);
+    if (cli_is_far(cli))
+        return pull_to_here(cli, id, on_conflict, mass_deletion, dry_run);
     berth_json_open(&w, '{');
     cli_put(cli, &w, "onConflict", on_conflict);
     berth_json_put_bool(&w, "massDeletion", mass_deletion);
     berth_json_put_bool(&w, "dryRun", dry_run);
     berth_json_close(&w, '}');
-    if (cli_sync_check_near(cli) < 0 || cli_find_id(cli, "lease", lease, &id) < 0 ||
-        cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/pull", id) < 0)
+    if (cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/pull", id) < 0)
         return cli_fail(cli);
     if (cli->json)
         return cli_print_text(cli, report.text);

@@ -21,6 +21,8 @@
 #include "core/token.h"
 #include "crypto/locked.h"
 
+#define HEARTBEAT_STEPS 600 /* of 50 ms */
+
 /* --- the table --- */
 
 enum caller {
@@ -90,6 +92,8 @@ static const struct row {
     {"+44440-+--+---+", "PUT", "/api/environment-leases/:leaseId/files"},
     {"+44440-+--+---+", "DELETE", "/api/environment-leases/:leaseId/files"},
     {"+44440-+--+---+", "GET", "/api/environment-leases/:leaseId/tree"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/workspace/script"},
+    {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/workspace/work"},
     {"+44440-+--+---+", "GET", "/api/environment-leases/:leaseId/archive"},
     {"+44440-+--+---+", "POST", "/api/environment-leases/:leaseId/archive"},
     {"+4444---------+", "POST", "/api/secret-key/rotate"},
@@ -349,6 +353,12 @@ static void every_route_for_every_caller(void **state)
                 if (who == STRANGER && !root)
                     continue;
                 int status = status_for(&s, who, r, row->who[who]);
+                /* The clock was moved, so the node may call no provider before its next heartbeat.
+                 */
+                for (int i = 0; status == 503 && i < HEARTBEAT_STEPS; i++) {
+                    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+                    status = status_for(&s, who, r, row->who[who]);
+                }
                 char got = status == 401                           ? '4'
                            : status == 403                         ? '-'
                            : status == 404 && row->who[who] == '0' ? '0'

@@ -539,6 +539,8 @@ static int run_finish(struct berth_api_call *c, struct berth_error *err)
         {"status", BERTH_API_WORD, offsetof(struct body, status), .required = true, .words = words},
         {"error", BERTH_API_TEXT, offsetof(struct body, end.error), .nullable = true},
         {"errorCode", BERTH_API_TEXT, offsetof(struct body, end.error_code), .nullable = true},
+        {"workspace", BERTH_API_OBJECT, offsetof(struct body, end.workspace_json),
+         .nullable = true},
         {0}};
     struct berth_run *run;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
