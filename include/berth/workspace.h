@@ -29,6 +29,7 @@ struct berth_workspace_push {
     /* An id, whose first eight digits name remote versions (NAME.remote-ID) and commits
      * (refs/berth/ID) at home. NULL: the id of the lease. */
     const char *label;
+    bool dry_run;  /* only count what would be sent; the lease is not used */
     int cancel_fd; /* readable: give up; -1: never */
 };
 #define BERTH_WORKSPACE_PUSH_INIT                                                                  \
@@ -58,6 +59,8 @@ struct berth_workspace_report {
     size_t added, updated, deleted; /* pull: files and links */
     size_t conflicts;
     size_t recovered; /* steps of an earlier merge that was interrupted, and was finished now */
+    /* Ids of other leases that hold the directory, too, and whose work is not home. */
+    struct berth_list shared_with;
     const char *note; /* push: why the repository did not travel as a whole; or NULL */
     const char *json; /* pull: all of it as an object, as a run shows it */
 };

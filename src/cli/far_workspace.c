@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/id.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "cli/client.h"
@@ -17,6 +18,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/sync.h"
+#include "core/workspace/workspace.h"
 
 bool cli_is_far(const struct cli *cli)
 {
@@ -57,6 +59,7 @@ int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_s
     berth_json_put_int(&w, "files", (int64_t)report.files);
     berth_json_put_int(&w, "bytes", report.bytes);
     berth_json_put_str(&w, "note", report.note);
+    berth_workspace_put_shared(&w, &report.shared_with);
     berth_json_close(&w, '}');
     rc = berth_buf_check(&buf, "The report", &cli->err);
     if (rc == BERTH_OK)
@@ -74,6 +77,37 @@ int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull, const
     if (rc == BERTH_OK)
         *json = report.json;
     return rc;
+}
+
+int cli_measure_workspace(struct cli *cli, const struct berth_run_sync *sync)
+{
+    auto_far_site site = {0};
+    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &buf};
+    struct berth_id id = berth_id_new_random(); /* no lease: a name for scratch files */
+    struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
+    struct berth_workspace_report report;
+    push.lease_id = id.text;
+    push.path = sync->path;
+    push.exclude = sync->exclude;
+    push.dry_run = true;
+    int rc = cli_far_site_open(cli, &site);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_site_push(&site.base, &cli->arena, &push, "", &report, &cli->err);
+    if (rc < 0)
+        return cli_run_failed(cli);
+    if (!cli->json) {
+        berth_buf_printf(&buf, "%zu files with %lld bytes would be sent; nothing was run",
+                         report.files, (long long)report.bytes);
+        return cli_print(cli, &buf);
+    }
+    berth_json_open(&w, '{');
+    berth_json_put_int(&w, "files", (int64_t)report.files);
+    berth_json_put_int(&w, "bytes", report.bytes);
+    berth_json_put_int(&w, "skipped", (int64_t)report.skipped);
+    berth_json_put_str(&w, "note", report.note);
+    berth_json_close(&w, '}');
+    return cli_print(cli, &buf);
 }
 
 /* --- a run --- */

@@ -201,7 +201,7 @@ struct run_options {
     struct berth_list secrets; /* "NAME=SECRET" */
     bool detach, keep_stdin, in_place;
     struct cli_sync sync;
-    bool no_restore, mass_deletion;
+    bool no_restore, mass_deletion, dry_run;
 };
 
 /* Reads the words of the command line. Returns CLI_OK, or the exit status after the error has been
@@ -209,23 +209,16 @@ struct run_options {
 static int read_options(struct cli *cli, int argc, char **argv, struct run_options *o,
                         struct berth_run_request *request)
 {
-    const struct cli_option options[] = {{"environment", &o->environment},
-                                         {"cwd", &o->command.cwd},
-                                         {"env", .texts = &o->command.env},
-                                         {"env-from-secret", .texts = &o->secrets},
-                                         {"timeout", &o->command.timeout},
-                                         {"ttl", &o->ttl},
-                                         {"provision", &o->provision},
-                                         {"tty", .flag = &o->command.terminal},
-                                         {"detach", .flag = &o->detach},
-                                         {"stdin", .flag = &o->keep_stdin},
-                                         {"in-place", .flag = &o->in_place},
-                                         {"workspace", &o->sync.path},
-                                         {"exclude", .texts = &o->sync.exclude},
-                                         {"on-conflict", &o->sync.on_conflict},
-                                         {"no-restore", .flag = &o->no_restore},
-                                         {"mass-deletion", .flag = &o->mass_deletion},
-                                         {0}};
+    const struct cli_option options[] = {
+        {"environment", &o->environment},       {"cwd", &o->command.cwd},
+        {"env", .texts = &o->command.env},      {"env-from-secret", .texts = &o->secrets},
+        {"timeout", &o->command.timeout},       {"ttl", &o->ttl},
+        {"provision", &o->provision},           {"tty", .flag = &o->command.terminal},
+        {"detach", .flag = &o->detach},         {"stdin", .flag = &o->keep_stdin},
+        {"in-place", .flag = &o->in_place},     {"workspace", &o->sync.path},
+        {"exclude", .texts = &o->sync.exclude}, {"on-conflict", &o->sync.on_conflict},
+        {"no-restore", .flag = &o->no_restore}, {"mass-deletion", .flag = &o->mass_deletion},
+        {"dry-run", .flag = &o->dry_run},       {0}};
     int end;
     if (cli_command_split(cli, argc, argv, &end) != CLI_OK ||
         cli_parse(cli, end, argv, options, 0, 0) < 0)
@@ -237,6 +230,8 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
         return cli_usage(cli, "--stdin belongs to --detach; in the foreground stdin is passed on");
     if (o->in_place && o->sync.path)
         return cli_usage(cli, "--workspace sends a directory, --in-place works in it: give one");
+    if (o->dry_run && !o->sync.path)
+        return cli_usage(cli, "--dry-run belongs to --workspace");
     int status = cli_command_request(cli, &o->command, argv + end + 1, &request->command);
     if (status == CLI_OK)
         status = cli_sync_read(cli, &o->sync, &request->sync);
@@ -283,6 +278,8 @@ static int run_main(struct cli *cli, int argc, char **argv)
     struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
     const struct berth_json *e = NULL;
     int status = read_options(cli, argc, argv, &o, &request);
+    if (status == CLI_OK && o.dry_run)
+        return cli_measure_workspace(cli, &request.sync);
     if (status == CLI_OK)
         status = cli_open(cli);
     if (status != CLI_OK)
@@ -320,7 +317,8 @@ const struct cli_command cli_run_commands[] = {
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
      " [-w|--workspace DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
-     " [--no-restore] [--mass-deletion]] [--in-place] [-t|--tty] [-d|--detach [--stdin]] -- "
+     " [--no-restore] [--mass-deletion] [--dry-run]] [--in-place] [-t|--tty] [-d|--detach "
+     "[--stdin]] -- "
      "COMMAND [ARGUMENT]...",
      "take a lease, run the command in the place, and give the place back", run_main},
     {0},

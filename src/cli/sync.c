@@ -87,6 +87,15 @@ static void say_git(struct cli *cli, FILE *to, const struct berth_json *git)
                       prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(nested, i))));
 }
 
+void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *report)
+{
+    const struct berth_json *leases = berth_json_get(report, "sharedWith");
+    for (size_t i = 0; !cli->quiet && i < berth_json_count(leases); i++)
+        (void)fprintf(to,
+                      "%slease %s has this directory, too: what both change becomes a conflict\n",
+                      prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(leases, i))));
+}
+
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace)
 {
     const struct berth_json *conflicts = berth_json_get(workspace, "conflicts");
@@ -112,6 +121,7 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     int64_t all = berth_json_int(berth_json_get(workspace, "conflictCount"));
     if (all > (int64_t)berth_json_count(conflicts))
         (void)fprintf(to, "%s%lld conflicts in all\n", prefix_of(to), (long long)all);
+    cli_sync_say_shared(cli, to, workspace);
     if (berth_json_get(workspace, "git"))
         say_git(cli, to, berth_json_get(workspace, "git"));
 }

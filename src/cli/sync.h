@@ -25,6 +25,8 @@ void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
                   const struct berth_run_sync *sync);
 /* Prints what became of a workspace, from its JSON; NULL: there was none. */
 void cli_sync_say(struct cli *cli, FILE *to, const char *json);
+/* Says which other leases hold the directory of a report. */
+void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *report);
 /* Prints the same from an object. */
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace);
 #endif

@@ -26,7 +26,10 @@ static int push_from_here(struct cli *cli, const char *lease_id, const struct be
     if (rc == BERTH_OK)
         rc = berth_json_parse(report.text, strlen(report.text), BERTH_JSON_OURS, &json, &cli->err);
     report.json = json;
-    return rc < 0 ? cli_fail(cli) : cli_print_one(cli, &report, lease_id, lines);
+    if (rc < 0)
+        return cli_fail(cli);
+    cli_sync_say_shared(cli, stderr, report.json);
+    return cli_print_one(cli, &report, lease_id, lines);
 }
 
 static int workspace_push(struct cli *cli, int argc, char **argv)
@@ -61,6 +64,7 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
     berth_json_close(&w, '}');
     if (cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/push", id) < 0)
         return cli_fail(cli);
+    cli_sync_say_shared(cli, stderr, report.json);
     return cli_print_one(cli, &report, id, lines);
 }
 

@@ -124,6 +124,7 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     s->token = berth_arena_strdup(&s->arena, token.text);
     s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
+    s->shared = "";
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&s->ignore, err);
@@ -205,6 +206,75 @@ static int refuse_second_push(struct berth_workspace_site *site, const char *lea
     return rc;
 }
 
+/* Finds the other leases that hold the directory, too. Each of them comes home by a merge of its
+ * own, so that a file that two of them change becomes a conflict. */
+static int find_sharers(struct berth_git_trip *trip, struct berth_list *out,
+                        struct berth_error *err)
+{
+    struct berth_workspace_site *site = trip->site;
+    struct berth_list others;
+    *out = (struct berth_list){0};
+    int rc = berth_workspace_state_others(site->states, trip->arena, trip->state->path,
+                                          trip->lease_id, &others, err);
+    for (int i = 0; rc == BERTH_OK && i < others.count; i++) {
+        struct berth_error ignored; /* the lease is gone, and with it its copy */
+        bool has_work;
+        if (site->ops->look(site, others.items[i], &has_work, &ignored) == BERTH_OK && has_work)
+            (void)berth_list_add(out, trip->arena, others.items[i]);
+    }
+    return rc < 0 ? rc : berth_arena_check(trip->arena, err);
+}
+
+/* Adds the leases that the state names and the list lacks. */
+static void add_sharers(struct berth_git_trip *trip, struct berth_list *list)
+{
+    for (const char *at = trip->state->shared; at && *at;) {
+        size_t len = strcspn(at, "\n");
+        const char *id = berth_arena_copy(trip->arena, at, len);
+        bool known = !id;
+        for (int i = 0; !known && i < list->count; i++)
+            known = strcmp(list->items[i], id) == 0;
+        if (!known)
+            (void)berth_list_add(list, trip->arena, (void *)(uintptr_t)id);
+        at += len + (at[len] == '\n');
+    }
+}
+
+/* Stores the leases in the state, for the report when the work comes home. */
+static int keep_sharers(struct berth_workspace_state *s, const struct berth_list *list,
+                        struct berth_error *err)
+{
+    s->shared = "";
+    for (int i = 0; i < list->count && s->shared; i++)
+        s->shared =
+            berth_arena_printf(&s->arena, "%s%s\n", s->shared, (const char *)list->items[i]);
+    return berth_arena_check(&s->arena, err);
+}
+
+static void fill_report(const struct berth_workspace_state *s, struct berth_arena *arena,
+                        struct berth_workspace_report *out)
+{
+    out->skipped = s->base.skipped;
+    out->bytes = s->base.bytes;
+    out->note = s->git.note && *s->git.note ? berth_arena_strdup(arena, s->git.note) : NULL;
+    for (size_t i = 0; i < s->base.count; i++)
+        out->files += s->base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
+}
+
+/* Counts what a push would send. */
+static int measure(struct berth_git_trip *trip, int root_fd, struct berth_workspace_report *out,
+                   struct berth_error *err)
+{
+    struct berth_workspace_state *s = trip->state;
+    struct berth_tree_options options = {
+        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = trip->cancel_fd};
+    berth_workspace_git_forget_scratch(trip);
+    int rc = berth_tree_list(root_fd, &options, &s->base, err);
+    if (rc == BERTH_OK)
+        fill_report(s, trip->arena, out);
+    return rc;
+}
+
 int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_arena *arena,
                               const struct berth_workspace_push *push, const char *cwd,
                               struct berth_workspace_report *out, struct berth_error *err)
@@ -218,7 +288,7 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
                                   .state = &s};
     bool fresh = false;
     *out = (struct berth_workspace_report){.cwd = cwd};
-    int rc = refuse_second_push(site, push->lease_id, err);
+    int rc = push->dry_run ? BERTH_OK : refuse_second_push(site, push->lease_id, err);
     if (rc == BERTH_OK)
         rc = begin_state(push, cwd, &s, err);
     auto_close int root_fd = rc < 0 ? rc : open_root(s.path, push->cancel_fd, &out->recovered, err);
@@ -227,6 +297,12 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
     (void)flock(root_fd, LOCK_SH); /* others may read it, too */
     berth_workspace_git_recover(s.path);
     rc = berth_workspace_git_read(&trip, err);
+    if (push->dry_run)
+        return rc < 0 ? rc : measure(&trip, root_fd, out, err);
+    if (rc == BERTH_OK)
+        rc = find_sharers(&trip, &out->shared_with, err);
+    if (rc == BERTH_OK)
+        rc = keep_sharers(&s, &out->shared_with, err);
     if (rc == BERTH_OK)
         rc = open_transport(&trip, &t, err);
     if (rc == BERTH_OK)
@@ -244,11 +320,7 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_mark);
-    out->skipped = s.base.skipped;
-    out->bytes = s.base.bytes;
-    out->note = *s.git.note ? berth_arena_strdup(arena, s.git.note) : NULL;
-    for (size_t i = 0; i < s.base.count; i++)
-        out->files += s.base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
+    fill_report(&s, arena, out);
     return BERTH_OK;
 }
 
@@ -397,6 +469,14 @@ static void put_conflicts(struct berth_json_writer *w, struct berth_arena *arena
     }
 }
 
+void berth_workspace_put_shared(struct berth_json_writer *w, const struct berth_list *leases)
+{
+    berth_json_open_in(w, "sharedWith", '[');
+    for (int i = 0; i < leases->count; i++)
+        berth_json_put_str(w, NULL, leases->items[i]);
+    berth_json_close(w, ']');
+}
+
 static int write_report(const struct homecoming *h, struct berth_arena *arena,
                         struct berth_workspace_report *out, struct berth_error *err)
 {
@@ -421,6 +501,7 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     put_conflicts(&w, arena, h->plan.conflicts, h->plan.conflict_count, &room);
     put_conflicts(&w, arena, h->applied.conflicts, h->applied.conflict_count, &room);
     berth_json_close(&w, ']');
+    berth_workspace_put_shared(&w, &out->shared_with);
     berth_workspace_git_json(&h->trip, &h->git, &w);
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "The report of the workspace", err);
@@ -515,7 +596,10 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
                                       .cancel_fd = h->pull->cancel_fd,
                                       .state = &h->state};
     berth_workspace_git_recover(h->state.path);
-    int rc = open_transport(&h->trip, &t, err);
+    int rc = find_sharers(&h->trip, &out->shared_with, err);
+    add_sharers(&h->trip, &out->shared_with);
+    if (rc == BERTH_OK)
+        rc = open_transport(&h->trip, &t, err);
     if (rc == BERTH_OK)
         rc = list_both(h, t, root_fd, err);
     if (rc == BERTH_OK)

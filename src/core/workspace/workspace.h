@@ -8,6 +8,7 @@
 #include <berth/workspace.h>
 
 #include "core/berth.h"
+#include "base/json.h"
 #include "store/row.h"
 
 /* The words of enum berth_merge_policy. */
@@ -17,4 +18,6 @@ extern const struct berth_enum berth_merge_policies;
 int berth_workspace_send(struct berth *b, struct berth_arena *arena,
                          const struct berth_workspace_push *push, const char *cwd,
                          struct berth_workspace_report *out, struct berth_error *err);
+/* Writes the member "sharedWith" of a report. */
+void berth_workspace_put_shared(struct berth_json_writer *w, const struct berth_list *leases);
 #endif

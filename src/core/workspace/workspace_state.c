@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/buf.h"
 #include "core/lease/lease_directory.h"
 #include "os/fs.h"
@@ -17,7 +19,8 @@
 
 #define HEAD "berth workspace 1\n"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
-#define TEXTS 9 /* at the beginning */
+#define TEXTS 10                                 /* at the beginning */
+#define BEGINNING_BYTES (sizeof HEAD + PATH_MAX) /* of a state: as far as the path */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
 {
@@ -80,8 +83,8 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
     berth_record_put_text(&out, s->cwd);
     berth_record_put_text(&out, s->token);
     berth_record_put_text(&out, s->label);
-    const char *const git[] = {s->git.sent ? "sent" : "", s->git.ref, s->git.head, s->git.index,
-                               s->git.note};
+    const char *const git[] = {
+        s->git.sent ? "sent" : "", s->git.ref, s->git.head, s->git.index, s->git.note, s->shared};
     for (size_t i = 0; i < sizeof git / sizeof git[0]; i++)
         berth_record_put_text(&out, git[i] ? git[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
@@ -133,6 +136,7 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     out->cwd = texts[1];
     out->token = texts[2];
     out->label = texts[3];
+    out->shared = texts[9];
     out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
                                             .ref = texts[5],
                                             .head = texts[6],
@@ -172,6 +176,35 @@ int berth_workspace_state_load(const char *states, const char *lease_id,
         rc = berth_fail(err, BERTH_E_INTERNAL, "Cannot read %s: %s.", path, cause.message);
     }
     return rc;
+}
+
+/* Returns whether a state is about a directory. */
+static bool is_about(int states_fd, const char *name, const char *path)
+{
+    char text[BEGINNING_BYTES + 1];
+    auto_close int fd = openat(states_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : pread(fd, text, BEGINNING_BYTES, 0);
+    size_t head = sizeof HEAD - 1, len = strlen(path) + 1; /* the path is closed by NUL */
+    return got >= (ssize_t)(head + len) && memcmp(text, HEAD, head) == 0 &&
+           memcmp(text + head, path, len) == 0;
+}
+
+int berth_workspace_state_others(const char *states, struct berth_arena *arena, const char *path,
+                                 const char *lease_id, struct berth_list *out,
+                                 struct berth_error *err)
+{
+    auto_dir *dir = opendir(states);
+    *out = (struct berth_list){0};
+    if (!dir)
+        return errno == ENOENT ? BERTH_OK : berth_fail_errno(err, "Cannot read %s", states);
+    for (const struct dirent *d; (d = readdir(dir));) {
+        struct berth_id id;
+        struct berth_error ignored; /* another kind of file */
+        if (berth_id_parse(d->d_name, "Lease", &id, &ignored) == BERTH_OK &&
+            strcmp(id.text, lease_id) != 0 && is_about(dirfd(dir), d->d_name, path))
+            (void)berth_list_add(out, arena, berth_arena_strdup(arena, id.text));
+    }
+    return berth_arena_check(arena, err);
 }
 
 void berth_workspace_state_remove(const char *states, const char *lease_id)

@@ -25,6 +25,7 @@ struct berth_workspace_state {
     const char *cwd;          /* the directory in the place */
     const char *token;        /* was written there */
     const char *label;        /* of remote versions that are put beside local ones */
+    const char *shared; /* ids of other leases that had the directory, too; one on each line */
     enum berth_merge_policy policy;
     struct berth_workspace_git git;
     struct berth_ignore *ignore; /* the rules when it was sent, for all three trees */
@@ -44,6 +45,12 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
 /* NOT_FOUND: no workspace was sent to this lease from this machine. */
 int berth_workspace_state_load(const char *states, const char *lease_id,
                                struct berth_workspace_state *out, struct berth_error *err);
+/* Lists the ids of other leases to which the directory `path` was sent, by the states that are
+ * there.
+ */
+int berth_workspace_state_others(const char *states, struct berth_arena *arena, const char *path,
+                                 const char *lease_id, struct berth_list *out,
+                                 struct berth_error *err);
 /* Removes the state of a lease. A missing one is fine. */
 void berth_workspace_state_remove(const char *states, const char *lease_id);
 /* Returns the path of a file or directory NAME.SUFFIX of a lease, beside its state, in the arena.
