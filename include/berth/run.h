@@ -119,6 +119,7 @@ struct berth_run_request {
      * called for a run that is refused earlier. */
     void (*on_created)(void *ctx, const struct berth_run *run);
     void (*on_phase)(void *ctx, enum berth_run_phase phase); /* called when a phase begins */
+    berth_workspace_progress_fn *on_progress;                /* of the workspace's transfers */
     /* Called when the command runs. The caller may use `exec` until on_stopped returns, but does
      * not free it. */
     void (*on_started)(void *ctx, struct berth_exec *exec);

@@ -18,6 +18,15 @@ enum berth_merge_policy {
     BERTH_MERGE_FAIL,      /* the merge is refused; the place is kept */
 };
 
+/* How far a transfer is. */
+struct berth_workspace_progress {
+    bool returning; /* the changes come home; otherwise the directory is sent */
+    /* Of the files that travel. What is around them counts, too, so that `bytes` may be more. */
+    int64_t bytes, bytes_total;
+};
+/* Called by any thread, at most ten times a second. Must not block. */
+typedef void berth_workspace_progress_fn(void *ctx, const struct berth_workspace_progress *now);
+
 /* A directory to send. Initialise with BERTH_WORKSPACE_PUSH_INIT. */
 struct berth_workspace_push {
     const char *lease_id; /* active */
@@ -29,6 +38,8 @@ struct berth_workspace_push {
     /* An id, whose first eight digits name remote versions (NAME.remote-ID) and commits
      * (refs/berth/ID) at home. NULL: the id of the lease. */
     const char *label;
+    berth_workspace_progress_fn *on_progress; /* or NULL */
+    void *ctx;                                /* for on_progress */
     bool dry_run;  /* only count what would be sent; the lease is not used */
     int cancel_fd; /* readable: give up; -1: never */
 };
@@ -44,6 +55,8 @@ struct berth_workspace_pull {
     bool mass_deletion;   /* also delete more than half of the files, and more than ten */
     bool dry_run;         /* only report what would change */
     int cancel_fd;
+    berth_workspace_progress_fn *on_progress; /* or NULL */
+    void *ctx;                                /* for on_progress */
 };
 #define BERTH_WORKSPACE_PULL_INIT                                                                  \
     {                                                                                              \

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/id.h"
@@ -27,10 +28,31 @@ bool cli_is_far(const struct cli *cli)
 
 /* --- both ways --- */
 
+/* Draws a line on the terminal, over the last one. */
+static void draw_progress(void *ctx, const struct berth_workspace_progress *now)
+{
+    char text[CLI_PROGRESS_SIZE];
+    cli_progress_text(ctx, now, text);
+    (void)fprintf(stderr, "\r\033[K%s", text);
+}
+
+/* Returns what shows a transfer; NULL: stderr is not a terminal. */
+static berth_workspace_progress_fn *progress_of(const struct cli *cli)
+{
+    return isatty(STDERR_FILENO) && !cli->quiet && !cli->json ? draw_progress : NULL;
+}
+
+static void erase_progress(berth_workspace_progress_fn *drawn)
+{
+    if (drawn)
+        (void)fputs("\r\033[K", stderr);
+}
+
 static int push_into(struct cli *cli, const char *lease_id, const struct berth_run_sync *sync,
                      const char *label, const char *directory, struct berth_workspace_report *out)
 {
     auto_far_site site = {0};
+    struct cli_progress progress = {0};
     struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
     push.lease_id = lease_id;
     push.path = sync->path;
@@ -38,10 +60,13 @@ static int push_into(struct cli *cli, const char *lease_id, const struct berth_r
     push.on_conflict = sync->on_conflict;
     push.label = label;
     push.cancel_fd = cli->cancel_fd;
+    push.on_progress = progress_of(cli);
+    push.ctx = &progress;
     int rc = cli_far_site_open(cli, &site);
-    return rc < 0 ? rc
-                  : berth_workspace_site_push(&site.base, &cli->arena, &push, directory, out,
-                                              &cli->err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_site_push(&site.base, &cli->arena, &push, directory, out, &cli->err);
+    erase_progress(push.on_progress);
+    return rc;
 }
 
 int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_sync *sync,
@@ -70,10 +95,15 @@ int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_s
 int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull, const char **json)
 {
     auto_far_site site = {0};
+    struct cli_progress progress = {0};
+    struct berth_workspace_pull watched = *pull;
     struct berth_workspace_report report;
+    watched.on_progress = progress_of(cli);
+    watched.ctx = &progress;
     int rc = cli_far_site_open(cli, &site);
     if (rc == BERTH_OK)
-        rc = berth_workspace_site_pull(&site.base, &cli->arena, pull, &report, &cli->err);
+        rc = berth_workspace_site_pull(&site.base, &cli->arena, &watched, &report, &cli->err);
+    erase_progress(watched.on_progress);
     if (rc == BERTH_OK)
         *json = report.json;
     return rc;

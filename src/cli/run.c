@@ -125,6 +125,15 @@ static void say_phase(void *ctx, enum berth_run_phase phase)
     cli_session_say(ctx, words[phase]);
 }
 
+/* The session is the context of all callbacks of a run, and one run is performed at a time. */
+static void say_progress(void *ctx, const struct berth_workspace_progress *now)
+{
+    static struct cli_progress progress;
+    char text[CLI_PROGRESS_SIZE];
+    cli_progress_text(&progress, now, text);
+    cli_session_say(ctx, text);
+}
+
 /* Prints the run, and the result of its command if that was started. */
 static int run_print_json(struct cli *cli, const struct berth_run_result *r)
 {
@@ -175,6 +184,7 @@ static int run_here(struct cli *cli, struct berth_run_request *request)
     request->on_started = cli_session_start;
     request->on_stopped = cli_session_stop;
     request->on_phase = say_phase;
+    request->on_progress = say_progress;
     int rc = berth_run_perform(cli->b, &cli->arena, request, &result, &cli->err);
     cli_session_close(&s);
     cli->run_id = result.run ? result.run->id : NULL;

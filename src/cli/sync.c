@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/time.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/print.h"
@@ -30,6 +31,23 @@ int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *ou
     out->exclude = (const char *const *)(void *)o->exclude.items;
     out->on_conflict = (enum berth_merge_policy)policy;
     return out->path && out->exclude ? CLI_OK : cli_usage(cli, "out of memory");
+}
+
+void cli_progress_text(struct cli_progress *p, const struct berth_workspace_progress *now,
+                       char out[CLI_PROGRESS_SIZE])
+{
+    static const char full[] = "####################", empty[] = "                    ";
+    const double mb = 1e6;
+    int64_t all = now->bytes_total, done = now->bytes < all ? now->bytes : all;
+    int64_t at_ms = berth_time_mono_ms();
+    if (!now->bytes)
+        p->began_ms = at_ms;
+    int width = all ? (int)(done * (int64_t)(sizeof full - 1) / all) : (int)sizeof full - 1;
+    double seconds = (double)(at_ms - p->began_ms) / 1000;
+    (void)snprintf(out, CLI_PROGRESS_SIZE, "%s [%.*s%.*s] %d%% of %.1f MB, %.1f MB/s",
+                   now->returning ? "bringing the work home" : "sending the workspace", width, full,
+                   (int)sizeof full - 1 - width, empty, all ? (int)(done * 100 / all) : 100,
+                   (double)all / mb, seconds > 0 ? (double)now->bytes / mb / seconds : 0);
 }
 
 void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,

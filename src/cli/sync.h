@@ -20,6 +20,14 @@ struct cli_sync {
 /* Reads the options. The path becomes absolute. Returns CLI_OK, or CLI_USAGE after the error has
  * been printed. */
 int cli_sync_read(struct cli *cli, struct cli_sync *options, struct berth_run_sync *out);
+/* Shows how far a transfer of a workspace is. Zeroed at first. */
+struct cli_progress {
+    int64_t began_ms;
+};
+#define CLI_PROGRESS_SIZE 96
+/* Writes "sending the workspace [####    ] 50% of 12.0 MB, 3.1 MB/s". */
+void cli_progress_text(struct cli_progress *p, const struct berth_workspace_progress *now,
+                       char out[CLI_PROGRESS_SIZE]);
 /* Writes a workspace as the API takes it. `key` NULL: its members, into an open object. */
 void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
                   const struct berth_run_sync *sync);

@@ -295,6 +295,7 @@ struct hashing {
     _Atomic bool failed;
     pthread_mutex_t lock;
     struct berth_error err; /* of the first failure */
+    struct berth_progress *progress;
 };
 
 /* Appends bytes to a copy. Zeros become a hole, as *hole says: a small archive may name a file of
@@ -392,6 +393,7 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
     if (copy < 0)
         return copy;
     int rc = read_file(h->root_fd, copy, digest, chunk, e, err);
+    berth_progress_add(h->progress, e->size);
     return rc < 0 ? rc : finish_copy(copy, e, err);
 }
 
@@ -563,11 +565,14 @@ static int copy_directory_modes(const struct berth_tree_manifest *m, int copy_fd
 }
 
 int berth_tree_copy(int root_fd, struct berth_tree_manifest *m, int copy_fd, int cancel_fd,
-                    struct berth_error *err)
+                    struct berth_progress *progress, struct berth_error *err)
 {
     auto_free struct berth_entry **files = calloc(m->count + 1, sizeof *files);
-    struct hashing h = {
-        .root_fd = root_fd, .cancel_fd = cancel_fd, .copy_fd = copy_fd, .files = files};
+    struct hashing h = {.root_fd = root_fd,
+                        .cancel_fd = cancel_fd,
+                        .copy_fd = copy_fd,
+                        .files = files,
+                        .progress = progress};
     if (!files)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: copying.");
     int rc = copy_structure(m, copy_fd, err);

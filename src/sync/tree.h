@@ -7,6 +7,7 @@
 
 #include "sync/ignore.h"
 #include "sync/manifest.h"
+#include "sync/progress.h"
 
 /* How to read a tree. */
 struct berth_tree_options {
@@ -37,7 +38,7 @@ int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct ber
  * describes the copy. Files keep their modification times. On failure a part of the tree is in the
  * directory. CONFLICT: a file changes while it is copied. */
 int berth_tree_copy(int root_fd, struct berth_tree_manifest *manifest, int copy_fd, int cancel_fd,
-                    struct berth_error *err);
+                    struct berth_progress *progress, struct berth_error *err);
 /* Makes the file `name` in a directory, with the content of a file of the tree. CONFLICT: the
  * content does not have the hash of the entry. */
 int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int directory_fd,

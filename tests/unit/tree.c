@@ -352,7 +352,7 @@ static void copies_are_the_same(void **state)
     assert_int_equal(fchmodat(g->fd, "d/closed", 0555, 0), 0);
     list(g, NULL);
     auto_close int fd = make_copy_directory(g, path);
-    if (berth_tree_copy(g->fd, &g->manifest, fd, -1, &g->err) < 0)
+    if (berth_tree_copy(g->fd, &g->manifest, fd, -1, NULL, &g->err) < 0)
         fail_msg("%s", g->err.message);
     struct berth_tree_options options = {.ignore = g->ignore, .cancel_fd = -1};
     assert_int_equal(berth_tree_list(fd, &options, &copied, &g->err), BERTH_OK);
@@ -379,7 +379,7 @@ static void copies_follow_no_link(void **state)
     assert_int_equal(unlinkat(g->fd, "d", AT_REMOVEDIR), 0);
     assert_int_equal(symlinkat("/etc", g->fd, "d"), 0);
     auto_close int fd = make_copy_directory(g, path);
-    assert_true(berth_tree_copy(g->fd, &g->manifest, fd, -1, &g->err) < 0);
+    assert_true(berth_tree_copy(g->fd, &g->manifest, fd, -1, NULL, &g->err) < 0);
     assert_int_equal(berth_fs_remove_tree(path, &g->err), BERTH_OK);
 }
 

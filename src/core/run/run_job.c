@@ -205,8 +205,8 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     int rc = make_workspace(p, &where, err);
     if (rc == BERTH_OK && p->request->sync.path) {
         run_job_enter(p, BERTH_PHASE_SENDING);
-        rc = berth_run_workspace_send(p->b, p->arena, p->out->run->id, p->lease->id,
-                                      &p->request->sync, where.cwd, p->cancel_fd, err);
+        rc = berth_run_workspace_send(p->b, p->arena, p->out->run->id, p->lease->id, p->request,
+                                      where.cwd, p->cancel_fd, err);
         p->sent = rc == BERTH_OK;
         if (rc < 0)
             rc = fail_step(p, "workspace_realization_failed", "send the workspace to", err);
@@ -397,7 +397,7 @@ void berth_run_job_conclude(struct berth_run_job *p)
     if (p->sent) {
         struct berth_run_return home;
         run_job_enter(p, BERTH_PHASE_RETURNING);
-        berth_run_workspace_return(p->b, p->arena, p->lease->id, &p->request->sync, &home);
+        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, &home);
         p->homeless = home.error;
         p->out->kept = home.kept;
         p->out->workspace_json = home.json;

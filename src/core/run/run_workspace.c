@@ -8,10 +8,11 @@
 #include "core/workspace/workspace.h"
 
 int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
-                             const char *lease_id, const struct berth_run_sync *sync,
+                             const char *lease_id, const struct berth_run_request *request,
                              const char *cwd, int cancel_fd, struct berth_error *err)
 {
     struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
+    const struct berth_run_sync *sync = &request->sync;
     struct berth_workspace_report report;
     push.lease_id = lease_id;
     push.label = run_id;
@@ -19,6 +20,8 @@ int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const c
     push.exclude = sync->exclude;
     push.on_conflict = sync->on_conflict;
     push.cancel_fd = cancel_fd;
+    push.on_progress = request->on_progress;
+    push.ctx = request->handlers.ctx;
     return berth_workspace_send(b, arena, &push, cwd, &report, err);
 }
 
@@ -38,14 +41,18 @@ static const char *kept_json(struct berth_arena *arena, const char *lease_id, co
 }
 
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                                const struct berth_run_sync *sync, struct berth_run_return *out)
+                                const struct berth_run_request *request,
+                                struct berth_run_return *out)
 {
     struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
+    const struct berth_run_sync *sync = &request->sync;
     struct berth_workspace_report report;
     struct berth_error err = {0};
     *out = (struct berth_run_return){0};
     pull.lease_id = lease_id;
     pull.mass_deletion = sync->mass_deletion;
+    pull.on_progress = request->on_progress;
+    pull.ctx = request->handlers.ctx;
     if (!sync->no_restore && berth_workspace_pull(b, arena, &pull, &report, &err) == BERTH_OK) {
         out->json = report.json;
         return;

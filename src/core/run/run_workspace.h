@@ -10,7 +10,7 @@
 
 /* Sends a directory to the directory `cwd` of the place of a lease. */
 int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
-                             const char *lease_id, const struct berth_run_sync *sync,
+                             const char *lease_id, const struct berth_run_request *request,
                              const char *cwd, int cancel_fd, struct berth_error *err);
 
 /* What became of the changes. The texts are in the arena. */
@@ -21,5 +21,6 @@ struct berth_run_return {
 };
 /* Brings the changes home, unless the request wants them left. */
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                                const struct berth_run_sync *sync, struct berth_run_return *out);
+                                const struct berth_run_request *request,
+                                struct berth_run_return *out);
 #endif

@@ -7,6 +7,7 @@
 #include "core/workspace/workspace_site.h"
 #include "sync/ignore.h"
 #include "sync/manifest.h"
+#include "sync/progress.h"
 
 struct berth_transport;
 
@@ -36,7 +37,8 @@ struct berth_transport_ops {
 /* An implementation embeds this as its first member. */
 struct berth_transport {
     const struct berth_transport_ops *ops;
-    int cancel_fd; /* -1: never */
+    int cancel_fd;                   /* -1: never */
+    struct berth_progress *progress; /* of send and gather; NULL: nobody watches */
 };
 
 /* The directory is on this machine. */

@@ -144,8 +144,10 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
                           struct berth_tree_manifest *copy, struct berth_error *err)
 {
     struct directory_transport *d = directory_of(t);
+    berth_progress_start(t->progress, tree->bytes);
     int rc = there->count ? send_changes(d, root_fd, tree, there, err)
-                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, err);
+                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, t->progress, err);
+    berth_progress_end(t->progress);
     if (rc == BERTH_OK)
         rc = write_token(d->fd, token, err);
     if (rc < 0)
@@ -156,13 +158,18 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
 static int directory_gather(struct berth_transport *t, const struct berth_entry *const *files,
                             size_t count, struct berth_error *err)
 {
-    (void)t, (void)files, (void)count, (void)err;
+    int64_t bytes = 0;
+    (void)err;
+    for (size_t i = 0; i < count; i++)
+        bytes += files[i]->size;
+    berth_progress_start(t->progress, bytes);
     return BERTH_OK;
 }
 
 static int directory_fetch(void *ctx, const struct berth_entry *file, int directory_fd,
                            const char *name, struct berth_error *err)
 {
+    berth_progress_add(directory_of(ctx)->base.progress, file->size);
     return berth_tree_copy_file(directory_of(ctx)->fd, file, directory_fd, name, err);
 }
 

@@ -160,6 +160,8 @@ struct difference {
     size_t changed_count, changed_cap;
     struct berth_buf removed; /* each closed by NUL */
     int root_fd, cancel_fd;
+    int64_t bytes; /* of the changed files */
+    struct berth_progress *progress;
 };
 
 static int add_changed(struct difference *d, struct berth_entry *e, struct berth_error *err)
@@ -167,6 +169,7 @@ static int add_changed(struct difference *d, struct berth_entry *e, struct berth
     if (!berth_array_grow(&d->changed, &d->changed_cap, d->changed_count, sizeof *d->changed))
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: sending files.");
     d->changed[d->changed_count++] = e;
+    d->bytes += e->size;
     return BERTH_OK;
 }
 
@@ -199,10 +202,34 @@ static int feed_removed(void *ctx, const struct berth_pack_sink *sink, struct be
     return sink->put(sink->ctx, d->removed.data, d->removed.len, err);
 }
 
+/* A sink or a source whose bytes are counted. */
+struct counting {
+    struct berth_progress *progress;
+    const struct berth_pack_sink *sink;
+    const struct berth_unpack_source *source;
+};
+
+static int put_counted(void *ctx, const void *bytes, size_t len, struct berth_error *err)
+{
+    const struct counting *c = ctx;
+    berth_progress_add(c->progress, (int64_t)len);
+    return c->sink->put(c->sink->ctx, bytes, len, err);
+}
+
+static ssize_t get_counted(void *ctx, const void **bytes, struct berth_error *err)
+{
+    const struct counting *c = ctx;
+    ssize_t got = c->source->get(c->source->ctx, bytes, err);
+    berth_progress_add(c->progress, got > 0 ? got : 0);
+    return got;
+}
+
 static int feed_changed(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
     const struct difference *d = ctx;
-    return berth_pack(d->root_fd, d->changed, d->changed_count, sink, d->cancel_fd, err);
+    struct counting counting = {.progress = d->progress, .sink = sink};
+    struct berth_pack_sink counted = {put_counted, &counting};
+    return berth_pack(d->root_fd, d->changed, d->changed_count, &counted, d->cancel_fd, err);
 }
 
 static int shell_send(struct berth_transport *base, int root_fd, struct berth_tree_manifest *tree,
@@ -212,7 +239,8 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
     struct shell_transport *t = shell_of(base);
     struct difference d = {.removed = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX),
                            .root_fd = root_fd,
-                           .cancel_fd = base->cancel_fd};
+                           .cancel_fd = base->cancel_fd,
+                           .progress = base->progress};
     struct berth_place_script removing = {
         .what = "remove files", .text = remove_script, .feed = feed_removed, .ctx = &d};
     struct berth_place_script extracting = {
@@ -221,8 +249,10 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
     int rc = find_difference(tree, there, &d, err);
     if (rc == BERTH_OK && d.removed.len)
         rc = run_script(t, &removing, NULL, NULL, err);
+    berth_progress_start(base->progress, d.bytes);
     if (rc == BERTH_OK)
         rc = run_script(t, &extracting, NULL, token, err);
+    berth_progress_end(base->progress);
     free(d.changed);
     berth_buf_clear(&d.removed);
     return rc;
@@ -234,6 +264,7 @@ struct gathering {
     const struct berth_entry *const *files;
     size_t count;
     struct archive_taking taking;
+    struct berth_progress *progress;
 };
 
 static int feed_names(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
@@ -250,7 +281,9 @@ static int take_gathered(void *ctx, const struct berth_unpack_source *source,
                          struct berth_error *err)
 {
     struct gathering *g = ctx;
-    return take_archive(&g->taking, source, err);
+    struct counting counting = {.progress = g->progress, .source = source};
+    struct berth_unpack_source counted = {get_counted, &counting};
+    return take_archive(&g->taking, &counted, err);
 }
 
 /* Returns whether a list with a name on each line cannot name all files. */
@@ -267,8 +300,11 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
 {
     struct shell_transport *t = shell_of(base);
     auto_tree_manifest sent = {0};
-    struct gathering g = {
-        .files = files, .count = count, .taking = {.out = &sent, .blobs_fd = t->blobs_fd}};
+    struct gathering g = {.files = files,
+                          .count = count,
+                          .taking = {.out = &sent, .blobs_fd = t->blobs_fd},
+                          .progress = base->progress};
+    int64_t bytes = 0;
     struct berth_place_script fetching = {.what = "pack the changed files",
                                           .text = fetch_script,
                                           .feed = feed_names,
@@ -276,8 +312,13 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
                                           .ctx = &g};
     if (t->whole || !count)
         return BERTH_OK;
-    return has_odd_name(&g) ? take_whole(t, NULL, &sent, err)
-                            : run_script(t, &fetching, t->token, NULL, err);
+    for (size_t i = 0; i < count; i++)
+        bytes += files[i]->size;
+    berth_progress_start(base->progress, bytes);
+    int rc = has_odd_name(&g) ? take_whole(t, NULL, &sent, err)
+                              : run_script(t, &fetching, t->token, NULL, err);
+    berth_progress_end(base->progress);
+    return rc;
 }
 
 static int shell_fetch(void *ctx, const struct berth_entry *file, int directory_fd,

@@ -71,6 +71,34 @@ static int open_root(const char *path, int cancel_fd, size_t *recovered, struct 
     return opened;
 }
 
+/* --- progress --- */
+
+/* A transfer that the caller watches. */
+struct watched {
+    struct berth_progress progress;
+    berth_workspace_progress_fn *fn;
+    void *ctx;
+    bool returning;
+};
+
+static void watched_report(void *ctx, int64_t bytes, int64_t bytes_total)
+{
+    const struct watched *w = ctx;
+    struct berth_workspace_progress now = {w->returning, bytes, bytes_total};
+    w->fn(w->ctx, &now);
+}
+
+/* Returns the counter of a transfer; NULL: nobody watches it. */
+static struct berth_progress *watch(struct watched *w, berth_workspace_progress_fn *fn, void *ctx,
+                                    bool returning)
+{
+    *w = (struct watched){.progress = {.report = watched_report, .ctx = w},
+                          .fn = fn,
+                          .ctx = ctx,
+                          .returning = returning};
+    return fn ? &w->progress : NULL;
+}
+
 /* --- the place --- */
 
 static void transport_free(struct berth_transport **t)
@@ -286,6 +314,7 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
                                   .lease_id = push->lease_id,
                                   .cancel_fd = push->cancel_fd,
                                   .state = &s};
+    struct watched watched;
     bool fresh = false;
     *out = (struct berth_workspace_report){.cwd = cwd};
     int rc = push->dry_run ? BERTH_OK : refuse_second_push(site, push->lease_id, err);
@@ -305,6 +334,8 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
         rc = keep_sharers(&s, &out->shared_with, err);
     if (rc == BERTH_OK)
         rc = open_transport(&trip, &t, err);
+    if (t)
+        t->progress = watch(&watched, push->on_progress, push->ctx, false);
     if (rc == BERTH_OK)
         rc = send_tree(&trip, t, root_fd, &fresh, err);
     if (rc == BERTH_OK)
@@ -587,6 +618,7 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
                       struct berth_error *err)
 {
     auto_transport *t = NULL;
+    struct watched watched;
     auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
@@ -600,6 +632,8 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
     add_sharers(&h->trip, &out->shared_with);
     if (rc == BERTH_OK)
         rc = open_transport(&h->trip, &t, err);
+    if (t)
+        t->progress = watch(&watched, h->pull->on_progress, h->pull->ctx, true);
     if (rc == BERTH_OK)
         rc = list_both(h, t, root_fd, err);
     if (rc == BERTH_OK)
