@@ -147,6 +147,9 @@
 #define BERTH_IGNORE_FILE_BYTES_MAX (1024 * 1024) /* a .gitignore or .berthignore */
 #define BERTH_IGNORE_LINE_BYTES_MAX 4096
 #define BERTH_IGNORE_RULES_MAX 100000 /* of one workspace */
+/* One content that is compared by lines. */
+#define BERTH_DIFF_BYTES_MAX ((size_t)4 * 1024 * 1024)
+#define BERTH_DIFF_LINES_MAX 200000
 
 /* Logs of commands leave this much of their disk free, so that the ledger can still be written: a
  * part of it, but not more than these bytes. */
