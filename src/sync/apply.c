@@ -211,8 +211,8 @@ static bool hash_at(int directory, const char *name, unsigned char hash[BERTH_SH
     return fd >= 0 && berth_tree_hash_fd(fd, hash, &err) == BERTH_OK;
 }
 
-/* Compares what is at a path with its entry in the manifest. A file whose times or inode differ is
- * read: a hard link changes with the other names of its inode. */
+/* Compares what is at a path with its entry in the manifest. A file is always read: a store through
+ * a mapping may leave its times as they are, and what is replaced now cannot be read later. */
 static enum look look_at(int above, const char *name, const struct berth_entry *old,
                          struct stat *st)
 {
@@ -224,9 +224,6 @@ static enum look look_at(int above, const char *name, const struct berth_entry *
     if (!S_ISREG(st->st_mode) || (st->st_mode & PERMISSIONS) != old->mode ||
         st->st_size != old->size)
         return CHANGED;
-    if ((uint64_t)st->st_ino == old->inode && in_ns(&st->st_mtim) == old->mtime_ns &&
-        in_ns(&st->st_ctim) == old->ctime_ns)
-        return SAME;
     return hash_at(above, name, hash) && memcmp(hash, old->hash, sizeof hash) == 0 ? SAME : CHANGED;
 }
 

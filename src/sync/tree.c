@@ -28,6 +28,10 @@
  * another time: the clock of files ticks 100 times a second or more. Some file systems round their
  * times, FAT to two seconds. */
 #define UNSETTLED_NS (20 * MS_NS)
+/* A page that a process has mapped and changed lately may be changed again without a new time,
+ * until the kernel has written it to the disk: 30 s by default. A file that is read in that time
+ * does not vouch for itself. One that was not read, because it is as it was, has no such page. */
+#define WRITEBACK_NS (35000 * MS_NS)
 #define UNSETTLED_ROUNDED_NS (3 * SECOND_NS)
 #define HASH_THREADS_MAX 8
 #define HASH_FILES_MIN 64 /* fewer are read by the caller alone */
@@ -49,10 +53,11 @@ static bool is_cancelled(int cancel_fd)
 
 bool berth_tree_can_vouch(int root_fd)
 {
-    /* Others change files of these without this machine's clock, or number inodes anew. */
-    static const unsigned long others[] = {NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC, CIFS_SUPER_MAGIC,
-                                           SMB2_SUPER_MAGIC, V9FS_MAGIC,      FUSE_SUPER_MAGIC,
-                                           CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC};
+    /* Others change files of these without this machine's clock, or number inodes anew; and a store
+     * through a mapping changes no time on tmpfs. */
+    static const unsigned long others[] = {
+        TMPFS_MAGIC, NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,  CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC,
+        V9FS_MAGIC,  FUSE_SUPER_MAGIC, CEPH_SUPER_MAGIC, AFS_SUPER_MAGIC,  MSDOS_SUPER_MAGIC};
     struct statfs fs;
     if (fstatfs(root_fd, &fs) < 0)
         return false;
@@ -505,12 +510,13 @@ static bool is_settled(const struct berth_entry *e, int64_t taken_at_ns)
     return e->ctime_ns < before_ns && e->mtime_ns < before_ns;
 }
 
-/* Returns whether an earlier manifest vouches for the content of a file. */
+/* Returns whether an earlier manifest vouches for the content of a file. An entry without an inode
+ * vouches for nothing. */
 static bool vouches(const struct berth_tree_manifest *known, const struct berth_entry *then,
                     const struct berth_entry *now)
 {
     return then && then->kind == BERTH_ENTRY_FILE && then->hashed && then->size == now->size &&
-           then->mtime_ns == now->mtime_ns && then->ctime_ns == now->ctime_ns &&
+           then->mtime_ns == now->mtime_ns && then->ctime_ns == now->ctime_ns && then->inode &&
            then->inode == now->inode && is_settled(now, known->taken_at_ns);
 }
 
@@ -535,7 +541,11 @@ int berth_tree_hash(int root_fd, struct berth_tree_manifest *m,
             files[h.count++] = e;
         }
     }
-    return h.count ? hash_files(&h, err) : BERTH_OK;
+    int rc = h.count ? hash_files(&h, err) : BERTH_OK;
+    for (size_t i = 0; rc == BERTH_OK && i < h.count; i++)
+        if (files[i]->ctime_ns >= m->taken_at_ns - WRITEBACK_NS)
+            files[i]->inode = 0;
+    return rc;
 }
 
 /* --- copying --- */
