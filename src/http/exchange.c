@@ -163,7 +163,7 @@ void berth_http_exchange_write_head(const struct berth_http_exchange *x,
         berth_buf_printf(out,
                          "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
                          "Access-Control-Expose-Headers: X-Request-Id, Retry-After, "
-                         "Idempotency-Replayed\r\n",
+                         "Idempotency-Replayed, Content-Range, X-File-Size\r\n",
                          berth_http_header(&x->head, "origin"));
 }
 

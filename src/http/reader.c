@@ -299,6 +299,7 @@ static enum berth_http_step read_meaning(struct berth_http_reader *r, bool old)
     if (expect && strcasecmp(expect, "100-continue") != 0)
         return reader_refuse(r, 417, "That expectation cannot be met.");
     h->wants_continue = expect && !old;
+    h->chunks = !old;
     h->keep_alive = !old && !berth_http_has_word(connection, "close");
     h->upgrade =
         !old && berth_http_has_word(connection, "upgrade") ? berth_http_header(h, "upgrade") : NULL;

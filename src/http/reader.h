@@ -36,6 +36,7 @@ struct berth_http_head {
     int header_count;
     int64_t body_bytes; /* Content-Length; -1: chunked, so the length is unknown */
     bool keep_alive, wants_continue;
+    bool chunks;         /* the client reads chunks: it is not HTTP/1.0 */
     const char *upgrade; /* the Upgrade header, or NULL; always NULL in HTTP/1.0 */
 };
 /* Returns the value of a header by its name in lower case; NULL when it is absent. */

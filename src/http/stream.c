@@ -13,7 +13,10 @@ static const char *stream_head_end(const struct berth_http_exchange *x, bool upg
 {
     if (upgraded)
         return "Connection: Upgrade\r\n\r\n";
-    return x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "Connection: close\r\n\r\n";
+    if (!x->chunked)
+        return "Connection: close\r\n\r\n";
+    return x->head.keep_alive ? "Transfer-Encoding: chunked\r\n\r\n"
+                              : "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
 }
 
 static void stream_count(struct berth_http_exchange *x)
@@ -41,7 +44,7 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     auto_buf out = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_HEAD_BYTES_MAX);
     bool upgraded = handlers->on_bytes != NULL;
     /* Without chunks the end of the connection is the end of the answer. */
-    x->chunked = x->head.keep_alive && !upgraded;
+    x->chunked = x->head.chunks && !upgraded;
     if (c->phase != BERTH_HTTP_REFUSING) /* it is when TLS failed; a close follows */
         berth_http_conn_enter(c, BERTH_HTTP_STREAMING);
     berth_http_exchange_write_head(x, head, true, &out);
@@ -101,7 +104,8 @@ void berth_http_stream_abort(struct berth_http_exchange *x)
     if (c) {
         berth_http_conn_detach(c);
         berth_http_conn_enter(c, BERTH_HTTP_REFUSING);
-        berth_socket_close(c->socket);
+        berth_socket_reset(
+            c->socket); /* without chunks, an end would look like that of the answer */
     }
     berth_http_exchange_free(x);
 }
@@ -113,7 +117,7 @@ void berth_http_stream_end(struct berth_http_exchange *x)
         berth_http_conn_detach(c); /* before the write, which may find that the client has left */
         if (x->chunked && x->head.method != BERTH_HTTP_HEAD)
             berth_http_conn_write(c, LAST_CHUNK, sizeof LAST_CHUNK - 1);
-        berth_http_conn_end_answer(c, x->chunked && !c->server->draining);
+        berth_http_conn_end_answer(c, x->chunked && x->head.keep_alive && !c->server->draining);
     }
     berth_http_exchange_free(x);
 }

@@ -81,6 +81,17 @@ void berth_socket_close(struct berth_socket *s)
     uv_close(&s->socket.handle, on_closed);
 }
 
+void berth_socket_reset(struct berth_socket *s)
+{
+    if (s->closing)
+        return;
+    if (s->socket.handle.type != UV_TCP || uv_tcp_close_reset(&s->socket.tcp, on_closed) < 0) {
+        berth_socket_close(s);
+        return;
+    }
+    s->closing = s->gone = true;
+}
+
 static void socket_leave(struct berth_socket *s)
 {
     if (s->gone)

@@ -69,6 +69,8 @@ void berth_socket_set_read_max(struct berth_socket *s, size_t bytes);
  * or close, so that the kernel does not drop the last bytes of the output. */
 void berth_socket_finish(struct berth_socket *s);
 void berth_socket_close(struct berth_socket *s); /* at once; on_closed is called later */
+/* Closes it so that a client by TCP sees an error, not an end. */
+void berth_socket_reset(struct berth_socket *s);
 /* Returns whether the host is a loopback address, or "localhost". */
 bool berth_is_loopback(const char *host);
 #endif

@@ -13,7 +13,8 @@ struct berth_api_stream {
     struct berth_engine *engine;
     bool events;                     /* server-sent events, else plain bytes */
     struct berth_http_websocket *ws; /* set for a WebSocket, else NULL */
-    bool aborts; /* an end that the stream did not reach itself is seen as a broken answer */
+    bool aborts; /* the client sees a broken answer when the stream is ended early, as by its token
+                  */
     int status;  /* of the answer; 0: 200 */
     const struct berth_http_header *more; /* headers up to one without a name; or NULL */
     enum berth_http_close code;           /* close code of a WebSocket; 0: a normal end */
