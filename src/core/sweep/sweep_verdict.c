@@ -20,6 +20,10 @@ static int is_giving_back(struct berth *b, const struct berth_standing *s, bool 
 static struct berth_sweep_verdict judge_active(const struct berth_standing *s, int64_t now_ms,
                                                struct berth_sweep_report *r)
 {
+    /* An active lease has an owner only when it was opened again to fetch its work, which a client
+     * of a daemon may do long after its run. Its deadline is near. */
+    if (s->has_work && s->owner && s->due_at_ms > now_ms)
+        return (struct berth_sweep_verdict){BERTH_VERDICT_LEAVE};
     if (s->run_status == BERTH_RUN_STATUS_GONE)
         return (struct berth_sweep_verdict){BERTH_VERDICT_RELEASE, BERTH_LEASE_FAILED, "run_gone",
                                             &r->released};
