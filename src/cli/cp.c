@@ -79,16 +79,19 @@ static int look_there(struct cli *cli, const char *lease_id, const char *path, s
 {
     struct cli_answer answer;
     *out = (struct far_path){0};
-    int rc = cli_get(cli, &answer, "/api/environment-leases/%s/tree?depth=1&path=%s", lease_id,
+    int rc = cli_get(cli, &answer, "/api/environment-leases/%s/tree?depth=0&path=%s", lease_id,
                      cli_encode(cli, path));
     if (rc == BERTH_E_NOT_FOUND && strstr(cli->err.message, "has no file"))
         return BERTH_OK;
     if (rc < 0)
         return rc;
+    if (!answer.json)
+        return cli_not_understood(cli);
     out->exists = true;
     out->is_directory = berth_json_true(berth_json_get(answer.json, "isDirectory"));
     out->name = cli_text(berth_json_at(berth_json_get(answer.json, "entries"), 0), "path");
-    return BERTH_OK;
+    bool usable = out->name && berth_path_valid(out->name) && !strchr(out->name, '/');
+    return out->is_directory || usable ? BERTH_OK : cli_not_understood(cli);
 }
 
 /* --- an archive through a pipe --- */
@@ -349,7 +352,7 @@ static int cp_main(struct cli *cli, int argc, char **argv)
     else if (rc == BERTH_OK)
         rc = strcmp(argv[0], "-") == 0
                  ? cli_files_put_archive(cli, id, to_path,
-                                         &(struct cli_input){STDIN_FILENO, -1, NULL})
+                                         &(struct cli_input){STDIN_FILENO, -1, NULL, 0})
                  : copy_there(cli, argv[0], id, to_path);
     return rc < 0 ? cli_fail(cli) : CLI_OK;
 }
@@ -387,6 +390,10 @@ static int ls_main(struct cli *cli, int argc, char **argv)
         return cli_fail(cli);
     if (cli->json)
         return cli_print_text(cli, tree.text);
+    if (!tree.json) {
+        (void)cli_not_understood(cli);
+        return cli_fail(cli);
+    }
     struct cli_answer entries = {.json = berth_json_get(tree.json, "entries")};
     return cli_print_list(cli, &entries, columns);
 }

@@ -115,8 +115,8 @@ static int take_exit_code(struct cli *cli)
 }
 
 /* Sends the request; its answer goes to the descriptor `to`. */
-static int ask_for_script(struct cli *cli, const char *lease_id, const struct cli_input *from,
-                          int to, int *exit_code)
+static int ask_for_script(struct cli *cli, const char *lease_id, struct cli_input *from, int to,
+                          int *exit_code)
 {
     const char *target =
         berth_arena_printf(&cli->arena, "/api/environment-leases/%s/workspace/script", lease_id);
@@ -156,7 +156,7 @@ static int far_run(struct berth_place_shell *shell, const struct berth_place_scr
         .script = script, .head = head, .input = input[1], .output = output[0], .chunk = chunk};
     bool started = pthread_create(&thread, NULL, script_main, &end) == 0;
     if (started)
-        rc = ask_for_script(cli, shell->lease_id, &(struct cli_input){input[0], -1, &end.broken},
+        rc = ask_for_script(cli, shell->lease_id, &(struct cli_input){input[0], -1, &end.broken, 0},
                             output[1], exit_code);
     (void)close(input[0]);
     (void)close(output[1]);

@@ -30,20 +30,29 @@ static bool write_answer(void *ctx, const char *bytes, size_t len)
     return berth_fs_write_all(d->fd, bytes, len, &d->err) == BERTH_OK;
 }
 
+/* Reads the next bytes, and no more than were announced: a file may grow. */
+static ssize_t input_read(struct cli_input *input, char *out, size_t size)
+{
+    int64_t left = input->length < 0 ? INT64_MAX : input->length - input->sent;
+    ssize_t got = left ? read(input->fd, out, (int64_t)size < left ? size : (size_t)left) : 0;
+    input->sent += got > 0 ? got : 0;
+    return got;
+}
+
 static int64_t read_input(void *ctx, char *out, size_t size)
 {
-    const struct cli_input *input = ctx;
+    struct cli_input *input = ctx;
     struct pollfd ready = {.fd = input->fd, .events = POLLIN};
     if (poll(&ready, 1, 0) == 0)
         return BERTH_CLIENT_WAIT;
-    ssize_t got = read(input->fd, out, size);
+    ssize_t got = input_read(input, out, size);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? BERTH_CLIENT_WAIT : BERTH_CLIENT_STOP;
     return !got && input->broken && atomic_load(input->broken) ? BERTH_CLIENT_STOP : got;
 }
 
 int cli_files_ask(struct cli *cli, const char *method, const char *target, int to,
-                  const struct cli_input *from)
+                  struct cli_input *from)
 {
     const char *url = berth_arena_printf(&cli->arena, "%s%s", cli->daemon->url, target);
     struct download down = {.fd = to};
@@ -51,7 +60,7 @@ int cli_files_ask(struct cli *cli, const char *method, const char *target, int t
     struct berth_http_client_source source = {.read = read_input,
                                               .length = from ? from->length : 0,
                                               .ready_fd = from ? from->fd : -1,
-                                              .ctx = (void *)(uintptr_t)from};
+                                              .ctx = from};
     if (!url)
         return berth_arena_check(&cli->arena, &cli->err);
     struct berth_http_client_request request = cli_daemon_request(cli, method, url, NULL);
@@ -83,12 +92,12 @@ static int put_descriptor(void *ctx, const void *bytes, size_t len, struct berth
 
 static int feed_input(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
-    const struct cli_input *input = ctx;
+    struct cli_input *input = ctx;
     auto_free char *bytes = malloc(CHUNK_BYTES);
     if (!bytes)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: copy.");
     for (;;) {
-        ssize_t got = read(input->fd, bytes, CHUNK_BYTES);
+        ssize_t got = input_read(input, bytes, CHUNK_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -124,11 +133,10 @@ int cli_files_get_archive(struct cli *cli, const char *lease_id, const char *pat
 }
 
 int cli_files_put_archive(struct cli *cli, const char *lease_id, const char *path,
-                          const struct cli_input *from)
+                          struct cli_input *from)
 {
     struct berth_place_files files;
-    struct berth_place_writing writing = {
-        .length = -1, .feed = feed_input, .ctx = (void *)(uintptr_t)from};
+    struct berth_place_writing writing = {.length = -1, .feed = feed_input, .ctx = from};
     if (cli->daemon)
         return cli_files_ask(cli, "POST",
                              berth_arena_printf(&cli->arena,
@@ -140,11 +148,11 @@ int cli_files_put_archive(struct cli *cli, const char *lease_id, const char *pat
 }
 
 int cli_files_put_file(struct cli *cli, const char *lease_id, const char *path, const char *mode,
-                       const struct cli_input *from)
+                       struct cli_input *from)
 {
     struct berth_place_files files;
     struct berth_place_writing writing = {
-        .length = from->length, .mode = mode, .feed = feed_input, .ctx = (void *)(uintptr_t)from};
+        .length = from->length, .mode = mode, .feed = feed_input, .ctx = from};
     if (cli->daemon)
         return cli_files_ask(cli, "PUT",
                              berth_arena_printf(&cli->arena,

@@ -15,18 +15,19 @@ struct cli_input {
     /* Whether the bytes end before their time, when the descriptor has no more; or NULL. What has
      * been sent is then refused. */
     const _Atomic bool *broken;
+    int64_t sent; /* 0 at first */
 };
 
 /* Sends a request to the daemon, whose answer goes to the descriptor `to`; -1: it is dropped.
  * `from` is the body, or NULL. */
 int cli_files_ask(struct cli *cli, const char *method, const char *target, int to,
-                  const struct cli_input *from);
+                  struct cli_input *from);
 /* Writes the tar archive of a path in the place to a descriptor. The error is in cli->err. */
 int cli_files_get_archive(struct cli *cli, const char *lease_id, const char *path, int fd);
 /* Unpacks a tar archive into a directory of the place. */
 int cli_files_put_archive(struct cli *cli, const char *lease_id, const char *path,
-                          const struct cli_input *from);
+                          struct cli_input *from);
 /* Writes a file of the place. `mode` is octal. */
 int cli_files_put_file(struct cli *cli, const char *lease_id, const char *path, const char *mode,
-                       const struct cli_input *from);
+                       struct cli_input *from);
 #endif

@@ -19,7 +19,7 @@
 
 struct install {
     int root_fd, blobs_fd;
-    char fresh[BERTH_ID_SIZE + 16]; /* the name of what does not have its own yet */
+    char fresh[BERTH_ID_SIZE + 16]; /* the name of a file or link until it is complete */
     /* The directory of the last entry, which is often that of the next, too. */
     char above[BERTH_TREE_PATH_BYTES_MAX + 1];
     int above_fd;
@@ -62,8 +62,9 @@ static int install_directory(struct install *in, const char *name, const struct 
 static int make_fresh(const struct install *in, const struct berth_entry *e,
                       struct berth_error *err)
 {
-    struct timespec times[] = {{.tv_nsec = UTIME_NOW},
-                               {e->mtime_ns / SECOND_NS, e->mtime_ns % SECOND_NS}};
+    struct timespec times[] = {
+        {.tv_nsec = UTIME_NOW},
+        {e->mtime_ns / SECOND_NS, e->mtime_ns ? e->mtime_ns % SECOND_NS : UTIME_NOW}};
     if (e->kind == BERTH_ENTRY_LINK)
         return symlinkat(e->target, in->above_fd, in->fresh) < 0
                    ? berth_fail_errno(err, "Cannot make %s", e->path)
@@ -71,8 +72,9 @@ static int make_fresh(const struct install *in, const struct berth_entry *e,
     int rc = berth_unpack_fetch(in->blobs_fd, e, in->above_fd, in->fresh, err);
     if (rc < 0)
         return rc;
-    if (fchmodat(in->above_fd, in->fresh, e->mode, 0) < 0 ||
-        utimensat(in->above_fd, in->fresh, times, AT_SYMLINK_NOFOLLOW) < 0)
+    auto_close int fd =
+        openat(in->above_fd, in->fresh, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fchmod(fd, e->mode) < 0 || futimens(fd, times) < 0)
         return berth_fail_errno(err, "Cannot set the mode and time of %s", e->path);
     return BERTH_OK;
 }
@@ -90,7 +92,7 @@ static int install_leaf(struct install *in, const char *name, const struct berth
     return rc;
 }
 
-/* From below, because a directory may be closed to its owner. */
+/* Sets the modes of directories, the deepest first: a directory may be closed to its owner. */
 static int set_directory_modes(struct install *in, const struct berth_tree_manifest *m,
                                struct berth_error *err)
 {

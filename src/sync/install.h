@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/sync/install.h - puts the entries of an archive into a directory that may have files already.
- * Each file or link appears at once under its name; what has the same name is replaced, and
- * everything else stays. No link of the directory is followed. */
+ * Each file or link appears at once under its name, and replaces a file or link of that name.
+ * Everything else stays. No link of the directory is followed. */
 #ifndef BERTH_SYNC_INSTALL_H
 #define BERTH_SYNC_INSTALL_H
 

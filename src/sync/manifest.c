@@ -106,6 +106,8 @@ int berth_tree_manifest_check(const struct berth_tree_manifest *m, struct berth_
         if (!slash)
             continue;
         size_t len = (size_t)(slash - path);
+        if (len >= sizeof directory)
+            return berth_fail(err, BERTH_E_INVALID, "A manifest has a path that is too long.");
         memcpy(directory, path, len);
         directory[len] = '\0';
         const struct berth_entry *above = berth_tree_manifest_find(m, directory);

@@ -43,7 +43,8 @@ int berth_tree_manifest_check(const struct berth_tree_manifest *manifest, struct
 /* Returns the entry with this path, or NULL. */
 struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *manifest,
                                              const char *path);
-/* Returns the same, for paths that are asked for in their order. *at is 0 before the first one. */
+/* Returns the entry with this path, or NULL. The paths of a series of calls are in order; *at is
+ * where the search begins, 0 at first. */
 const struct berth_entry *berth_tree_manifest_next(const struct berth_tree_manifest *manifest,
                                                    size_t *at, const char *path);
 /* Appends the manifest in a form that berth_tree_manifest_parse reads. */

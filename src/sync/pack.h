@@ -9,6 +9,7 @@
 struct berth_pack_sink {
     int (*put)(void *ctx, const void *bytes, size_t len, struct berth_error *err);
     void *ctx;
+    bool (*is_over)(void *ctx); /* `put` would fail: the bytes are not wanted any more; or NULL */
 };
 
 /* Packs `count` entries of the tree below root_fd, in the order of a manifest. Sets hash, size and

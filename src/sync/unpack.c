@@ -18,7 +18,8 @@
 
 #define PERMISSIONS 0777
 #define SECOND_NS INT64_C(1000000000)
-#define NEW_BLOB "new" /* while its hash is not known */
+#define TIME_S_MAX (INT64_C(1) << 33) /* in the year 2242 */
+#define NEW_BLOB "new"                /* while its hash is not known */
 #define ZEROS_BYTES 65536
 
 struct unpacking {
@@ -225,6 +226,13 @@ static int add_hard_link(struct unpacking *u, const char *path, const char *targ
     return add_entry(u, &e);
 }
 
+/* Returns the time in nanoseconds; 0 for one that no clock has had. */
+static int64_t mtime_of(struct archive_entry *head)
+{
+    int64_t time_s = (int64_t)archive_entry_mtime(head);
+    return time_s > 0 && time_s < TIME_S_MAX ? time_s * SECOND_NS : 0;
+}
+
 static int read_entry(struct unpacking *u, struct archive_entry *head)
 {
     char path[BERTH_TREE_PATH_BYTES_MAX + 2];
@@ -245,7 +253,7 @@ static int read_entry(struct unpacking *u, struct archive_entry *head)
         return BERTH_OK;
     struct berth_entry e = {.path = path,
                             .mode = (uint16_t)(archive_entry_perm(head) & PERMISSIONS),
-                            .mtime_ns = (int64_t)archive_entry_mtime(head) * SECOND_NS};
+                            .mtime_ns = mtime_of(head)};
     int rc = BERTH_OK;
     if (hard)
         return add_hard_link(u, path, hard);

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool hashed = data[0] & 1;
     berth_buf_append(&text, data + 1, size - 1);
     (void)berth_place_list_lacks(&arena, &text);
-    if (berth_place_list_parse(&text, NULL, hashed, &found, &err) < 0) {
+    if (berth_place_list_parse(&text, NULL, hashed, data[0] & 2, &found, &err) < 0) {
         CHECK(err.message[0]);
         return 0;
     }

@@ -20,11 +20,12 @@
 #define NS_OF_MS 1000000
 #define OCTETS "application/octet-stream"
 #define TAR "application/x-tar"
+#define ENTRIES_MAX 50000 /* in one answer */
 
 /* What a request wants. */
 struct files_call {
     const char *lease_id, *path, *mode;
-    struct berth_ignore *ignore;
+    const char *rules; /* of gitignore, one on each line; NULL: none */
     int64_t depth, offset, length;
     bool hashed, recursive, ranged;
 };
@@ -50,16 +51,17 @@ static int files_begin(struct berth_api_call *c, struct berth_lease **lease,
     return berth_arena_check(&c->arena, err);
 }
 
-/* Reads `exclude`: rules of gitignore, one on each line. */
-static int read_rules(struct berth_api_call *c, struct files_call *call, struct berth_error *err)
+/* Makes the rules of the request; *out is NULL when there are none. */
+static int make_rules(struct berth_api_call *c, struct berth_ignore **out, struct berth_error *err)
 {
-    const char *rules = berth_api_query(c, "exclude");
-    int rc = rules ? berth_ignore_new(&call->ignore, err) : BERTH_OK;
+    const struct files_call *call = c->state;
+    const char *rules = call->rules;
+    *out = NULL;
+    int rc = rules ? berth_ignore_new(out, err) : BERTH_OK;
     while (rc == BERTH_OK && rules && *rules) {
         size_t len = strcspn(rules, "\n");
         const char *rule = berth_arena_copy(&c->arena, rules, len);
-        rc = rule ? berth_ignore_add_override(call->ignore, rule, err)
-                  : berth_arena_check(&c->arena, err);
+        rc = rule ? berth_ignore_add_override(*out, rule, err) : berth_arena_check(&c->arena, err);
         rules += len + (rules[len] == '\n');
     }
     return rc;
@@ -165,7 +167,7 @@ static int feed_body(void *ctx, const struct berth_pack_sink *sink, struct berth
 {
     struct berth_api_pipe *p = ctx;
     const void *bytes;
-    for (ssize_t got; (got = berth_api_pipe_get(p, &bytes, err)) != 0;) {
+    for (ssize_t got; (got = berth_api_pipe_get(p, sink, &bytes, err)) != 0;) {
         int rc = got < 0 ? (int)got : sink->put(sink->ctx, bytes, (size_t)got, err);
         if (rc < 0)
             return rc;
@@ -273,16 +275,21 @@ static int tree_now(struct berth_api_call *c, struct berth_error *err)
     const struct files_call *call = c->state;
     auto_tree_manifest found = {0};
     struct berth_place_files files;
-    struct berth_place_listing what = {.path = call->path,
-                                       .depth = (int)call->depth,
-                                       .hashed = call->hashed,
-                                       .ignore = call->ignore};
+    struct berth_place_listing what = {
+        .path = call->path, .depth = (int)call->depth, .hashed = call->hashed};
     bool is_directory = false;
-    int rc =
-        berth_place_files_open(c->b, &c->arena, call->lease_id, berth_api_left_fd(c), &files, err);
+    int rc = make_rules(c, &what.ignore, err);
+    if (rc == BERTH_OK)
+        rc = berth_place_files_open(c->b, &c->arena, call->lease_id, berth_api_left_fd(c), &files,
+                                    err);
     if (rc == BERTH_OK)
         rc = berth_place_files_list(&files, &what, &is_directory, &found, err);
-    berth_ignore_free(call->ignore);
+    berth_ignore_free(what.ignore);
+    if (rc == BERTH_OK && found.count > ENTRIES_MAX)
+        rc = berth_fail(err, BERTH_E_TOO_LARGE,
+                        "The list has more than %d entries. List a directory below, or give a "
+                        "depth.",
+                        ENTRIES_MAX);
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');
@@ -303,14 +310,13 @@ static int tree(struct berth_api_call *c, struct berth_error *err)
     struct files_call *call;
     int rc = files_begin(c, &lease, &call, err);
     if (rc == BERTH_OK)
-        rc = berth_api_query_number(c, "depth", 1, INT_MAX, 0, &call->depth, err);
+        rc = berth_api_query_number(c, "depth", 0, INT_MAX, -1, &call->depth, err);
     if (rc == BERTH_OK)
         rc = berth_api_query_flag(c, "hash", &call->hashed, err);
-    if (rc == BERTH_OK)
-        rc = read_rules(c, call, err);
-    if (rc == BERTH_OK)
-        rc = berth_api_at_lease(c, lease, tree_now, err);
-    return rc;
+    if (rc < 0)
+        return rc;
+    call->rules = berth_api_query(c, "exclude");
+    return berth_api_at_lease(c, lease, tree_now, err);
 }
 
 /* --- an archive --- */
@@ -332,19 +338,19 @@ static int archive_get_now(struct berth_api_call *c, struct berth_error *err)
     struct files_call *call = c->state;
     struct file_sending sending = {.c = c};
     struct berth_pack_sink sink = {send_archive, &sending};
-    struct berth_place_listing what = {.path = call->path, .ignore = call->ignore};
-    struct berth_ignore *rules = call->ignore;
+    struct berth_place_listing what = {.path = call->path};
     struct berth_place_files files;
     call->length = 0;
     int rc = berth_api_pipe_open(c, false, 0, &sending.p, err);
-    if (rc == BERTH_OK) {
+    if (rc < 0)
+        return rc;
+    rc = make_rules(c, &what.ignore, err);
+    if (rc == BERTH_OK)
         rc = files_open(c, sending.p, &files, err);
-        if (rc == BERTH_OK)
-            rc = berth_place_files_pack(&files, &what, &sink, err);
-        rc = berth_api_pipe_close(sending.p, rc, err);
-    }
-    berth_ignore_free(rules);
-    return rc;
+    if (rc == BERTH_OK)
+        rc = berth_place_files_pack(&files, &what, &sink, err);
+    berth_ignore_free(what.ignore);
+    return berth_api_pipe_close(sending.p, rc, err);
 }
 
 static int archive_get(struct berth_api_call *c, struct berth_error *err)
@@ -352,9 +358,10 @@ static int archive_get(struct berth_api_call *c, struct berth_error *err)
     struct berth_lease *lease;
     struct files_call *call;
     int rc = files_begin(c, &lease, &call, err);
-    if (rc == BERTH_OK)
-        rc = read_rules(c, call, err);
-    return rc < 0 ? rc : berth_api_at_lease(c, lease, archive_get_now, err);
+    if (rc < 0)
+        return rc;
+    call->rules = berth_api_query(c, "exclude");
+    return berth_api_at_lease(c, lease, archive_get_now, err);
 }
 
 static int archive_post_now(struct berth_api_call *c, struct berth_error *err)

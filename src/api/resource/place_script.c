@@ -36,7 +36,7 @@ static int read_head(struct script_call *s, struct berth_buf *head, struct berth
 {
     const void *bytes;
     for (;;) {
-        ssize_t got = berth_api_pipe_get(s->p, &bytes, err);
+        ssize_t got = berth_api_pipe_get(s->p, NULL, &bytes, err);
         if (got < 0)
             return (int)got;
         const char *end = memchr(bytes, '\n', (size_t)got);
@@ -59,12 +59,12 @@ static int feed_rest(void *ctx, const struct berth_pack_sink *sink, struct berth
     const void *bytes = s->rest;
     ssize_t got = (ssize_t)s->rest_len;
     if (!got)
-        got = berth_api_pipe_get(s->p, &bytes, err);
+        got = berth_api_pipe_get(s->p, sink, &bytes, err);
     while (got > 0) {
         int rc = sink->put(sink->ctx, bytes, (size_t)got, err);
         if (rc < 0)
             return rc;
-        got = berth_api_pipe_get(s->p, &bytes, err);
+        got = berth_api_pipe_get(s->p, sink, &bytes, err);
     }
     return (int)got;
 }

@@ -14,7 +14,8 @@
 #include "base/container.h"
 #include "base/time.h"
 
-#define TAKEN_BYTES_MAX ((size_t)256 * 1024)  /* of a body, before the client has to wait */
+#define TAKEN_BYTES_MAX ((size_t)256 * 1024) /* of a body, before the client has to wait */
+#define LOOK_MS 200 /* between two looks whether a wait still makes sense */
 #define QUEUED_BYTES_MAX ((size_t)512 * 1024) /* of an answer, before the handler has to wait */
 
 struct berth_api_pipe {
@@ -28,6 +29,7 @@ struct berth_api_pipe {
     pthread_cond_t changed;
     char *taken, *reading; /* bytes of the body: those that came, and those of the handler */
     size_t taken_len;
+    bool room;  /* all of the answer so far has been sent */
     bool held;  /* the body waits until the handler has read */
     bool ended; /* the body is complete */
     bool gone;
@@ -93,6 +95,7 @@ static void on_stream_room(struct berth_api_stream *s)
 {
     struct berth_api_pipe *p = berth_container_of(s, struct berth_api_pipe, s);
     pthread_mutex_lock(&p->lock);
+    p->room = true;
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
 }
@@ -155,11 +158,32 @@ int berth_api_pipe_left_fd(const struct berth_api_pipe *p)
     return p->left_fd;
 }
 
-ssize_t berth_api_pipe_get(struct berth_api_pipe *p, const void **bytes, struct berth_error *err)
+/* Waits until bytes of the body are there, or until nothing more comes. */
+static int await_bytes(struct berth_api_pipe *p, const struct berth_pack_sink *sink,
+                       struct berth_error *err)
 {
+    int rc = BERTH_OK;
     pthread_mutex_lock(&p->lock);
-    while (!p->taken_len && !p->ended && !p->gone)
-        pthread_cond_wait(&p->changed, &p->lock);
+    while (rc == BERTH_OK && !p->taken_len && !p->ended && !p->gone) {
+        struct timespec until = berth_time_until(LOOK_MS);
+        (void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
+        if (sink && sink->is_over && sink->is_over(sink->ctx))
+            rc = berth_fail(err, BERTH_E_UPSTREAM,
+                            "The place ended the transfer before all was sent.");
+        else if (berth_is_closing(p->c->b))
+            rc = berth_fail(err, BERTH_E_CANCELLED, "The daemon is stopping.");
+    }
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
+ssize_t berth_api_pipe_get(struct berth_api_pipe *p, const struct berth_pack_sink *sink,
+                           const void **bytes, struct berth_error *err)
+{
+    int rc = await_bytes(p, sink, err);
+    if (rc < 0)
+        return rc;
+    pthread_mutex_lock(&p->lock);
     char *came = p->taken;
     size_t len = p->taken_len;
     bool held = p->held, gone = p->gone;
@@ -221,25 +245,17 @@ static void put_piece(void *ctx)
     put->full = s->x && berth_http_stream_queued(s->x) > QUEUED_BYTES_MAX;
 }
 
-static void look_for_room(void *ctx)
-{
-    struct putting *put = ctx;
-    put->full = put->p->s.x && berth_api_stream_full(&put->p->s);
-}
-
 int berth_api_pipe_put(void *pipe, const void *bytes, size_t len, struct berth_error *err)
 {
     struct berth_api_pipe *p = pipe;
     struct putting put = {p, bytes, len, false};
+    pthread_mutex_lock(&p->lock);
+    p->room = false;
+    pthread_mutex_unlock(&p->lock);
     pipe_do(p, put_piece, &put);
     pthread_mutex_lock(&p->lock);
-    while (put.full && !p->gone) {
-        struct timespec until = berth_time_until(1000);
-        (void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
-        pthread_mutex_unlock(&p->lock);
-        pipe_do(p, look_for_room, &put);
-        pthread_mutex_lock(&p->lock);
-    }
+    while (put.full && !p->room && !p->gone)
+        pthread_cond_wait(&p->changed, &p->lock);
     bool gone = p->gone;
     pthread_mutex_unlock(&p->lock);
     return gone ? berth_fail(err, BERTH_E_CANCELLED, "The client has left.") : BERTH_OK;

@@ -6,6 +6,7 @@
 #define BERTH_API_STREAM_PIPE_H
 
 #include "api/call.h"
+#include "sync/pack.h"
 
 /* A request that is answered by a thread that blocks. */
 struct berth_api_pipe;
@@ -20,8 +21,10 @@ int berth_api_pipe_open(struct berth_api_call *c, bool reads_body, int64_t body_
 int berth_api_pipe_left_fd(const struct berth_api_pipe *p);
 
 /* Waits for bytes of the body. Returns their number, and they are valid until the next call; 0: the
- * body is complete. CANCELLED: the client has left. */
-ssize_t berth_api_pipe_get(struct berth_api_pipe *p, const void **bytes, struct berth_error *err);
+ * body is complete. `sink` is where they go, or NULL: the wait ends when it takes no more.
+ * CANCELLED: the client has left, or the daemon stops. */
+ssize_t berth_api_pipe_get(struct berth_api_pipe *p, const struct berth_pack_sink *sink,
+                           const void **bytes, struct berth_error *err);
 
 /* Begins the answer: a status, a content type, and more headers. */
 void berth_api_pipe_begin(struct berth_api_pipe *p, int status, const char *type,
@@ -30,8 +33,8 @@ void berth_api_pipe_begin(struct berth_api_pipe *p, int status, const char *type
  * CANCELLED: the client has left. */
 int berth_api_pipe_put(void *pipe, const void *bytes, size_t len, struct berth_error *err);
 
-/* Ends the call, and frees the pipe. An answer that was begun ends here; rc < 0: the client sees
- * that it is not whole. One that was not begun is made from the call or the error. Returns what the
+/* Ends the call, and frees the pipe. If the answer has begun, it ends here; rc < 0: the client sees
+ * that it is not whole. If it has not begun, the call or the error is the answer. Returns what the
  * handler returns. */
 int berth_api_pipe_close(struct berth_api_pipe *p, int rc, const struct berth_error *err);
 #endif

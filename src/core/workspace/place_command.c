@@ -268,6 +268,14 @@ int berth_place_command_write(struct berth_place_command *c, const void *bytes, 
     }
 }
 
+bool berth_place_command_is_over(struct berth_place_command *c)
+{
+    berth_lock_take(&c->lock);
+    bool over = c->over || c->unwanted;
+    berth_lock_drop(&c->lock);
+    return over || is_cancelled(c);
+}
+
 void berth_place_command_close_stdin(struct berth_place_command *c)
 {
     c->running->ops->close_stdin(c->running);

@@ -30,6 +30,8 @@ int berth_place_command_start(struct berth *b, const struct berth_place_command_
 /* Passes bytes to standard input; waits while the command does not read. UPSTREAM: it has ended. */
 int berth_place_command_write(struct berth_place_command *c, const void *bytes, size_t len,
                               struct berth_error *err);
+/* Returns whether the command has ended, or is to end. */
+bool berth_place_command_is_over(struct berth_place_command *c);
 void berth_place_command_close_stdin(struct berth_place_command *c);
 /* Waits for output. Returns the number of bytes, which are valid until the next call; 0: the
  * command has ended, and all of its output was read. */

@@ -39,17 +39,21 @@ static const char read_script[] =
     " if [ $o = 0 ]; then head -c $m \"$f\"; else tail -c +$((o + 1)) \"$f\" | head -c $m; fi";
 
 /* $4 is the mode, $5 the length, $6 a name that is not used. The content is complete when it has
- * the length; when that is not known, publish_script follows. */
+ * the length; when that is not known, publish_script follows. Until then it is in a directory that
+ * never crosses. A link is replaced by a file with the mode of what it leads to. */
 static const char write_script[] =
-    "f=$1 m=$4 t=$2/.berth-$6; [ -d \"$f\" ] && exit 47; mkdir -p \"$2\" || exit;"
-    " trap 'rm -f \"$t\"; exit 1' HUP INT TERM;"
-    " [ -n \"$m\" ] || m=$(stat -c %a \"$f\" 2>/dev/null) || m=644;"
-    " { cat > \"$t\" && chmod \"$m\" \"$t\"; } || { rm -f \"$t\"; exit 1; };"
+    "f=$1 m=$4 d=$2/.berth t=$2/.berth/$6; [ -d \"$f\" ] && exit 47;"
+    " for i in 1 2 3; do mkdir -p \"$d\" && : > \"$t\" && break; done;" /* others remove it */
+    " drop() { rm -f \"$t\"; rmdir \"$d\" 2>/dev/null; }; trap 'drop; exit 1' HUP INT TERM;"
+    " [ -n \"$m\" ] || m=$(stat -L -c %a \"$f\" 2>/dev/null) || m=644;"
+    " { cat > \"$t\" && chmod \"$m\" \"$t\"; } || { drop; exit 1; };"
     " [ -n \"$5\" ] || exit 0;"
     " [ $(($(wc -c < \"$t\"))) = \"$5\" ] && mv -f \"$t\" \"$f\" ||"
-    " { rm -f \"$t\"; echo the content is not complete >&2; exit 1; }";
-static const char publish_script[] = "mv -f \"$2/.berth-$6\" \"$1\"";
-static const char drop_script[] = "rm -f \"$2/.berth-$6\"";
+    " { drop; echo the content is not complete >&2; exit 1; };"
+    " rmdir \"$d\" 2>/dev/null; exit 0";
+static const char publish_script[] =
+    "mv -f \"$2/.berth/$6\" \"$1\" || exit; rmdir \"$2/.berth\" 2>/dev/null; exit 0";
+static const char drop_script[] = "rm -f \"$2/.berth/$6\"; rmdir \"$2/.berth\" 2>/dev/null; exit 0";
 
 /* $4 is not empty for a whole tree. */
 static const char remove_script[] =
@@ -64,14 +68,15 @@ static const char list_head[] =
 static const char pack_script[] =
     ENTER NEEDS_TAR " tar -cf - --exclude .berth --exclude .paperclip-runtime --exclude .git"
                     " \"$at\"";
-/* Reads the names, one on each line. All are read before the archive begins. $4 is a name that is
- * not used. */
+/* Reads the names, one on each line. All are read before the archive begins. $4 is a file that is
+ * not used, below the directory of the lease. */
 static const char pack_names_script[] =
-    ENTER NEEDS_TAR " l=${TMPDIR:-/tmp}/.berth-$4; trap 'rm -f \"$l\"' EXIT;"
-                    " cat > \"$l\" && tar -cf - --no-recursion -T \"$l\"";
+    ENTER NEEDS_TAR " umask 077; mkdir -p \"${4%/*}\" || exit;"
+                    " trap 'rm -f \"$4\"; exit 1' HUP INT TERM; trap 'rm -f \"$4\"' EXIT;"
+                    " cat > \"$4\" && tar -cf - --no-recursion -T \"$4\"";
 
 static const char unpack_script[] =
-    NEEDS_TAR " mkdir -p \"$1\" && cd \"$1\" && tar -xf - && cat >/dev/null";
+    NEEDS_TAR " mkdir -p \"$1\" && cd \"$1\" && tar -xpf - && cat >/dev/null";
 
 /* --- paths --- */
 
@@ -165,9 +170,13 @@ int berth_place_files_open(struct berth *b, struct berth_arena *arena, const cha
     if (rc < 0)
         return rc;
     out->arena = arena;
-    out->directory = where.cwd;
-    /* Not that of a workspace on its way, which begins with an empty one. */
-    const char *scratch = berth_arena_printf(arena, "%s/.paperclip-runtime/files", where.cwd);
+    out->directory = tidy_path(arena, "", where.cwd);
+    if (!out->directory)
+        return berth_arena_check(arena, err);
+    /* A push empties .paperclip-runtime/berth when it begins, so files have a directory of their
+     * own.
+     */
+    const char *scratch = berth_arena_printf(arena, "%s/.paperclip-runtime/files", out->directory);
     return scratch
                ? berth_place_shell_init(&out->shell, b, arena, lease_id, scratch, cancel_fd, err)
                : berth_arena_check(arena, err);
@@ -205,12 +214,13 @@ static ssize_t take_head(struct file_taking *t, const char *bytes, size_t len,
     t->head[t->head_len] = '\0';
     if (!end)
         return (ssize_t)taken;
-    char *at;
-    size = strtoll(t->head, &at, 10);
-    offset = strtoll(at, &at, 10);
-    t->wanted = strtoll(at, &at, 10);
-    if (*at != '\n' || size < 0 || offset < 0 || t->wanted < 0)
+    long long wanted;
+    int read = 0;
+    if (sscanf(t->head, "%18lld %18lld %18lld%n", &size, &offset, &wanted, &read) != 3 ||
+        t->head[read] != '\n' || size < 0 || offset < 0 || wanted < 0 ||
+        (wanted && (offset > size || wanted > size - offset)))
         return cut_file(err);
+    t->wanted = wanted;
     t->begun = true;
     int rc = t->to->begin(t->to->ctx, size, offset, t->wanted, err);
     return rc < 0 ? rc : (ssize_t)taken;
@@ -263,7 +273,7 @@ int berth_place_files_write(struct berth_place_files *f, const char *path,
     struct berth_place_script publish = {.what = "write the file", .text = publish_script};
     struct berth_place_script drop = {.what = "remove a file", .text = drop_script};
     int rc = resolve_path(f, path, &p, err);
-    if (rc == BERTH_OK && (!*p.name || path[strlen(path) - 1] == '/'))
+    if (rc == BERTH_OK && (!*path || !*p.name || path[strlen(path) - 1] == '/'))
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "\"%.400s\" is a directory.", path);
     const char *length =
         from->length < 0 ? NULL : berth_arena_printf(f->arena, "%lld", (long long)from->length);
@@ -275,8 +285,10 @@ int berth_place_files_write(struct berth_place_files *f, const char *path,
     rc = run_script(f, &p, &write, more, err);
     if (rc == BERTH_OK && !length)
         rc = run_script(f, &p, &publish, more, err);
-    if (rc < 0 && rc != BERTH_E_UNPROCESSABLE)
+    if (rc < 0 && rc != BERTH_E_UNPROCESSABLE) {
+        f->shell.cancel_fd = -1; /* also after the client has left */
         (void)run_script(f, &p, &drop, more, &ignored);
+    }
     return rc;
 }
 
@@ -314,8 +326,8 @@ int berth_place_files_list(struct berth_place_files *f, const struct berth_place
     auto_buf text = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
     struct berth_place_script script = {
         .what = "list the files", .take = berth_place_shell_take_text, .ctx = &text};
-    const char *const more[3] = {what->depth ? berth_arena_printf(f->arena, "%d", what->depth)
-                                             : NULL,
+    const char *const more[3] = {what->depth < 0 ? NULL
+                                                 : berth_arena_printf(f->arena, "%d", what->depth),
                                  what->hashed ? "yes" : NULL, NULL};
     script.text = berth_arena_printf(f->arena, "%s%s", list_head, berth_place_list_script);
     int rc = resolve_path(f, what->path, &p, err);
@@ -332,7 +344,11 @@ int berth_place_files_list(struct berth_place_files *f, const struct berth_place
                           "The place lacks the program %.40s, which listing needs. Install it "
                           "there.",
                           lacking);
-    return berth_place_list_parse(&text, what->ignore, what->hashed, out, err);
+    rc = berth_place_list_parse(&text, what->ignore, what->hashed, *is_directory, out, err);
+    if (rc == BERTH_OK && !*is_directory && !out->count)
+        rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
+                        "\"%.400s\" is excluded, or is no file, directory or link.", p.path);
+    return rc;
 }
 
 static int take_archive(void *ctx, const struct berth_unpack_source *source,
@@ -372,9 +388,10 @@ static int pack_some(struct berth_place_files *f, const struct berth_place_listi
                      struct berth_error *err)
 {
     struct berth_id id = berth_id_new_random();
-    const char *const more[3] = {id.text, NULL, NULL};
+    const char *const more[3] = {
+        berth_arena_printf(f->arena, "%s/names-%s", f->shell.directory, id.text), NULL, NULL};
     auto_tree_manifest found = {0};
-    struct berth_place_listing all = {.path = p->path, .ignore = what->ignore};
+    struct berth_place_listing all = {.path = p->path, .depth = -1, .ignore = what->ignore};
     struct name_packing packing = {.names = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX),
                                    .sink = sink};
     struct berth_place_script script = {.what = "pack the files",

@@ -54,7 +54,7 @@ int berth_place_files_remove(struct berth_place_files *f, const char *path, bool
 /* What to list, or to pack. */
 struct berth_place_listing {
     const char *path;
-    int depth;                   /* how many levels; 0: all */
+    int depth;                   /* how many levels; 0: only the path itself; -1: all */
     bool hashed;                 /* with the SHA-256 of files */
     struct berth_ignore *ignore; /* paths that the rules exclude are left out; or NULL */
 };
@@ -63,8 +63,8 @@ struct berth_place_listing {
 int berth_place_files_list(struct berth_place_files *f, const struct berth_place_listing *what,
                            bool *is_directory, struct berth_tree_manifest *out,
                            struct berth_error *err);
-/* Packs a directory as a tar archive; a file or link alone, under its name. `depth` and `hashed` do
- * not count. */
+/* Packs a directory as a tar archive; a file or link alone, under its name. `depth` and `hashed`
+ * are ignored. */
 int berth_place_files_pack(struct berth_place_files *f, const struct berth_place_listing *what,
                            const struct berth_pack_sink *sink, struct berth_error *err);
 /* Unpacks a tar archive into a directory, which is made. What the archive does not have stays. */

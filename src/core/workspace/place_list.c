@@ -224,7 +224,8 @@ static int check_whole(const struct reading *r, struct berth_error *err)
 }
 
 int berth_place_list_parse(struct berth_buf *text, struct berth_ignore *ignore, bool hashed,
-                           struct berth_tree_manifest *out, struct berth_error *err)
+                           bool is_directory, struct berth_tree_manifest *out,
+                           struct berth_error *err)
 {
     enum { START, ENTRIES, LINKS, HASHES, ODD } part = START;
     static const char *const heads[] = {"entries", "links", "hashes", "odd"};
@@ -253,7 +254,7 @@ int berth_place_list_parse(struct berth_buf *text, struct berth_ignore *ignore, 
     if (rc == BERTH_OK)
         rc = read_odd(&r, err);
     /* An empty directory is listed with itself, so a list of nothing is damaged. */
-    if (rc == BERTH_OK && !r.root && out->count != 1)
+    if (rc == BERTH_OK && r.root != is_directory)
         rc = bad_list(err);
     if (rc == BERTH_OK)
         rc = check_whole(&r, err);

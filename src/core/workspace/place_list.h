@@ -21,7 +21,9 @@ extern const char berth_place_list_script[];
  * the arena. */
 const char *berth_place_list_lacks(struct berth_arena *arena, const struct berth_buf *text);
 /* Reads what the script printed; the text is changed. Paths that the rules exclude are left out;
- * NULL: no rules. UPSTREAM: it is damaged or not whole. */
+ * NULL: no rules. `is_directory`: a directory was listed, not one file. UPSTREAM: it is damaged or
+ * not whole. */
 int berth_place_list_parse(struct berth_buf *text, struct berth_ignore *ignore, bool hashed,
-                           struct berth_tree_manifest *out, struct berth_error *err);
+                           bool is_directory, struct berth_tree_manifest *out,
+                           struct berth_error *err);
 #endif

@@ -89,6 +89,11 @@ static int put_stdin(void *ctx, const void *bytes, size_t len, struct berth_erro
     return berth_place_command_write(ctx, bytes, len, err);
 }
 
+static bool stdin_is_over(void *ctx)
+{
+    return berth_place_command_is_over(ctx);
+}
+
 static ssize_t get_stdout(void *ctx, const void **bytes, struct berth_error *err)
 {
     return berth_place_command_read(ctx, bytes, err);
@@ -104,7 +109,7 @@ static int run_streaming(struct berth_place_shell *shell, const struct berth_pla
     if (rc < 0)
         return rc;
     if (s->feed) {
-        rc = s->feed(s->ctx, &(struct berth_pack_sink){put_stdin, c}, err);
+        rc = s->feed(s->ctx, &(struct berth_pack_sink){put_stdin, c, stdin_is_over}, err);
         if (rc == BERTH_OK)
             berth_place_command_close_stdin(c);
     }
@@ -407,9 +412,10 @@ static int run_by_files(struct berth_place_shell *shell, const struct berth_plac
         rc = run_on_files(shell, s, path, &size, exit_code, err);
     if (rc == BERTH_OK && s->take)
         rc = download_file(shell, s, path, size, err);
-    if (rc != BERTH_E_CANCELLED)
-        (void)run_plain(shell, "remove files", "rm -f \"$1\" \"$1\".*", left, NULL, &ignored,
-                        &none);
+    int cancel_fd = shell->cancel_fd;
+    shell->cancel_fd = -1; /* also after the caller has given up */
+    (void)run_plain(shell, "remove files", "rm -f \"$1\" \"$1\".*", left, NULL, &ignored, &none);
+    shell->cancel_fd = cancel_fd;
     return rc;
 }
 

@@ -148,7 +148,7 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     if (rc == BERTH_OK && berth_place_list_lacks(&arena, &text))
         rc = take_whole(t, ignore, out, err);
     else if (rc == BERTH_OK)
-        rc = berth_place_list_parse(&text, ignore, true, out, err);
+        rc = berth_place_list_parse(&text, ignore, true, true, out, err);
     return rc < 0 ? rc : berth_tree_manifest_check(out, err);
 }
 
