@@ -54,6 +54,7 @@ struct berth_workspace_pull {
     int on_conflict;      /* enum berth_merge_policy; -1: as when the directory was sent */
     bool mass_deletion;   /* also delete more than half of the files, and more than ten */
     bool dry_run;         /* only report what would change */
+    bool diff;            /* the report has a unified diff of the files, up to 256 KiB */
     int cancel_fd;
     berth_workspace_progress_fn *on_progress; /* or NULL */
     void *ctx;                                /* for on_progress */

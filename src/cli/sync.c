@@ -114,6 +114,18 @@ void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *rep
                       prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(leases, i))));
 }
 
+/* Prints the difference as it is, but nothing that could move the cursor of a terminal. */
+static void say_diff(struct cli *cli, FILE *to, const struct berth_json *report)
+{
+    const char *diff = cli_text(report, "diff");
+    if (!diff || cli->quiet)
+        return;
+    for (const char *at = diff; *at; at++)
+        (void)fputc(*at == '\n' || *at == '\t' || (unsigned char)*at >= ' ' ? *at : '?', to);
+    if (berth_json_true(berth_json_get(report, "diffCut")))
+        (void)fprintf(to, "%snot all changes are shown\n", prefix_of(to));
+}
+
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace)
 {
     const struct berth_json *conflicts = berth_json_get(workspace, "conflicts");
@@ -128,6 +140,7 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
                       cli_clean(cli, cli_text(workspace, "leaseId")));
         return;
     }
+    say_diff(cli, to, workspace);
     if (!cli->quiet)
         (void)fprintf(to, "%s%lld added, %lld updated, %lld deleted in %s\n", prefix_of(to),
                       (long long)berth_json_int(berth_json_get(workspace, "added")),

@@ -78,6 +78,7 @@ static int pull_to_here(struct cli *cli, const char *lease_id, const char *on_co
     wanted.lease_id = lease_id;
     wanted.mass_deletion = mass_deletion;
     wanted.dry_run = dry_run;
+    wanted.diff = dry_run;
     if (cli_far_pull(cli, &wanted, &json) < 0)
         return cli_fail(cli);
     if (cli->json)
@@ -104,6 +105,7 @@ static int pull(struct cli *cli, const char *lease, const char *on_conflict, boo
     cli_put(cli, &w, "onConflict", on_conflict);
     berth_json_put_bool(&w, "massDeletion", mass_deletion);
     berth_json_put_bool(&w, "dryRun", dry_run);
+    berth_json_put_bool(&w, "diff", dry_run);
     berth_json_close(&w, '}');
     if (cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/pull", id) < 0)
         return cli_fail(cli);
@@ -140,6 +142,6 @@ const struct cli_command cli_workspace_commands[] = {
      "send a directory to the place of a lease", workspace_push},
     {"workspace", "pull", "LEASE [--on-conflict keep-both|remote|local|fail] [--mass-deletion]",
      "bring the changes home, also from a place that was kept", workspace_pull},
-    {"workspace", "diff", "LEASE", "count what a pull would change", workspace_diff},
+    {"workspace", "diff", "LEASE", "show what a pull would change", workspace_diff},
     {0},
 };

@@ -321,13 +321,14 @@ static int pull(struct berth_api_call *c, struct berth_error *err)
 {
     struct body {
         int on_conflict;
-        bool mass_deletion, dry_run;
+        bool mass_deletion, dry_run, diff;
     } body = {.on_conflict = -1};
     const struct berth_api_field fields[] = {
         {"onConflict", BERTH_API_WORD, offsetof(struct body, on_conflict),
          .words = berth_merge_policies.names},
         {"massDeletion", BERTH_API_FLAG, offsetof(struct body, mass_deletion)},
         {"dryRun", BERTH_API_FLAG, offsetof(struct body, dry_run)},
+        {"diff", BERTH_API_FLAG, offsetof(struct body, diff)},
         {0}};
     struct berth_workspace_pull *wanted = berth_api_state(c, sizeof *wanted);
     struct berth_lease *l = NULL;
@@ -344,6 +345,7 @@ static int pull(struct berth_api_call *c, struct berth_error *err)
                                             .on_conflict = body.on_conflict,
                                             .mass_deletion = body.mass_deletion,
                                             .dry_run = body.dry_run,
+                                            .diff = body.diff,
                                             .cancel_fd = berth_api_left_fd(c)};
     return berth_api_at_lease(c, l, pull_now, err);
 }

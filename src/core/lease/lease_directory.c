@@ -81,7 +81,7 @@ void berth_lease_directory_discard(struct berth *b, const char *lease_id)
 
 void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
 {
-    static const char *const suffixes[] = {"", ".new", ".blobs", ".git"};
+    static const char *const suffixes[] = {"", ".new", ".blobs", ".git", ".diff"};
     auto_free char *workspaces = NULL;
     struct berth_error ignored; /* the sweep tries again */
     if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) < 0)

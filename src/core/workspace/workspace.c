@@ -22,6 +22,7 @@
 #include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/workspace/transport.h"
+#include "core/workspace/workspace_diff.h"
 #include "core/workspace/workspace_git.h"
 #include "core/workspace/workspace_state.h"
 #include "os/fs.h"
@@ -385,6 +386,8 @@ struct homecoming {
     struct berth_apply_report applied;
     struct berth_git_trip trip;
     struct berth_git_return git;
+    struct berth_buf diff; /* if it is wanted */
+    bool diff_cut;
     const char *git_trouble; /* why commits of the place are not here; or NULL */
 };
 
@@ -395,6 +398,7 @@ static void homecoming_clear(struct homecoming *h)
     berth_tree_manifest_clear(&h->remote);
     berth_tree_manifest_clear(&h->local);
     berth_workspace_state_clear(&h->state);
+    berth_buf_clear(&h->diff);
 }
 #define auto_homecoming __attribute__((cleanup(homecoming_clear))) struct homecoming
 
@@ -534,6 +538,10 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     berth_json_close(&w, ']');
     berth_workspace_put_shared(&w, &out->shared_with);
     berth_workspace_git_json(&h->trip, &h->git, &w);
+    if (h->pull->diff) {
+        put_path(&w, arena, "diff", berth_buf_str(&h->diff));
+        berth_json_put_bool(&w, "diffCut", h->diff_cut);
+    }
     berth_json_close(&w, '}');
     int rc = berth_buf_check(&buf, "The report of the workspace", err);
     if (rc < 0)
@@ -613,6 +621,22 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
     return berth_workspace_git_join(&h->trip, &h->git, err);
 }
 
+/* Shows what the plan changes. Bytes that are no text are mended when the report is written. */
+static int make_diff(struct homecoming *h, struct berth_transport *t, int root_fd,
+                     struct berth_error *err)
+{
+    const char *scratch;
+    h->diff = (struct berth_buf)BERTH_BUF_INIT(2 * BERTH_WORKSPACE_DIFF_BYTES_MAX);
+    int rc = berth_workspace_state_path(h->trip.site->states, h->trip.arena, h->pull->lease_id,
+                                        ".diff", &scratch, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_diff(&h->plan, t, root_fd, scratch, &h->diff, &h->diff_cut, err);
+    for (size_t i = 0; i < h->diff.len; i++)
+        if (!h->diff.data[i])
+            h->diff.data[i] = '?';
+    return rc < 0 ? rc : berth_buf_check(&h->diff, "The difference", err);
+}
+
 static int bring_home(struct berth_workspace_site *site, struct berth_arena *arena,
                       struct homecoming *h, struct berth_workspace_report *out,
                       struct berth_error *err)
@@ -638,6 +662,8 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
         rc = list_both(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = make_plan(h, err);
+    if (rc == BERTH_OK && h->pull->diff)
+        rc = make_diff(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = fetch_commits(h, err);
     if (rc == BERTH_OK && !h->pull->dry_run)
