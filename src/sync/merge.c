@@ -202,11 +202,21 @@ bool berth_merge_beside(const char *path, const char *label, unsigned nth,
     return total <= BERTH_TREE_PATH_BYTES_MAX;
 }
 
-/* Returns whether an earlier merge, whose end was not recorded, has put this remote part here. */
+/* Returns the part at a path, which is empty when nothing is there. */
+static struct side part_of(const struct berth_tree_manifest *manifest, const char *path)
+{
+    const struct berth_entry *e = berth_tree_manifest_find(manifest, path);
+    return e ? part_at(manifest, (size_t)(e - manifest->entries), manifest->count)
+             : (struct side){.manifest = manifest};
+}
+
+/* Returns whether this remote part is at a local path already, as after an earlier merge whose end
+ * was not recorded, and stays there. It does not stay when the remote tree has changed or deleted
+ * what it was sent with at this path. */
 static bool is_there(const struct berth_merge *m, struct side r, const char *path)
 {
-    const struct berth_entry *e = berth_tree_manifest_find(m->local, path);
-    return e && parts_same(r, part_at(m->local, (size_t)(e - m->local->entries), m->local->count));
+    return parts_same(r, part_of(m->local, path)) &&
+           parts_same(part_of(m->base, path), part_of(m->remote, path));
 }
 
 /* Puts the remote part beside the local path. Sets *beside to its path. */
@@ -224,7 +234,7 @@ static int put_beside(struct berth_merge *m, struct side r, const char **beside,
                               top(r)->path);
         there = !berth_map_get(&m->beside, path) && is_there(m, r, path);
     } while (!there &&
-             (berth_tree_manifest_find(m->local, path) ||
+             (berth_tree_manifest_find(m->base, path) || berth_tree_manifest_find(m->local, path) ||
               berth_tree_manifest_find(m->remote, path) || berth_map_get(&m->beside, path)));
     char *kept = berth_arena_strdup(&m->arena, path);
     if (!kept || !berth_map_put(&m->beside, kept, kept))
@@ -449,7 +459,8 @@ int berth_merge_plan(const struct berth_tree_manifest *base,
                      const char *label, struct berth_merge *out, struct berth_error *err)
 {
     assert(strlen(label) <= BERTH_MERGE_LABEL_BYTES_MAX);
-    *out = (struct berth_merge){.policy = policy, .label = label, .remote = remote, .local = local};
+    *out = (struct berth_merge){
+        .policy = policy, .label = label, .base = base, .remote = remote, .local = local};
     int rc = check_names(remote, err);
     if (rc < 0)
         return rc;

@@ -61,7 +61,7 @@ struct berth_merge {
     struct berth_map beside;        /* the paths of remote versions that are put beside */
     enum berth_merge_policy policy;
     const char *label;
-    const struct berth_tree_manifest *remote, *local;
+    const struct berth_tree_manifest *base, *remote, *local;
 };
 void berth_merge_clear(struct berth_merge *merge);
 #define auto_merge __attribute__((cleanup(berth_merge_clear))) struct berth_merge
