@@ -472,6 +472,8 @@ static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_
     if (above < 0 || fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode) ||
         (st.st_mode & PERMISSIONS) == step->mode)
         return BERTH_OK;
+    if (step->replaces && step->old.kind == BERTH_ENTRY_DIRECTORY && !S_ISDIR(st.st_mode))
+        return BERTH_OK; /* the directory was opened and removed, and a file was put in its place */
     mode_t mode = st.st_mode & PERMISSIONS;
     bool opened = S_ISDIR(st.st_mode) && mode == (step->old.mode | S_IRWXU);
     if (step->replaces && mode != step->old.mode && !opened)

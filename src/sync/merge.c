@@ -408,7 +408,8 @@ static const struct berth_entry *closed_directory(const struct berth_merge *m, c
     return is_directory(e) && (e->mode & OWNER_BITS) != OWNER_BITS ? e : NULL;
 }
 
-/* Adds the changes that open such directories before all others, and close them afterwards. */
+/* Adds the changes that open such directories before all others, and close them afterwards. One
+ * that is to be removed is closed, too: it stays when local content stays in it. */
 static int open_directories(struct berth_merge *m, struct berth_map *opened,
                             struct berth_error *err)
 {
@@ -425,9 +426,8 @@ static int open_directories(struct berth_merge *m, struct berth_map *opened,
         change.mode = change.local->mode | OWNER_BITS;
         rc = add_change(m, change, err);
     }
-    for (size_t i = 0; i < count; i++) /* it gets another mode anyway, or goes */
-        if (m->changes[i].kind == BERTH_CHANGE_SET_MODE ||
-            m->changes[i].kind == BERTH_CHANGE_REMOVE_DIRECTORY)
+    for (size_t i = 0; i < count; i++) /* it gets another mode anyway */
+        if (m->changes[i].kind == BERTH_CHANGE_SET_MODE)
             (void)berth_map_remove(opened, m->changes[i].path);
     change.kind = BERTH_CHANGE_SET_MODE;
     at = 0;
