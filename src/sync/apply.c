@@ -463,6 +463,28 @@ static int step_open_directory(struct apply *a, struct berth_step *step, struct 
     return BERTH_OK;
 }
 
+/* Sets the mode of a file that has other names, which keep theirs: a copy with the new mode takes
+ * its place. Returns CONFLICT when the file changes meanwhile. */
+static int set_mode_of_copy(struct apply *a, const struct berth_step *step, int above,
+                            const struct stat *st, struct berth_error *err)
+{
+    char number[NUMBER_SIZE];
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
+    (void)unlinkat(a->new_fd, number_of(a, step, number), 0); /* of a killed process */
+    int rc = berth_tree_copy_file(a->root_fd, &step->old, a->new_fd, number, err);
+    if (rc < 0)
+        return rc;
+    auto_close int fd = berth_fs_open_beneath(a->new_fd, number, O_RDONLY | O_NONBLOCK, 0, err);
+    if (fd < 0)
+        return fd;
+    if (fchmod(fd, step->mode) < 0 || futimens(fd, times) < 0 || fdatasync(fd) < 0)
+        return berth_fail_errno(err, "Cannot write a file in the workspace");
+    int why = exchange(a, above, name_of(step->path), number, st);
+    if (why == EBUSY || why == ENOENT)
+        return berth_fail(err, BERTH_E_CONFLICT, "%.400s changes meanwhile.", step->path);
+    return why ? fail_at(err, why, "set the mode of", step->path) : BERTH_OK;
+}
+
 static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_error *err)
 {
     struct stat st;
@@ -478,8 +500,15 @@ static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_
     bool opened = S_ISDIR(st.st_mode) && mode == (step->old.mode | S_IRWXU);
     if (step->replaces && mode != step->old.mode && !opened)
         return report_conflict(a, BERTH_CONFLICT_MODE, step->path, NULL, err);
-    if (chmod_path(above, name, step->mode) < 0)
+    if (S_ISREG(st.st_mode) && st.st_nlink > 1 && step->replaces) {
+        int rc = set_mode_of_copy(a, step, above, &st, err);
+        if (rc == BERTH_E_CONFLICT)
+            return report_conflict(a, BERTH_CONFLICT_MODE, step->path, NULL, err);
+        if (rc < 0)
+            return rc;
+    } else if (chmod_path(above, name, step->mode) < 0) {
         return berth_fail_errno(err, "Cannot set the mode of %.400s", step->path);
+    }
     step->state = BERTH_STEP_DONE;
     return BERTH_OK;
 }
