@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -63,13 +64,26 @@ static int write_token(int fd, const char *token, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* Finishes what a killed push has left in the place, before the place is listed for the next one.
+ * The lock keeps two pushes apart; it is dropped when the descriptor is closed. */
+static int recover_place(const struct directory_transport *d, struct berth_error *err)
+{
+    auto_apply_report report = {0};
+    if (flock(d->fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK
+                   ? berth_fail(err, BERTH_E_CONFLICT,
+                                "Another process sends files to this place. Try again.")
+                   : berth_fail_errno(err, "Cannot lock the directory of the place");
+    return berth_apply_recover(d->fd, &report, err);
+}
+
 static int directory_list(struct berth_transport *t, const char *token, struct berth_ignore *ignore,
                           const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
                           struct berth_error *err)
 {
     struct directory_transport *d = directory_of(t);
     struct berth_tree_options options = {.ignore = ignore, .cancel_fd = t->cancel_fd};
-    int rc = token ? check_token(d->fd, token, err) : BERTH_OK;
+    int rc = token ? check_token(d->fd, token, err) : recover_place(d, err);
     if (rc == BERTH_OK)
         rc = berth_tree_list(d->fd, &options, out, err);
     if (rc == BERTH_OK)
