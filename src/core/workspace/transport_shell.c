@@ -69,6 +69,10 @@ static const char archive_script[] =
 static const char fetch_script[] =
     ENTER NEEDS_TAR " mkdir -p .berth && cat > .berth/list && tar -cf - -T .berth/list";
 
+/* A push that is killed from here on leaves modes that are not the place's own, so the token goes.
+ */
+static const char open_script[] = ENTER LISTED " rm -f .berth/token && xargs -0 chmod u+rwx";
+
 static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
 
 /* The token comes last: a place without it was not completely filled. */
@@ -159,6 +163,7 @@ struct difference {
     struct berth_entry **changed;
     size_t changed_count, changed_cap;
     struct berth_buf removed; /* each closed by NUL */
+    struct berth_buf closed;  /* directories there that their owner may not write to; likewise */
     int root_fd, cancel_fd;
     int64_t bytes; /* of the changed files */
     struct berth_progress *progress;
@@ -171,6 +176,37 @@ static int add_changed(struct difference *d, struct berth_entry *e, struct berth
     d->changed[d->changed_count++] = e;
     d->bytes += e->size;
     return BERTH_OK;
+}
+
+static bool is_closed(const struct berth_entry *e)
+{
+    return e && e->kind == BERTH_ENTRY_DIRECTORY && (e->mode & S_IRWXU) != S_IRWXU;
+}
+
+static int add_path(struct berth_buf *paths, const char *path, struct berth_error *err)
+{
+    berth_buf_puts(paths, "./");
+    berth_buf_append(paths, path, strlen(path) + 1);
+    return berth_buf_check(paths, "The list of files to change in the place", err);
+}
+
+/* Lists the closed directories there, which are opened before anything changes, and sends those
+ * that stay again: that closes them. */
+static int open_directories(struct berth_tree_manifest *tree,
+                            const struct berth_tree_manifest *there, struct difference *d,
+                            struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    for (size_t i = 0; rc == BERTH_OK && i < there->count; i++) {
+        const struct berth_entry *far = &there->entries[i];
+        if (!is_closed(far))
+            continue;
+        struct berth_entry *here = berth_tree_manifest_find(tree, far->path);
+        rc = add_path(&d->closed, far->path, err);
+        if (rc == BERTH_OK && berth_entry_same(far, here))
+            rc = add_changed(d, here, err);
+    }
+    return rc;
 }
 
 static int find_difference(struct berth_tree_manifest *tree,
@@ -189,11 +225,16 @@ static int find_difference(struct berth_tree_manifest *tree,
         const struct berth_entry *here = berth_tree_manifest_find(tree, far->path);
         if (here && here->kind == far->kind)
             continue;
-        berth_buf_puts(&d->removed, "./");
-        berth_buf_append(&d->removed, far->path, strlen(far->path) + 1);
-        rc = berth_buf_check(&d->removed, "The list of removed files", err);
+        rc = add_path(&d->removed, far->path, err);
     }
-    return rc;
+    return rc < 0 || (!d->changed_count && !d->removed.len) ? rc
+                                                            : open_directories(tree, there, d, err);
+}
+
+static int feed_closed(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
+{
+    const struct difference *d = ctx;
+    return sink->put(sink->ctx, d->closed.data, d->closed.len, err);
 }
 
 static int feed_removed(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
@@ -238,15 +279,20 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
 {
     struct shell_transport *t = shell_of(base);
     struct difference d = {.removed = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX),
+                           .closed = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX),
                            .root_fd = root_fd,
                            .cancel_fd = base->cancel_fd,
                            .progress = base->progress};
+    struct berth_place_script opening = {
+        .what = "open directories", .text = open_script, .feed = feed_closed, .ctx = &d};
     struct berth_place_script removing = {
         .what = "remove files", .text = remove_script, .feed = feed_removed, .ctx = &d};
     struct berth_place_script extracting = {
         .what = "unpack the workspace", .text = extract_script, .feed = feed_changed, .ctx = &d};
     (void)copy; /* the place hashes its files itself */
     int rc = find_difference(tree, there, &d, err);
+    if (rc == BERTH_OK && d.closed.len)
+        rc = run_script(t, &opening, NULL, NULL, err);
     if (rc == BERTH_OK && d.removed.len)
         rc = run_script(t, &removing, NULL, NULL, err);
     berth_progress_start(base->progress, d.bytes);
@@ -255,6 +301,7 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
     berth_progress_end(base->progress);
     free(d.changed);
     berth_buf_clear(&d.removed);
+    berth_buf_clear(&d.closed);
     return rc;
 }
 
