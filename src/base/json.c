@@ -479,6 +479,14 @@ void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const ch
         berth_buf_puts(w->buf, "null");
 }
 
+void berth_json_put_foreign(struct berth_json_writer *w, const char *key, const char *bytes)
+{
+    if (bytes)
+        berth_json_put_bytes(w, key, bytes, strlen(bytes));
+    else
+        berth_json_put_str(w, key, NULL);
+}
+
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number)
 {
     writer_begin(w, key);

@@ -101,6 +101,8 @@ void berth_json_put_str(struct berth_json_writer *w, const char *key,
 /* Writes bytes as a string; invalid UTF-8 becomes U+FFFD. A NUL must follow the last byte. */
 void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
                           size_t len);
+/* Writes such bytes up to their NUL. NULL: null. */
+void berth_json_put_foreign(struct berth_json_writer *w, const char *key, const char *bytes);
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number);
 void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag);
 void berth_json_put_time(struct berth_json_writer *w, const char *key,

@@ -29,6 +29,12 @@ void berth_time_anchor(int64_t offset_ms);
 int64_t berth_time_offset_ms(void);     /* the anchor by the wall clock as it is now */
 int64_t berth_time_since_boot_ms(void); /* not moved by tests */
 
+/* Returns a time of a file in nanoseconds. */
+static inline int64_t berth_time_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
 /* Returns the time `wait_ms` from now by CLOCK_MONOTONIC, which tests do not move: for
  * pthread_cond_timedwait. */
 struct timespec berth_time_until(int64_t wait_ms);

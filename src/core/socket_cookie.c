@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/hex.h"
 #include "os/fs.h"
 
 #define VALUE_BYTES (BERTH_SOCKET_COOKIE_SIZE / 2)
@@ -20,8 +21,7 @@ static int cookie_new(char out[BERTH_SOCKET_COOKIE_SIZE], struct berth_error *er
     unsigned char bytes[VALUE_BYTES];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return berth_fail_errno(err, "Cannot make a random number");
-    for (size_t i = 0; i < sizeof bytes; i++)
-        (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    berth_hex_write(bytes, sizeof bytes, out);
     return BERTH_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/base64.h"
+#include "base/hex.h"
 
 static EVP_MD *sha256, *sha1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,8 +40,8 @@ int berth_sha256_hex(const void *bytes, size_t len, char out[BERTH_SHA256_HEX_SI
 {
     unsigned char sum[BERTH_SHA256_SIZE];
     int rc = berth_sha256(bytes, len, sum, err);
-    for (unsigned i = 0; rc == BERTH_OK && i < sizeof sum; i++)
-        (void)snprintf(out + (size_t)i * 2, 3, "%02x", sum[i]);
+    if (rc == BERTH_OK)
+        berth_hex_write(sum, sizeof sum, out);
     return rc;
 }
 

@@ -21,6 +21,7 @@
 #include "base/auto.h"
 #include "base/base64.h"
 #include "base/failpoint.h"
+#include "base/hex.h"
 #include "base/id.h"
 #include "os/fs.h"
 
@@ -60,8 +61,7 @@ static int name_key(struct berth_key *key, struct berth_error *err)
     if (!HMAC(EVP_sha256(), key->bytes, sizeof key->bytes, (const unsigned char *)label,
               (size_t)label_len, digest, &len))
         return berth_fail(err, BERTH_E_INTERNAL, "HMAC-SHA-256 failed in this OpenSSL.");
-    for (int i = 0; i < (BERTH_KEY_ID_SIZE - 1) / 2; i++)
-        (void)snprintf(key->id + (size_t)i * 2, 3, "%02x", digest[i]);
+    berth_hex_write(digest, (BERTH_KEY_ID_SIZE - 1) / 2, key->id);
     return BERTH_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/driver/ssh_script.c - see ssh_script.h. The texts are POSIX sh, for dash, bash and busybox
  * alike; each is one line, so statements end with ";". */
+#include "base/hex.h"
 #include "driver/ssh_script.h"
 
 #include <stdio.h>
@@ -14,8 +15,7 @@ struct berth_ssh_mark berth_ssh_mark_new(void)
     unsigned char bytes[16] = {0};
     /* Guards against chance, not against the far end, which sees it anyway. */
     (void)getrandom(bytes, sizeof bytes, 0);
-    for (unsigned i = 0; i < sizeof bytes; i++)
-        (void)snprintf(mark.text + 1 + 2 * i, 3, "%02x", bytes[i]);
+    berth_hex_write(bytes, sizeof bytes, mark.text + 1);
     return mark;
 }
 

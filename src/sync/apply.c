@@ -17,6 +17,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/failpoint.h"
+#include "base/time.h"
 #include "os/fs.h"
 #include "sync/apply_steps.h"
 #include "sync/tree.h"
@@ -191,11 +192,6 @@ static int reach(struct apply *a, const char *path, char out[BERTH_TREE_PATH_BYT
 
 /* --- comparing --- */
 
-static int64_t in_ns(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
-}
-
 static bool link_is(int above, const char *name, const char *target)
 {
     char text[BERTH_TREE_PATH_BYTES_MAX + 2];
@@ -232,7 +228,7 @@ static bool is_still(int directory, const char *name, const struct stat *st)
 {
     struct stat now;
     return fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st->st_ino &&
-           now.st_size == st->st_size && in_ns(&now.st_mtim) == in_ns(&st->st_mtim);
+           now.st_size == st->st_size && berth_time_ns(&now.st_mtim) == berth_time_ns(&st->st_mtim);
 }
 
 /* Returns whether the local path already has what the step would put. */

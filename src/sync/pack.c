@@ -13,6 +13,7 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "os/fs.h"
 
 #define PERMISSIONS 0777
@@ -79,15 +80,11 @@ static int packing_open(struct packing *p)
     return BERTH_OK;
 }
 
-static int64_t in_ns(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * SECOND_NS + t->tv_nsec;
-}
-
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return S_ISREG(a->st_mode) && a->st_size == b->st_size &&
-           in_ns(&a->st_mtim) == in_ns(&b->st_mtim) && in_ns(&a->st_ctim) == in_ns(&b->st_ctim);
+           berth_time_ns(&a->st_mtim) == berth_time_ns(&b->st_mtim) &&
+           berth_time_ns(&a->st_ctim) == berth_time_ns(&b->st_ctim);
 }
 
 /* Writes the header of an entry. */
@@ -141,8 +138,8 @@ static void set_from_stat(struct berth_entry *e, const struct stat *st)
 {
     e->mode = (uint16_t)(st->st_mode & PERMISSIONS);
     e->size = (int64_t)st->st_size;
-    e->mtime_ns = in_ns(&st->st_mtim);
-    e->ctime_ns = in_ns(&st->st_ctim);
+    e->mtime_ns = berth_time_ns(&st->st_mtim);
+    e->ctime_ns = berth_time_ns(&st->st_ctim);
     e->inode = (uint64_t)st->st_ino;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 #include "base/limits.h"
 
 #define PERMISSIONS 0777
@@ -102,26 +103,12 @@ bool berth_record_number(struct berth_record *r, int base, char behind, int64_t 
     return true;
 }
 
-static int hex_digit(char c)
-{
-    static const signed char digits[256] = {
-        ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
-        ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
-        ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
-    };
-    return digits[(unsigned char)c] - 1; /* without branches: a hash is not predictable */
-}
-
 static bool read_hash(struct berth_record *r, unsigned char out[BERTH_SHA256_SIZE])
 {
     if (r->end - r->at <= 2 * BERTH_SHA256_SIZE)
         return false;
-    for (int i = 0; i < BERTH_SHA256_SIZE; i++) {
-        int high = hex_digit(r->at[2 * i]), low = hex_digit(r->at[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        out[i] = (unsigned char)(high << 4 | low);
-    }
+    if (!berth_hex_read(r->at, out, BERTH_SHA256_SIZE))
+        return false;
     r->at += 2 * BERTH_SHA256_SIZE;
     return *r->at++ == '\n';
 }

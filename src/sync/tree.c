@@ -19,6 +19,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "os/fs.h"
 
 #define PERMISSIONS 0777
@@ -39,11 +40,6 @@
 #define HOLE_BYTES_MIN 4096
 #define SHARE_FILES 32 /* that a thread takes at once: two do not meet in one directory then */
 #define READ_TRIES 3   /* of a file that changes meanwhile */
-
-static int64_t in_ns(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * SECOND_NS + t->tv_nsec;
-}
 
 static bool is_cancelled(int cancel_fd)
 {
@@ -207,8 +203,8 @@ static int list_entry(struct listing *l, int fd, const char *name, const struct 
 {
     struct berth_entry e = {.path = l->path,
                             .mode = (uint16_t)(st->st_mode & PERMISSIONS),
-                            .mtime_ns = in_ns(&st->st_mtim),
-                            .ctime_ns = in_ns(&st->st_ctim),
+                            .mtime_ns = berth_time_ns(&st->st_mtim),
+                            .ctime_ns = berth_time_ns(&st->st_ctim),
                             .inode = (uint64_t)st->st_ino};
     if (S_ISLNK(st->st_mode))
         return list_link(l, fd, name, &e, err);
@@ -274,7 +270,7 @@ int64_t berth_tree_now_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    return in_ns(&now);
+    return berth_time_ns(&now);
 }
 
 int berth_tree_list(int root_fd, const struct berth_tree_options *options,
@@ -342,12 +338,12 @@ static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, 
         return berth_fail_errno(err, "Cannot read %s", e->path);
     berth_sha256_stream_end(digest, e->hash);
     *stable = S_ISREG(before.st_mode) && size == (int64_t)after.st_size &&
-              in_ns(&before.st_mtim) == in_ns(&after.st_mtim) &&
-              in_ns(&before.st_ctim) == in_ns(&after.st_ctim);
+              berth_time_ns(&before.st_mtim) == berth_time_ns(&after.st_mtim) &&
+              berth_time_ns(&before.st_ctim) == berth_time_ns(&after.st_ctim);
     e->size = size;
     e->mode = (uint16_t)(after.st_mode & PERMISSIONS);
-    e->mtime_ns = in_ns(&after.st_mtim);
-    e->ctime_ns = in_ns(&after.st_ctim);
+    e->mtime_ns = berth_time_ns(&after.st_mtim);
+    e->ctime_ns = berth_time_ns(&after.st_ctim);
     e->inode = (uint64_t)after.st_ino;
     e->hashed = true;
     return BERTH_OK;

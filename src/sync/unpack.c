@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/hex.h"
 #include "base/limits.h"
 #include "base/map.h"
 #include "os/fs.h"
@@ -80,12 +81,6 @@ static int unpacking_open(struct unpacking *u)
 
 /* --- blobs --- */
 
-static void blob_name(const unsigned char hash[BERTH_SHA256_SIZE], char out[BERTH_SHA256_HEX_SIZE])
-{
-    for (int i = 0; i < BERTH_SHA256_SIZE; i++)
-        (void)snprintf(out + (ptrdiff_t)2 * i, 3, "%02x", hash[i]);
-}
-
 /* Counts the hole before `to` into the digest. */
 static void put_zeros(struct unpacking *u, int64_t from, int64_t to)
 {
@@ -145,7 +140,7 @@ static int store_blob(struct unpacking *u, struct berth_entry *e)
     int rc = write_blob(u, fd, e);
     if (rc < 0)
         return rc;
-    blob_name(e->hash, name);
+    berth_hex_write(e->hash, sizeof e->hash, name);
     if (renameat(u->blobs_fd, NEW_BLOB, u->blobs_fd, name) < 0)
         return berth_fail_errno(u->err, "Cannot write the content of %s", e->path);
     return BERTH_OK;
@@ -155,7 +150,7 @@ int berth_unpack_fetch(int blobs_fd, const struct berth_entry *entry, int direct
                        const char *name, struct berth_error *err)
 {
     char blob[BERTH_SHA256_HEX_SIZE];
-    blob_name(entry->hash, blob);
+    berth_hex_write(entry->hash, sizeof entry->hash, blob);
     struct berth_entry stored = *entry;
     stored.path = blob;
     int rc = berth_tree_copy_file(blobs_fd, &stored, directory_fd, name, err);

@@ -12,8 +12,8 @@
 #include "api/caller.h"
 #include "api/place_call.h"
 #include "api/stream/pipe.h"
+#include "base/hex.h"
 #include "base/limits.h"
-#include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/workspace/place_files.h"
 
@@ -244,28 +244,19 @@ static int file_delete(struct berth_api_call *c, struct berth_error *err)
 
 /* --- a tree --- */
 
-/* Names in a place are bytes; JSON wants UTF-8. */
-static void put_name(struct berth_api_call *c, const char *key, const char *bytes)
-{
-    char *text = bytes ? berth_arena_strdup(&c->arena, bytes) : NULL;
-    if (text)
-        berth_utf8_mend(text);
-    berth_json_put_str(&c->w, key, text);
-}
-
 static void put_entry(struct berth_api_call *c, const struct berth_entry *e)
 {
     static const char *const kinds[] = {"directory", "file", "link"};
     char hex[BERTH_SHA256_HEX_SIZE] = "";
-    for (int i = 0; e->hashed && i < BERTH_SHA256_SIZE; i++)
-        (void)snprintf(hex + (ptrdiff_t)2 * i, 3, "%02x", e->hash[i]);
+    if (e->hashed)
+        berth_hex_write(e->hash, sizeof e->hash, hex);
     berth_json_open(&c->w, '{');
-    put_name(c, "path", e->path);
+    berth_json_put_foreign(&c->w, "path", e->path);
     berth_json_put_str(&c->w, "kind", kinds[e->kind]);
     berth_json_put_str(&c->w, "mode", berth_arena_printf(&c->arena, "%04o", e->mode));
     berth_json_put_int(&c->w, "size", e->size);
     berth_json_put_time(&c->w, "modifiedAt", e->mtime_ns / NS_OF_MS);
-    put_name(c, "target", e->target);
+    berth_json_put_foreign(&c->w, "target", e->target);
     berth_json_put_str(&c->w, "sha256", *hex ? hex : NULL);
     berth_json_close(&c->w, '}');
 }
@@ -293,7 +284,7 @@ static int tree_now(struct berth_api_call *c, struct berth_error *err)
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');
-    put_name(c, "directory", files.directory);
+    berth_json_put_foreign(&c->w, "directory", files.directory);
     berth_json_put_bool(&c->w, "isDirectory", is_directory);
     berth_json_open_in(&c->w, "entries", '[');
     for (size_t i = 0; i < found.count && !c->out.failed; i++)

@@ -232,9 +232,9 @@ static int command_wait(struct berth_place_command *c, struct berth_error *err)
     if (berth_lock_wait_until(&c->lock, &c->changed, &until) == 0)
         return BERTH_OK;
     if (is_cancelled(c))
-        return berth_fail(err, BERTH_E_CANCELLED, "Moving the workspace was cancelled.");
+        return berth_fail(err, BERTH_E_CANCELLED, "Moving files was cancelled.");
     if (c->silence_ms && !c->over && berth_time_mono_ms() - c->active_at_ms > c->silence_ms)
-        return berth_fail(err, BERTH_E_TIMEOUT, "Moving the workspace made no progress for %lld s.",
+        return berth_fail(err, BERTH_E_TIMEOUT, "Moving files made no progress for %lld s.",
                           (long long)(c->silence_ms / 1000));
     return BERTH_OK;
 }
@@ -251,7 +251,7 @@ int berth_place_command_write(struct berth_place_command *c, const void *bytes, 
             return berth_fail(err, BERTH_E_UPSTREAM,
                               "The place ended the transfer before all was sent.");
         if (is_cancelled(c))
-            return berth_fail(err, BERTH_E_CANCELLED, "Moving the workspace was cancelled.");
+            return berth_fail(err, BERTH_E_CANCELLED, "Moving files was cancelled.");
         int rc = c->running->ops->write(c->running, bytes, len, err);
         if (rc == BERTH_E_CONFLICT) /* it has closed its input: its end says why */
             return berth_fail(err, BERTH_E_UPSTREAM,

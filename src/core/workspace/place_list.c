@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/hex.h"
 #include "base/limits.h"
 
 #define PERMISSIONS 0777
@@ -131,24 +132,6 @@ static int set_target(struct reading *r, struct berth_entry *e, const char *targ
     return berth_arena_check(&r->out->arena, err);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* Reads 64 digits. */
-static bool read_hash(const char *text, unsigned char out[BERTH_SHA256_SIZE])
-{
-    for (int i = 0; i < BERTH_SHA256_SIZE; i++) {
-        int high = hex_digit(text[(ptrdiff_t)2 * i]);
-        int low = high < 0 ? -1 : hex_digit(text[(ptrdiff_t)2 * i + 1]);
-        if (low < 0)
-            return false;
-        out[i] = (unsigned char)(high * 16 + low);
-    }
-    return true;
-}
-
 /* Reads links, each as its path and where it leads, up to the line "hashes". */
 static int read_links(struct reading *r, struct berth_error *err)
 {
@@ -173,7 +156,7 @@ static int read_links(struct reading *r, struct berth_error *err)
 static int read_hash_line(struct reading *r, const char *line, struct berth_error *err)
 {
     unsigned char hash[BERTH_SHA256_SIZE];
-    if (!read_hash(line, hash))
+    if (!berth_hex_read(line, hash, sizeof hash))
         return bad_list(err);
     line += (ptrdiff_t)2 * BERTH_SHA256_SIZE;
     const char *path =
@@ -206,7 +189,7 @@ static int read_odd(struct reading *r, struct berth_error *err)
         if (e->kind == BERTH_ENTRY_LINK)
             rc = set_target(r, e, target, err);
         else if (e->kind == BERTH_ENTRY_FILE && r->hashed)
-            e->hashed = read_hash(hash, e->hash);
+            e->hashed = berth_hex_read(hash, e->hash, sizeof e->hash);
     }
     return rc;
 }

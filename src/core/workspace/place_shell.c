@@ -10,6 +10,7 @@
 #include "base/auto.h"
 #include "base/base64.h"
 #include "base/buf.h"
+#include "base/hex.h"
 #include "base/id.h"
 #include "base/json.h"
 #include "core/driver.h"
@@ -239,7 +240,7 @@ static int put_upload(void *ctx, const void *bytes, size_t len, struct berth_err
             return rc;
         if (u->parts > PARTS_FILES_MAX)
             return berth_fail(err, BERTH_E_TOO_LARGE,
-                              "The workspace is too large for a place that only runs commands.");
+                              "There are too many bytes for a place that only runs commands.");
     }
     return BERTH_OK;
 }
@@ -252,8 +253,7 @@ static int join_parts(struct upload *u, struct berth_error *err)
     const char *const args[] = {u->path, hex, count, NULL};
     int exit_code;
     berth_sha256_stream_end(u->digest, hash);
-    for (int i = 0; i < BERTH_SHA256_SIZE; i++)
-        (void)snprintf(hex + (ptrdiff_t)2 * i, 3, "%02x", hash[i]);
+    berth_hex_write(hash, sizeof hash, hex);
     (void)snprintf(count, sizeof count, "%d", u->parts);
     return run_plain(
         u->shell, "write files",

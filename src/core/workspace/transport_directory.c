@@ -10,6 +10,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/time.h"
 #include "core/workspace/transport.h"
 #include "os/fs.h"
 #include "sync/apply.h"
@@ -26,11 +27,6 @@ struct directory_transport {
 static struct directory_transport *directory_of(struct berth_transport *t)
 {
     return (struct directory_transport *)t;
-}
-
-static int64_t in_ns(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
 static int check_token(int fd, const char *token, struct berth_error *err)
@@ -131,8 +127,8 @@ static int add_placed(const struct directory_transport *d, struct berth_entry e,
         (e.kind == BERTH_ENTRY_FILE && (!S_ISREG(st.st_mode) || (int64_t)st.st_size != e.size)))
         return BERTH_OK;
     e.inode = (uint64_t)st.st_ino;
-    e.mtime_ns = in_ns(&st.st_mtim);
-    e.ctime_ns = in_ns(&st.st_ctim);
+    e.mtime_ns = berth_time_ns(&st.st_mtim);
+    e.ctime_ns = berth_time_ns(&st.st_ctim);
     return berth_tree_manifest_add(copy, &e, err);
 }
 

@@ -19,7 +19,6 @@
 #include "base/id.h"
 #include "base/json.h"
 #include "base/limits.h"
-#include "base/utf8.h"
 #include "core/lease/lease.h"
 #include "core/workspace/transport.h"
 #include "core/workspace/workspace_diff.h"
@@ -482,24 +481,14 @@ static int gather_files(struct homecoming *h, struct berth_transport *t, struct 
     return t->ops->gather(t, files, count, err);
 }
 
-/* Names in a workspace are bytes; JSON wants UTF-8. */
-static void put_path(struct berth_json_writer *w, struct berth_arena *arena, const char *name,
-                     const char *path)
-{
-    char *text = berth_arena_strdup(arena, path);
-    if (text)
-        berth_utf8_mend(text);
-    berth_json_put_str(w, name, text);
-}
-
-static void put_conflicts(struct berth_json_writer *w, struct berth_arena *arena,
-                          const struct berth_conflict *all, size_t count, size_t *room)
+static void put_conflicts(struct berth_json_writer *w, const struct berth_conflict *all,
+                          size_t count, size_t *room)
 {
     for (size_t i = 0; i < count && *room; i++, --*room) {
         berth_json_open(w, '{');
-        put_path(w, arena, "path", all[i].path);
+        berth_json_put_foreign(w, "path", all[i].path);
         berth_json_put_str(w, "kind", berth_conflict_word(all[i].kind));
-        put_path(w, arena, "beside", all[i].beside);
+        berth_json_put_foreign(w, "beside", all[i].beside);
         berth_json_close(w, '}');
     }
 }
@@ -525,7 +514,7 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     out->skipped = h->remote.skipped;
     out->conflicts = h->plan.conflict_count + h->applied.conflict_count;
     berth_json_open(&w, '{');
-    put_path(&w, arena, "path", h->state.path);
+    berth_json_put_foreign(&w, "path", h->state.path);
     berth_json_put_str(&w, "state", "home");
     berth_json_put_int(&w, "added", (int64_t)out->added);
     berth_json_put_int(&w, "updated", (int64_t)out->updated);
@@ -533,13 +522,13 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     berth_json_put_int(&w, "bytes", out->bytes);
     berth_json_put_int(&w, "conflictCount", (int64_t)out->conflicts);
     berth_json_open_in(&w, "conflicts", '[');
-    put_conflicts(&w, arena, h->plan.conflicts, h->plan.conflict_count, &room);
-    put_conflicts(&w, arena, h->applied.conflicts, h->applied.conflict_count, &room);
+    put_conflicts(&w, h->plan.conflicts, h->plan.conflict_count, &room);
+    put_conflicts(&w, h->applied.conflicts, h->applied.conflict_count, &room);
     berth_json_close(&w, ']');
     berth_workspace_put_shared(&w, &out->shared_with);
     berth_workspace_git_json(&h->trip, &h->git, &w);
     if (h->pull->diff) {
-        put_path(&w, arena, "diff", berth_buf_str(&h->diff));
+        berth_json_put_foreign(&w, "diff", berth_buf_str(&h->diff));
         berth_json_put_bool(&w, "diffCut", h->diff_cut);
     }
     berth_json_close(&w, '}');

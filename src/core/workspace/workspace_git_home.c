@@ -14,7 +14,6 @@
 #include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/json.h"
-#include "base/utf8.h"
 #include "core/workspace/place_shell.h"
 #include "core/workspace/workspace_git.h"
 #include "os/fs.h"
@@ -548,22 +547,11 @@ int berth_workspace_git_join(struct berth_git_trip *trip, struct berth_git_retur
     return rc == BERTH_OK && why ? stay_beside(trip, r, why, err) : rc;
 }
 
-/* Names in a repository are bytes; JSON wants UTF-8. */
-static void put_text(struct berth_json_writer *w, struct berth_arena *arena, const char *name,
-                     const char *bytes)
-{
-    char *text = berth_arena_strdup(arena, bytes);
-    if (text)
-        berth_utf8_mend(text);
-    berth_json_put_str(w, name, text);
-}
-
-static void put_texts(struct berth_json_writer *w, struct berth_arena *arena, const char *name,
-                      const struct berth_list *list)
+static void put_texts(struct berth_json_writer *w, const char *name, const struct berth_list *list)
 {
     berth_json_open_in(w, name, '[');
     for (int i = 0; i < list->count; i++)
-        put_text(w, arena, NULL, list->items[i]);
+        berth_json_put_foreign(w, NULL, list->items[i]);
     berth_json_close(w, ']');
 }
 
@@ -577,10 +565,10 @@ void berth_workspace_git_json(const struct berth_git_trip *trip, const struct be
     berth_json_open_in(w, "git", '{');
     berth_json_put_str(w, "state", r->state ? r->state : "not-sent");
     berth_json_put_str(w, "head", r->head);
-    put_text(w, trip->arena, "branch", r->ref);
+    berth_json_put_foreign(w, "branch", r->ref);
     berth_json_put_str(w, "ref", r->kept_ref);
-    put_text(w, trip->arena, "note", note);
-    put_texts(w, trip->arena, "branches", &r->kept_branches);
-    put_texts(w, trip->arena, "nested", &r->nested);
+    berth_json_put_foreign(w, "note", note);
+    put_texts(w, "branches", &r->kept_branches);
+    put_texts(w, "nested", &r->nested);
     berth_json_close(w, '}');
 }
