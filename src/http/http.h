@@ -159,6 +159,8 @@ struct berth_http_answer {
     /* Sent instead of the body when memory for the body ran out: the request was carried out, and
      * must not be sent again. Borrowed for the call. NULL: such an answer becomes a 503. */
     const char *brief;
+    bool framed; /* of a stream: its client has to see whether it is complete, also by a connection
+                    that ends */
     const char *fixed; /* instead of `body`: bytes that never change and are not copied; or NULL */
     size_t fixed_len;
 };

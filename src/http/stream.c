@@ -44,7 +44,7 @@ void berth_http_stream_begin(struct berth_http_exchange *x, const struct berth_h
     auto_buf out = BERTH_BUF_INIT(BERTH_HTTP_ANSWER_HEAD_BYTES_MAX);
     bool upgraded = handlers->on_bytes != NULL;
     /* Without chunks the end of the connection is the end of the answer. */
-    x->chunked = x->head.chunks && !upgraded;
+    x->chunked = (x->head.keep_alive || (head->framed && x->head.chunks)) && !upgraded;
     if (c->phase != BERTH_HTTP_REFUSING) /* it is when TLS failed; a close follows */
         berth_http_conn_enter(c, BERTH_HTTP_STREAMING);
     berth_http_exchange_write_head(x, head, true, &out);

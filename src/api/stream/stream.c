@@ -113,8 +113,10 @@ void berth_api_stream_let_in(struct berth_api_stream *s, const struct berth_api_
 
 void berth_api_stream_begin(struct berth_api_stream *s, const char *type)
 {
-    struct berth_http_answer head = {
-        .status = s->status ? s->status : 200, .type = type, .more = {{"X-Accel-Buffering", "no"}}};
+    struct berth_http_answer head = {.status = s->status ? s->status : 200,
+                                     .type = type,
+                                     .framed = s->aborts,
+                                     .more = {{"X-Accel-Buffering", "no"}}};
     for (int i = 1; i < BERTH_HTTP_MORE_MAX && s->more && s->more[i - 1].name; i++)
         head.more[i] = s->more[i - 1];
     struct berth_http_stream_handlers handlers = {
