@@ -75,9 +75,12 @@ static const char open_script[] = ENTER LISTED " rm -f .berth/token && xargs -0 
 
 static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
 
-/* The token comes last: a place without it was not completely filled. */
+/* The token comes last: a place without it was not completely filled. GNU tar makes a link that
+ * leads out of its directory only at the end, when a directory may be closed again, unless it has
+ * the option P. The archive is ours: its paths are relative, and none is below a link. */
 static const char extract_script[] = ENTER LISTED NEEDS_TAR
-    " mkdir -p .berth && rm -f .berth/token && echo '*' > .berth/.gitignore && tar -xpf - &&"
+    " case $(tar --version 2>/dev/null) in *GNU*) p=P;; *) p=;; esac;"
+    " mkdir -p .berth && rm -f .berth/token && echo '*' > .berth/.gitignore && tar -xp${p}f - &&"
     " rm -f .berth/listed && printf %s \"$4\" > .berth/token";
 
 static int run_script(struct shell_transport *t, struct berth_place_script *s, const char *token,
