@@ -431,7 +431,7 @@ static int work_in_box(struct berth *b, struct berth_arena *arena, const struct 
 {
     const char *state = NULL;
     struct rusage usage;
-    int delay_ms = atoi(w->lease); /* there is no lease yet */
+    int delay_ms = atoi(w->lease); /* the first argument of this row is a delay, not a lease */
     int rc = make_box(b, arena, w, &state, out, err);
     long before = rc < 0 ? 0 : relay_count(state);
     if (rc == BERTH_OK)

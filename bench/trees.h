@@ -10,7 +10,7 @@
 
 #define CHANGED_FILES 100
 
-/* Makes a directory with so many files of 10 KB on average: most of them are small, a few are
+/* Makes a directory with `files` files of 10 KB on average: most of them are small, a few are
  * large. A directory has 50 files or 50 directories. */
 int tree_make(const char *path, int files, struct berth_error *err);
 /* Makes a directory with files of the same length. */

@@ -16,7 +16,7 @@ struct berth_progress {
     _Atomic int64_t bytes, due_ms;
 };
 
-/* For all three, NULL is a transfer that nobody watches. */
+/* All three do nothing for NULL. */
 void berth_progress_start(struct berth_progress *p, int64_t bytes_total);
 void berth_progress_add(struct berth_progress *p, int64_t bytes);
 void berth_progress_end(struct berth_progress *p);

@@ -58,7 +58,7 @@ void trip_touch(const char *root, char who, const char *path);
 void trip_delete_most(const char *root);
 /* Writes the excluded file. */
 void trip_write_excluded(const char *root, char who);
-/* Copies its text. Returns "" when there is no such file. */
+/* Copies its text. Returns "" when the file does not exist. */
 const char *trip_read_excluded(const char *root, char text[16]);
 /* Gives all of a directory to the owner of the directory itself. */
 void trip_give_to_owner(const char *root);

@@ -6,7 +6,7 @@
  * A voyage is a lease and a number of trips, each ended by a pull. All of it follows from its seed:
  *     BERTH_TRIP_SEED=N       runs that voyage alone (choose the transport with BERTH_TEST_SHARD)
  *     BERTH_TEST_SEED=N       begins with voyage N
- *     BERTH_TRIP_VOYAGES=N    runs so many voyages
+ *     BERTH_TRIP_VOYAGES=N    runs N voyages
  *
  * The program starts itself again for processes that are killed:
  * "workspace_trips WHAT LEASE:POLICY:STEP:NUMBER STORE DIRECTORY". */
@@ -364,7 +364,7 @@ static void pull_in_vain(struct voyage *v, struct way way, int code)
 static void pull_fails(struct voyage *v, struct way way)
 {
     if (!trip_difference(&v->model.want, &v->local))
-        return; /* there is no step that could fail */
+        return; /* the trip changes nothing, so no step can fail */
     v->failures++;
     berth_failpoint_arm_step_failure(1);
     pull_in_vain(v, way, BERTH_E_UNAVAILABLE);

@@ -9,7 +9,7 @@
 
 /* A directory in which git runs. */
 struct berth_git {
-    struct berth_engine *engine; /* NULL: there is no repository */
+    struct berth_engine *engine; /* runs git; NULL: the directory has no repository */
     const char *directory;
     /* Variables for git, as "NAME=value". Closed by NULL; or NULL. */
     const char *const *env;

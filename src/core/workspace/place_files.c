@@ -346,8 +346,10 @@ int berth_place_files_list(struct berth_place_files *f, const struct berth_place
                           lacking);
     rc = berth_place_list_parse(&text, what->ignore, what->hashed, *is_directory, out, err);
     if (rc == BERTH_OK && !*is_directory && !out->count)
-        rc = berth_fail(err, BERTH_E_UNPROCESSABLE,
-                        "\"%.400s\" is excluded, or is no file, directory or link.", p.path);
+        rc = berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "\"%.400s\" cannot be listed: a rule excludes it, or it is a pipe, socket or device.",
+            p.path);
     return rc;
 }
 

@@ -55,7 +55,7 @@ struct reading {
     char *at, *end;
     struct berth_ignore *ignore;
     bool hashed;
-    bool root; /* the directory itself was listed; it is no entry */
+    bool root; /* the list has the directory itself, which is not an entry */
     struct berth_tree_manifest *out;
 };
 

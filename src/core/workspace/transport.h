@@ -38,7 +38,7 @@ struct berth_transport_ops {
 struct berth_transport {
     const struct berth_transport_ops *ops;
     int cancel_fd;                   /* -1: never */
-    struct berth_progress *progress; /* of send and gather; NULL: nobody watches */
+    struct berth_progress *progress; /* counts the bytes of send and gather; NULL: not counted */
 };
 
 /* The directory is on this machine. */

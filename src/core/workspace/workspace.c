@@ -88,7 +88,7 @@ static void watched_report(void *ctx, int64_t bytes, int64_t bytes_total)
     w->fn(w->ctx, &now);
 }
 
-/* Returns the counter of a transfer; NULL: nobody watches it. */
+/* Returns the counter of a transfer, or NULL when the caller gave no callback. */
 static struct berth_progress *watch(struct watched *w, berth_workspace_progress_fn *fn, void *ctx,
                                     bool returning)
 {
@@ -610,7 +610,7 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
     return berth_workspace_git_join(&h->trip, &h->git, err);
 }
 
-/* Shows what the plan changes. Bytes that are no text are mended when the report is written. */
+/* Shows what the plan changes. Invalid UTF-8 is replaced when the report is written. */
 static int make_diff(struct homecoming *h, struct berth_transport *t, int root_fd,
                      struct berth_error *err)
 {

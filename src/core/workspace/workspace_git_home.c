@@ -307,8 +307,8 @@ int berth_workspace_git_fetch(struct berth_git_trip *trip, bool look_only,
         return berth_arena_check(trip->arena, err);
     rc = berth_workspace_git_open(trip, err);
     if (rc == BERTH_OK && !trip->home.git.engine)
-        rc = berth_fail(err, BERTH_E_UPSTREAM, "There is no repository at %s any more.",
-                        trip->state->path);
+        rc = berth_fail(err, BERTH_E_UPSTREAM,
+                        "The repository at %s was removed or cannot be found.", trip->state->path);
     if (rc == BERTH_OK)
         rc = import_commits(trip, out, err);
     berth_workspace_git_forget_scratch(trip);

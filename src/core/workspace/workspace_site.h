@@ -26,8 +26,8 @@ struct berth_workspace_site_ops {
     /* Notes whether the place holds work that is not home. */
     int (*mark)(struct berth_workspace_site *site, const char *lease_id, bool away,
                 struct berth_error *err);
-    /* Makes a retained lease active again; *reopened: it was retained. Until give_back nobody else
-     * ends it. */
+    /* Makes a retained lease active again. *reopened: the lease was retained before. Sweeps leave
+     * the lease alone until give_back, or until its deadline. */
     int (*reopen)(struct berth_workspace_site *site, const char *lease_id, bool *reopened,
                   struct berth_error *err);
     /* Ends what reopen began, and releases a lease that it has reopened. */
