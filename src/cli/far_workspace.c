@@ -19,6 +19,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/sync.h"
+#include "core/run/run_workspace.h"
 #include "core/workspace/workspace.h"
 
 bool cli_is_far(const struct cli *cli)
@@ -220,20 +221,6 @@ static int far_run_send(struct far_run *r)
     return rc < 0 ? far_run_fail(r, "workspace_realization_failed") : rc;
 }
 
-/* Describes work that stays in the place. `why` is NULL when that was asked for. */
-static const char *kept_json(struct far_run *r, const char *why)
-{
-    auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
-    berth_json_open(&w, '{');
-    berth_json_put_str(&w, "path", r->request->sync.path);
-    berth_json_put_str(&w, "state", "kept");
-    berth_json_put_str(&w, "leaseId", r->lease_id);
-    berth_json_put_str(&w, "error", why);
-    berth_json_close(&w, '}');
-    return berth_buf_str(&buf) ? berth_arena_strdup(&r->cli->arena, berth_buf_str(&buf)) : NULL;
-}
-
 /* Fetches the changes. What does not come home stays in the place, and the report says so. */
 static void far_run_return(struct far_run *r)
 {
@@ -248,7 +235,8 @@ static void far_run_return(struct far_run *r)
     }
     if (!sync->no_restore)
         (void)far_run_fail(r, "workspace_not_home");
-    r->report = kept_json(r, sync->no_restore ? NULL : r->err.message);
+    r->report = berth_run_workspace_kept(&r->cli->arena, r->lease_id, sync->path,
+                                         sync->no_restore ? NULL : r->err.message);
 }
 
 /* Ends the run by the exit status of its command, or by the error before it. */

@@ -25,9 +25,8 @@ int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const c
     return berth_workspace_send(b, arena, &push, cwd, &report, err);
 }
 
-/* Describes work that stays in the place. `why` is NULL when that was asked for. */
-static const char *kept_json(struct berth_arena *arena, const char *lease_id, const char *path,
-                             const char *why)
+const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,
+                                     const char *path, const char *why)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
@@ -58,7 +57,8 @@ void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, cons
         return;
     }
     out->kept = true;
-    out->json = kept_json(arena, lease_id, sync->path, sync->no_restore ? NULL : err.message);
+    out->json = berth_run_workspace_kept(arena, lease_id, sync->path,
+                                         sync->no_restore ? NULL : err.message);
     if (sync->no_restore)
         return;
     out->error = berth_arena_printf(

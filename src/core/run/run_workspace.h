@@ -23,4 +23,8 @@ struct berth_run_return {
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                 const struct berth_run_request *request,
                                 struct berth_run_return *out);
+/* Returns the report, as JSON, of work that stays in the place. `why` is NULL when that was asked
+ * for. NULL: out of memory. */
+const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,
+                                     const char *path, const char *why);
 #endif
