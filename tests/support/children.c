@@ -3,6 +3,8 @@
 #include "children.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +49,9 @@ struct child child_start(const struct fixture *f, const char *what, const char *
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        /* The child of a test that fails must not hold the test's output open. */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)setenv("CMOCKA_TEST_ABORT", "1", 1); /* else its messages are lost */
         (void)dup2(fds[1], REPORT_FD);
         const char *argv[] = {"child", what, which, f->store, f->directory, NULL};
         (void)execv("/proc/self/exe", (char **)(uintptr_t)argv);
