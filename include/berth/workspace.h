@@ -35,6 +35,11 @@ struct berth_workspace_push {
      * .berthignore. Closed by NULL; or NULL. */
     const char *const *exclude;
     enum berth_merge_policy on_conflict; /* when the changes come home */
+    /* The name of a branch of the repository at `path`. A worktree on that branch is sent instead
+     * of the directory, whose files stay as they are. A new branch begins at the commit that is
+     * checked out. When the changes come home, what is not committed becomes a commit. NULL: the
+     * directory itself is sent. */
+    const char *branch;
     /* An id, whose first eight digits name remote versions (NAME.remote-ID) and commits
      * (refs/berth/ID) at home. NULL: the id of the lease. */
     const char *label;

@@ -17,6 +17,7 @@ static int sync_finish(struct berth_api_call *c, struct berth_api_sync *out,
         .path = out->path,
         .exclude = (const char *const *)(void *)out->exclude.items,
         .on_conflict = (enum berth_merge_policy)out->on_conflict,
+        .branch = out->branch,
         .no_restore = out->no_restore,
         .mass_deletion = out->mass_deletion,
     };
@@ -31,6 +32,7 @@ int berth_api_sync_read(struct berth_api_call *c, const char *json, struct berth
         {"exclude", BERTH_API_TEXTS, offsetof(struct berth_api_sync, exclude)},
         {"onConflict", BERTH_API_WORD, offsetof(struct berth_api_sync, on_conflict),
          .words = berth_merge_policies.names},
+        {"branch", BERTH_API_TEXT, offsetof(struct berth_api_sync, branch), .nullable = true},
         {"noRestore", BERTH_API_FLAG, offsetof(struct berth_api_sync, no_restore)},
         {"massDeletion", BERTH_API_FLAG, offsetof(struct berth_api_sync, mass_deletion)},
         {0}};

@@ -10,7 +10,7 @@
 /* A workspace, and the fields as the request has them. */
 struct berth_api_sync {
     struct berth_run_sync sync;
-    const char *path;
+    const char *path, *branch;
     struct berth_list exclude;
     int on_conflict;
     bool no_restore, mass_deletion;

@@ -45,6 +45,7 @@
     X(workspace_after_state)                                                                       \
     X(workspace_after_mark)                                                                        \
     X(workspace_after_merge)                                                                       \
+    X(workspace_after_commit)                                                                      \
     X(workspace_git_locked)                                                                        \
     X(workspace_git_after_index)                                                                   \
     X(workspace_git_after_branch)                                                                  \

@@ -219,16 +219,25 @@ struct run_options {
 static int read_options(struct cli *cli, int argc, char **argv, struct run_options *o,
                         struct berth_run_request *request)
 {
-    const struct cli_option options[] = {
-        {"environment", &o->environment},       {"cwd", &o->command.cwd},
-        {"env", .texts = &o->command.env},      {"env-from-secret", .texts = &o->secrets},
-        {"timeout", &o->command.timeout},       {"ttl", &o->ttl},
-        {"provision", &o->provision},           {"tty", .flag = &o->command.terminal},
-        {"detach", .flag = &o->detach},         {"stdin", .flag = &o->keep_stdin},
-        {"in-place", .flag = &o->in_place},     {"workspace", &o->sync.path},
-        {"exclude", .texts = &o->sync.exclude}, {"on-conflict", &o->sync.on_conflict},
-        {"no-restore", .flag = &o->no_restore}, {"mass-deletion", .flag = &o->mass_deletion},
-        {"dry-run", .flag = &o->dry_run},       {0}};
+    const struct cli_option options[] = {{"environment", &o->environment},
+                                         {"cwd", &o->command.cwd},
+                                         {"env", .texts = &o->command.env},
+                                         {"env-from-secret", .texts = &o->secrets},
+                                         {"timeout", &o->command.timeout},
+                                         {"ttl", &o->ttl},
+                                         {"provision", &o->provision},
+                                         {"tty", .flag = &o->command.terminal},
+                                         {"detach", .flag = &o->detach},
+                                         {"stdin", .flag = &o->keep_stdin},
+                                         {"in-place", .flag = &o->in_place},
+                                         {"workspace", &o->sync.path},
+                                         {"exclude", .texts = &o->sync.exclude},
+                                         {"on-conflict", &o->sync.on_conflict},
+                                         {"no-restore", .flag = &o->no_restore},
+                                         {"mass-deletion", .flag = &o->mass_deletion},
+                                         {"branch", &o->sync.branch},
+                                         {"dry-run", .flag = &o->dry_run},
+                                         {0}};
     int end;
     if (cli_command_split(cli, argc, argv, &end) != CLI_OK ||
         cli_parse(cli, end, argv, options, 0, 0) < 0)
@@ -242,6 +251,8 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
         return cli_usage(cli, "--workspace sends a directory, --in-place works in it: give one");
     if (o->dry_run && !o->sync.path)
         return cli_usage(cli, "--dry-run belongs to --workspace");
+    if (o->dry_run && o->sync.branch)
+        return cli_usage(cli, "--dry-run counts the files of a directory, not of a branch");
     int status = cli_command_request(cli, &o->command, argv + end + 1, &request->command);
     if (status == CLI_OK)
         status = cli_sync_read(cli, &o->sync, &request->sync);
@@ -327,6 +338,7 @@ const struct cli_command cli_run_commands[] = {
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
      " [-w|--workspace DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
+     " [--branch NAME]"
      " [--no-restore] [--mass-deletion] [--dry-run]] [--in-place] [-t|--tty] [-d|--detach "
      "[--stdin]] -- "
      "COMMAND [ARGUMENT]...",

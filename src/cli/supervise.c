@@ -60,6 +60,7 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     put_field(buf, "workspace", r->workspace);
     put_number(buf, "in-place", r->in_place);
     put_field(buf, "sync", r->sync.path);
+    put_field(buf, "branch", r->sync.branch);
     put_number(buf, "on-conflict", r->sync.on_conflict);
     put_number(buf, "no-restore", r->sync.no_restore);
     put_number(buf, "mass-deletion", r->sync.mass_deletion);
@@ -185,6 +186,7 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
                   {"cwd", .text = &r->command.cwd},
                   {"workspace", .text = &r->workspace},
                   {"sync", .text = &r->sync.path},
+                  {"branch", .text = &r->sync.branch},
                   {"exclude", .list = &s->exclude},
                   {"ttl", .number = &r->ttl_ms},
                   {"timeout", .number = &r->command.timeout_ms},

@@ -17,8 +17,8 @@
 int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *out)
 {
     int policy = BERTH_MERGE_KEEP_BOTH;
-    if (!o->path && (o->exclude.count || o->on_conflict))
-        return cli_usage(cli, "--exclude and --on-conflict belong to --workspace");
+    if (!o->path && (o->exclude.count || o->on_conflict || o->branch))
+        return cli_usage(cli, "--exclude, --on-conflict and --branch belong to --workspace");
     if (cli_choice(cli, "on-conflict", o->on_conflict, &berth_merge_policies, &policy) != CLI_OK)
         return CLI_USAGE;
     if (!o->path)
@@ -30,6 +30,7 @@ int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *ou
     out->path = berth_arena_strdup(&cli->arena, path);
     out->exclude = (const char *const *)(void *)o->exclude.items;
     out->on_conflict = (enum berth_merge_policy)policy;
+    out->branch = o->branch;
     return out->path && out->exclude ? CLI_OK : cli_usage(cli, "out of memory");
 }
 
@@ -63,6 +64,8 @@ void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
         cli_put(cli, w, NULL, *rule);
     berth_json_close(w, ']');
     berth_json_put_str(w, "onConflict", berth_merge_policies.names[sync->on_conflict]);
+    if (sync->branch)
+        cli_put(cli, w, "branch", sync->branch);
     if (sync->no_restore)
         berth_json_put_bool(w, "noRestore", true);
     if (sync->mass_deletion)
@@ -86,12 +89,23 @@ static void say_conflict(struct cli *cli, FILE *to, const struct berth_json *con
         beside ? "; the version of the place is in " : "", beside ? cli_clean(cli, beside) : "");
 }
 
-static void say_git(struct cli *cli, FILE *to, const struct berth_json *git)
+/* Says what the branch of a run has. */
+static void say_branch(struct cli *cli, FILE *to, const struct berth_json *branch)
+{
+    long long commits = (long long)berth_json_int(berth_json_get(branch, "commits"));
+    if (!cli->quiet)
+        (void)fprintf(to, "%sthe branch %s has %lld new commit%s and is at %.10s\n", prefix_of(to),
+                      cli_clean(cli, cli_text(branch, "name")), commits, commits == 1 ? "" : "s",
+                      cli_clean(cli, cli_text(branch, "head")));
+}
+
+/* `on_branch`: the work is on a branch of its own, of which say_branch tells. */
+static void say_git(struct cli *cli, FILE *to, const struct berth_json *git, bool on_branch)
 {
     const struct berth_json *branches = berth_json_get(git, "branches"),
                             *nested = berth_json_get(git, "nested");
     const char *note = cli_text(git, "note"), *branch = cli_text(git, "branch");
-    if (cli_is(git, "state", "advanced") && !cli->quiet)
+    if (cli_is(git, "state", "advanced") && !cli->quiet && !on_branch)
         (void)fprintf(to, "%s%s is now at %.10s\n", prefix_of(to),
                       branch ? cli_clean(cli, branch) : "HEAD",
                       cli_clean(cli, cli_text(git, "head")));
@@ -153,8 +167,11 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     if (all > (int64_t)berth_json_count(conflicts))
         (void)fprintf(to, "%s%lld conflicts in all\n", prefix_of(to), (long long)all);
     cli_sync_say_shared(cli, to, workspace);
+    const struct berth_json *branch = berth_json_get(workspace, "branch");
     if (berth_json_get(workspace, "git"))
-        say_git(cli, to, berth_json_get(workspace, "git"));
+        say_git(cli, to, berth_json_get(workspace, "git"), branch != NULL);
+    if (branch)
+        say_branch(cli, to, branch);
 }
 
 void cli_sync_say(struct cli *cli, FILE *to, const char *json)

@@ -14,7 +14,7 @@
 struct cli_sync {
     const char *path; /* NULL: no workspace */
     struct berth_list exclude;
-    const char *on_conflict;
+    const char *on_conflict, *branch;
 };
 
 /* Reads the options. The path becomes absolute. Returns CLI_OK, or CLI_USAGE after the error has

@@ -41,8 +41,10 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
                                             {0}};
     struct cli_sync o = {0};
     struct berth_run_sync sync = {0};
-    const struct cli_option options[] = {
-        {"exclude", .texts = &o.exclude}, {"on-conflict", &o.on_conflict}, {0}};
+    const struct cli_option options[] = {{"exclude", .texts = &o.exclude},
+                                         {"on-conflict", &o.on_conflict},
+                                         {"branch", &o.branch},
+                                         {0}};
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
     struct cli_answer report;
@@ -138,7 +140,8 @@ static int workspace_diff(struct cli *cli, int argc, char **argv)
 
 const struct cli_command cli_workspace_commands[] = {
     {"workspace", "push",
-     "LEASE DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]",
+     "LEASE DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
+     " [--branch NAME]",
      "send a directory to the place of a lease", workspace_push},
     {"workspace", "pull", "LEASE [--on-conflict keep-both|remote|local|fail] [--mass-deletion]",
      "bring the changes home, also from a place that was kept", workspace_pull},

@@ -284,28 +284,48 @@ static bool script_succeeds(const char *directory, const char *script)
     return system(text) == 0; /* NOLINT */
 }
 
-static void perform_workspace(struct fixture *f)
+/* Makes the directory a repository with one commit. */
+static void make_workspace(const struct fixture *f, char home[600])
 {
-    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
-    struct berth_run_result result;
-    char home[600];
     (void)mkdir(workspace_path(f, home), 0700);
-    assert_true(script_succeeds(home, "rm -rf .git .berth s"));
+    assert_true(script_succeeds(home, "rm -rf .git .berth s new"));
     write_workspace_file(home, "one\n");
     assert_true(script_succeeds(home, "git init -q -b main . && git config user.name n &&"
                                       " git config user.email e && git add file &&"
                                       " git commit -qm one"));
-    /* Killed in between, the command leaves the file as it was. */
+}
+
+/* Performs a run whose command, killed in between, leaves the file as it was. */
+static void perform_in_workspace(struct fixture *f, const char *home, const char *branch)
+{
+    struct berth_run_request request = BERTH_RUN_REQUEST_INIT;
+    struct berth_run_result result;
     request.command.argv =
         (const char *const[]){"sh", "-c",
                               "echo two > new && mv new file && git commit -qam two && echo s > s"
                               " && git add s",
                               NULL};
     request.sync.path = home;
+    request.sync.branch = branch;
     arm();
     assert_ok(f, berth_run_perform(f->b, &f->arena, &request, &result, &f->err));
     assert_int_equal(result.run->status, BERTH_RUN_SUCCEEDED);
     assert_false(result.kept);
+}
+
+static void perform_workspace(struct fixture *f)
+{
+    char home[600];
+    make_workspace(f, home);
+    perform_in_workspace(f, home, NULL);
+}
+
+static void perform_branch(struct fixture *f)
+{
+    char home[600];
+    make_workspace(f, home);
+    perform_in_workspace(f, home, "try");
+    assert_true(script_succeeds(home, "[ \"$(git show try:file)\" = two ]"));
 }
 
 /* Brings the work of all places home that still have some, and checks that none is lost. */
@@ -345,6 +365,10 @@ static void bring_work_home(struct fixture *f)
     assert_true(script_succeeds(home, "[ \"$(git log -1 --format=%s)\" = one ] ||"
                                       " [ -z \"$(git status --short)\" ] ||"
                                       " [ \"$(git status --short)\" = 'A  s' ]"));
+    /* A run on a branch changes nothing here, and its worktree is gone. */
+    assert_true(script_succeeds(home, "[ $(git worktree list | wc -l) = 1 ]"));
+    assert_true(script_succeeds(home, "! git rev-parse -q --verify try || { [ -z \"$(git status"
+                                      " --short)\" ] && [ \"$(cat file)\" = one ]; }"));
     assert_int_equal(count_rows(f, "SELECT count(*) FROM leases WHERE work_at IS NOT NULL"), 0);
 }
 
@@ -560,6 +584,7 @@ static const struct scenario {
     {"sweep_found_place", sweep_found_place},
     {"perform_run", perform_run},
     {"perform_workspace", perform_workspace},
+    {"perform_branch", perform_branch},
     {"perform_far_run", perform_far_run, .far = true},
     {"change_key", change_key},
     {"first_key", first_key},

@@ -272,7 +272,7 @@ static int push_now(struct berth_api_call *c, struct berth_error *err)
 static int push(struct berth_api_call *c, struct berth_error *err)
 {
     struct body {
-        const char *path;
+        const char *path, *branch;
         struct berth_list exclude;
         int on_conflict;
     } body = {0};
@@ -281,6 +281,7 @@ static int push(struct berth_api_call *c, struct berth_error *err)
         {"exclude", BERTH_API_TEXTS, offsetof(struct body, exclude)},
         {"onConflict", BERTH_API_WORD, offsetof(struct body, on_conflict),
          .words = berth_merge_policies.names},
+        {"branch", BERTH_API_TEXT, offsetof(struct body, branch), .nullable = true},
         {0}};
     struct berth_lease *l = NULL;
     struct berth_workspace_push *wanted = berth_api_state(c, sizeof *wanted);
@@ -301,6 +302,7 @@ static int push(struct berth_api_call *c, struct berth_error *err)
                                       .path = body.path,
                                       .exclude = (const char *const *)(void *)body.exclude.items,
                                       .on_conflict = (enum berth_merge_policy)body.on_conflict,
+                                      .branch = body.branch,
                                       .cancel_fd = berth_api_left_fd(c)};
     rc = berth_arena_check(&c->arena, err);
     if (rc < 0)

@@ -4,6 +4,8 @@
 #include "core/lease/lease_directory.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "core/paths.h"
 #include "os/fs.h"
 #include "os/pool.h"
@@ -79,9 +82,38 @@ void berth_lease_directory_discard(struct berth *b, const char *lease_id)
         free(path); /* the sweep deletes it */
 }
 
+/* Returns the first line of a small file without what it has to begin with, which the caller frees;
+ * NULL: it is another kind of file. */
+static char *read_pointer(const char *directory, const char *name, const char *beginning)
+{
+    auto_buf text = BERTH_BUF_INIT(PATH_MAX + 16);
+    auto_free char *path = NULL;
+    struct berth_error ignored;
+    if (asprintf(&path, "%s/%s", directory, name) < 0)
+        return NULL;
+    auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    size_t skip = strlen(beginning);
+    if (fd < 0 || berth_fs_read_all(fd, &text, &ignored) < 0 || text.len <= skip ||
+        strncmp(berth_buf_str(&text), beginning, skip) != 0)
+        return NULL;
+    return strndup(text.data + skip, strcspn(text.data + skip, "\n"));
+}
+
+/* Removes what a repository knows of a worktree that is to go: git would not check out its branch
+ * elsewhere otherwise. Both name each other by a file, TREE/.git and ADMIN/gitdir. */
+static void forget_worktree(const char *tree)
+{
+    struct berth_error ignored; /* "git worktree prune" does it later */
+    auto_free char *admin = read_pointer(tree, ".git", "gitdir: ");
+    auto_free char *back = admin ? read_pointer(admin, "gitdir", tree) : NULL;
+    if (back && strcmp(back, "/.git") == 0)
+        (void)berth_fs_remove_tree(admin, &ignored);
+}
+
 void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
 {
-    static const char *const suffixes[] = {"", ".new", ".blobs", ".git", ".diff"};
+    static const char *const suffixes[] = {"",     ".new",  ".blobs",
+                                           ".git", ".diff", BERTH_LEASE_WORKTREE_SUFFIX};
     auto_free char *workspaces = NULL;
     struct berth_error ignored; /* the sweep tries again */
     if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) < 0)
@@ -90,6 +122,8 @@ void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
         auto_free char *path = NULL;
         if (asprintf(&path, "%s/%s%s", workspaces, lease_id, suffixes[i]) < 0)
             return;
+        if (strcmp(suffixes[i], BERTH_LEASE_WORKTREE_SUFFIX) == 0)
+            forget_worktree(path);
         if (unlink(path) < 0 && errno == EISDIR)
             (void)berth_fs_remove_tree(path, &ignored);
         else if (i == 0 && access(workspaces, F_OK) < 0)

@@ -7,6 +7,9 @@
 
 #include "core/berth.h"
 
+/* Closes the name of a worktree of the user's repository, beside the state of a workspace. */
+#define BERTH_LEASE_WORKTREE_SUFFIX ".tree"
+
 /* Returns the directory of the store in "leases", "trash" or "workspaces", which the caller frees.
  */
 int berth_lease_directories(const struct berth *b, const char *name, char **out,

@@ -12,7 +12,7 @@
 
 #define OUTPUT_BYTES_MAX ((size_t)256 << 20) /* of ls-files in a large repository */
 #define WORDS_MAX 24
-#define VARIABLES_MAX 24
+#define VARIABLES_MAX 192
 #define RUN_MS (INT64_C(1800) * 1000) /* to pack a large history */
 
 /* Before the words of each call. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/workspace/git_command.h - runs git on this machine, for the repository of a workspace.
  * Hooks, the file system monitor, prompts and automatic maintenance are off, and objects that are
- * fetched are checked. Only commands are used that run no filter. */
+ * fetched are checked. Filters do not run: a caller of a command that would run one switches the
+ * setting off in the environment of the command. */
 #ifndef BERTH_CORE_WORKSPACE_GIT_COMMAND_H
 #define BERTH_CORE_WORKSPACE_GIT_COMMAND_H
 

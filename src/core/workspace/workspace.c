@@ -20,7 +20,9 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "core/lease/lease.h"
+#include "core/lease/lease_directory.h"
 #include "core/workspace/transport.h"
+#include "core/workspace/workspace_branch.h"
 #include "core/workspace/workspace_diff.h"
 #include "core/workspace/workspace_git.h"
 #include "core/workspace/workspace_state.h"
@@ -137,8 +139,22 @@ static int add_excludes(struct berth_ignore *ignore, const char *const *rules,
     return rc;
 }
 
+/* Makes the directory that is sent a worktree of the one that was named. */
+static int choose_branch(const struct berth_workspace_site *site,
+                         const struct berth_workspace_push *push, struct berth_workspace_state *s,
+                         struct berth_error *err)
+{
+    if (push->dry_run)
+        return berth_fail(err, BERTH_E_INVALID, "Only a directory can be counted, not a branch.");
+    s->repository = s->path;
+    s->branch = berth_arena_strdup(&s->arena, push->branch);
+    return berth_workspace_state_path(site->states, &s->arena, push->lease_id,
+                                      BERTH_LEASE_WORKTREE_SUFFIX, &s->path, err);
+}
+
 /* Fills the parts of the state that the request gives. */
-static int begin_state(const struct berth_workspace_push *push, const char *cwd,
+static int begin_state(const struct berth_workspace_site *site,
+                       const struct berth_workspace_push *push, const char *cwd,
                        struct berth_workspace_state *s, struct berth_error *err)
 {
     struct berth_id token = berth_id_new_random();
@@ -152,8 +168,10 @@ static int begin_state(const struct berth_workspace_push *push, const char *cwd,
     s->token = berth_arena_strdup(&s->arena, token.text);
     s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
-    s->shared = "";
+    s->shared = s->repository = s->branch = s->branch_start = "";
     int rc = berth_arena_check(&s->arena, err);
+    if (rc == BERTH_OK && push->branch)
+        rc = choose_branch(site, push, s, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&s->ignore, err);
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
@@ -303,55 +321,83 @@ static int measure(struct berth_git_trip *trip, int root_fd, struct berth_worksp
     return rc;
 }
 
+/* Sends the directory, which is locked, and its repository. */
+static int push_root(struct berth_git_trip *trip, const struct berth_workspace_push *push,
+                     int root_fd, struct berth_workspace_report *out, struct berth_error *err)
+{
+    auto_transport *t = NULL;
+    struct watched watched;
+    bool fresh = false;
+    int rc = find_sharers(trip, &out->shared_with, err);
+    if (rc == BERTH_OK)
+        rc = keep_sharers(trip->state, &out->shared_with, err);
+    if (rc == BERTH_OK)
+        rc = open_transport(trip, &t, err);
+    if (t)
+        t->progress = watch(&watched, push->on_progress, push->ctx, false);
+    if (rc == BERTH_OK)
+        rc = send_tree(trip, t, root_fd, &fresh, err);
+    return rc < 0 ? rc : berth_workspace_git_send(trip, fresh, err);
+}
+
+/* Stores what is needed to bring the work home, and marks the lease. */
+static int push_record(struct berth_git_trip *trip, struct berth_error *err)
+{
+    BERTH_FAILPOINT(workspace_after_send);
+    int rc = berth_workspace_state_save(trip->site->states, trip->lease_id, trip->state, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_state);
+    rc = trip->site->ops->mark(trip->site, trip->lease_id, true, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_mark);
+    return rc;
+}
+
+static int push_state(struct berth_git_trip *trip, const struct berth_workspace_push *push,
+                      struct berth_workspace_report *out, struct berth_error *err)
+{
+    struct berth_workspace_state *s = trip->state;
+    auto_close int root_fd = open_root(s->path, push->cancel_fd, &out->recovered, err);
+    if (root_fd < 0)
+        return root_fd;
+    (void)flock(root_fd, LOCK_SH); /* others may read it, too */
+    berth_workspace_git_recover(s->path);
+    int rc = berth_workspace_git_read(trip, err);
+    if (push->dry_run)
+        return rc < 0 ? rc : measure(trip, root_fd, out, err);
+    if (rc == BERTH_OK)
+        rc = push_root(trip, push, root_fd, out, err);
+    return rc < 0 ? rc : push_record(trip, err);
+}
+
 int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_arena *arena,
                               const struct berth_workspace_push *push, const char *cwd,
                               struct berth_workspace_report *out, struct berth_error *err)
 {
     auto_workspace_state s = {0};
-    auto_transport *t = NULL;
     struct berth_git_trip trip = {.site = site,
                                   .arena = arena,
                                   .lease_id = push->lease_id,
                                   .cancel_fd = push->cancel_fd,
                                   .state = &s};
-    struct watched watched;
-    bool fresh = false;
+    const char *note = NULL;
     *out = (struct berth_workspace_report){.cwd = cwd};
     int rc = push->dry_run ? BERTH_OK : refuse_second_push(site, push->lease_id, err);
     if (rc == BERTH_OK)
-        rc = begin_state(push, cwd, &s, err);
-    auto_close int root_fd = rc < 0 ? rc : open_root(s.path, push->cancel_fd, &out->recovered, err);
-    if (root_fd < 0)
-        return root_fd;
-    (void)flock(root_fd, LOCK_SH); /* others may read it, too */
-    berth_workspace_git_recover(s.path);
-    rc = berth_workspace_git_read(&trip, err);
-    if (push->dry_run)
-        return rc < 0 ? rc : measure(&trip, root_fd, out, err);
-    if (rc == BERTH_OK)
-        rc = find_sharers(&trip, &out->shared_with, err);
-    if (rc == BERTH_OK)
-        rc = keep_sharers(&s, &out->shared_with, err);
-    if (rc == BERTH_OK)
-        rc = open_transport(&trip, &t, err);
-    if (t)
-        t->progress = watch(&watched, push->on_progress, push->ctx, false);
-    if (rc == BERTH_OK)
-        rc = send_tree(&trip, t, root_fd, &fresh, err);
-    if (rc == BERTH_OK)
-        rc = berth_workspace_git_send(&trip, fresh, err);
-    if (rc == BERTH_OK) {
-        BERTH_FAILPOINT(workspace_after_send);
-        rc = berth_workspace_state_save(site->states, push->lease_id, &s, err);
-    }
-    if (rc == BERTH_OK) {
-        BERTH_FAILPOINT(workspace_after_state);
-        rc = site->ops->mark(site, push->lease_id, true, err);
-    }
+        rc = begin_state(site, push, cwd, &s, err);
+    if (rc == BERTH_OK && push->branch)
+        rc = berth_workspace_branch_begin(&trip, &note, err);
     if (rc < 0)
         return rc;
-    BERTH_FAILPOINT(workspace_after_mark);
+    rc = push_state(&trip, push, out, err);
+    if (rc < 0 && push->branch)
+        berth_workspace_branch_undo(&trip);
+    if (rc < 0 || push->dry_run)
+        return rc;
     fill_report(&s, arena, out);
+    out->note = out->note ? out->note : note;
     return BERTH_OK;
 }
 
@@ -385,6 +431,8 @@ struct homecoming {
     struct berth_apply_report applied;
     struct berth_git_trip trip;
     struct berth_git_return git;
+    struct berth_branch_return branch;
+    bool tree_made;        /* the worktree of the branch was made again for this pull */
     struct berth_buf diff; /* if it is wanted */
     bool diff_cut;
     const char *git_trouble; /* why commits of the place are not here; or NULL */
@@ -514,7 +562,7 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     out->skipped = h->remote.skipped;
     out->conflicts = h->plan.conflict_count + h->applied.conflict_count;
     berth_json_open(&w, '{');
-    berth_json_put_foreign(&w, "path", h->state.path);
+    berth_json_put_foreign(&w, "path", *h->state.branch ? h->state.repository : h->state.path);
     berth_json_put_str(&w, "state", "home");
     berth_json_put_int(&w, "added", (int64_t)out->added);
     berth_json_put_int(&w, "updated", (int64_t)out->updated);
@@ -527,6 +575,8 @@ static int write_report(const struct homecoming *h, struct berth_arena *arena,
     berth_json_close(&w, ']');
     berth_workspace_put_shared(&w, &out->shared_with);
     berth_workspace_git_json(&h->trip, &h->git, &w);
+    if (h->branch.head)
+        berth_workspace_branch_json(&h->state, &h->branch, &w);
     if (h->pull->diff) {
         berth_json_put_foreign(&w, "diff", berth_buf_str(&h->diff));
         berth_json_put_bool(&w, "diffCut", h->diff_cut);
@@ -571,6 +621,8 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
         s->git.head = h->git.head ? h->git.head : "";
         s->git.index = h->git.index ? h->git.index : "";
     }
+    if (h->branch.head)
+        s->branch_start = h->branch.head;
     int rc = take_baseline(h, err);
     if (rc < 0)
         return rc;
@@ -607,7 +659,14 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_merge);
-    return berth_workspace_git_join(&h->trip, &h->git, err);
+    rc = berth_workspace_git_join(&h->trip, &h->git, err);
+    if (rc < 0 || !*h->state.branch || h->git_trouble)
+        return rc;
+    rc = berth_workspace_branch_commit(&h->trip, &h->branch, err);
+    if (rc < 0)
+        return rc;
+    BERTH_FAILPOINT(workspace_after_commit);
+    return rc;
 }
 
 /* Shows what the plan changes. Invalid UTF-8 is replaced when the report is written. */
@@ -626,8 +685,7 @@ static int make_diff(struct homecoming *h, struct berth_transport *t, int root_f
     return rc < 0 ? rc : berth_buf_check(&h->diff, "The difference", err);
 }
 
-static int bring_home(struct berth_workspace_site *site, struct berth_arena *arena,
-                      struct homecoming *h, struct berth_workspace_report *out,
+static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
                       struct berth_error *err)
 {
     auto_transport *t = NULL;
@@ -635,11 +693,6 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
     auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
-    h->trip = (struct berth_git_trip){.site = site,
-                                      .arena = arena,
-                                      .lease_id = h->pull->lease_id,
-                                      .cancel_fd = h->pull->cancel_fd,
-                                      .state = &h->state};
     berth_workspace_git_recover(h->state.path);
     int rc = find_sharers(&h->trip, &out->shared_with, err);
     add_sharers(&h->trip, &out->shared_with);
@@ -658,12 +711,25 @@ static int bring_home(struct berth_workspace_site *site, struct berth_arena *are
     if (rc == BERTH_OK && !h->pull->dry_run)
         rc = apply_plan(h, t, root_fd, err);
     if (rc == BERTH_OK)
-        rc = write_report(h, arena, out, err);
+        rc = write_report(h, h->trip.arena, out, err);
     if (rc == BERTH_OK && h->git_trouble)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "The files are home, but not the commits of the place: %.700s",
                         h->git_trouble);
     return rc < 0 || h->pull->dry_run ? rc : finish_home(h, err);
+}
+
+/* The same for a branch, whose worktree goes when the work is home. After an error it stays, and
+ * the next pull continues with it. */
+static int bring_branch_home(struct homecoming *h, struct berth_workspace_report *out,
+                             struct berth_error *err)
+{
+    int rc = berth_workspace_branch_reopen(&h->trip, &h->tree_made, err);
+    if (rc == BERTH_OK)
+        rc = bring_home(h, out, err);
+    if (h->pull->dry_run ? h->tree_made : rc == BERTH_OK)
+        berth_workspace_branch_close(&h->trip);
+    return rc;
 }
 
 int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_arena *arena,
@@ -679,7 +745,12 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
         rc = site->ops->reopen(site, pull->lease_id, &reopened, err);
     if (rc < 0)
         return rc;
-    rc = bring_home(site, arena, &h, out, err);
+    h.trip = (struct berth_git_trip){.site = site,
+                                     .arena = arena,
+                                     .lease_id = pull->lease_id,
+                                     .cancel_fd = pull->cancel_fd,
+                                     .state = &h.state};
+    rc = *h.state.branch ? bring_branch_home(&h, out, err) : bring_home(&h, out, err);
     if (site->ops->give_back(site, pull->lease_id, reopened, &trouble) < 0 && rc == BERTH_OK) {
         *err = trouble;
         return trouble.code;

@@ -434,7 +434,7 @@ static int stay_beside(struct berth_git_trip *trip, struct berth_git_return *r, 
 }
 
 /* Returns why the branch at home cannot simply move to the commit of the place, or NULL. *moved:
- * it already did, before a crash. */
+ * it has that commit already: an earlier pull was killed, or somebody merged it. */
 static const char *find_hindrance(struct berth_git_trip *trip, const struct berth_git_return *r,
                                   const char *ref, const char *head, bool *moved)
 {
@@ -447,7 +447,8 @@ static const char *find_hindrance(struct berth_git_trip *trip, const struct bert
         return "Another branch was checked out here meanwhile.";
     if (!r->head)
         return *g->head ? "The branch of the place has no commit." : NULL;
-    *moved = strcmp(head, r->head) == 0;
+    *moved = strcmp(head, r->head) == 0 || BERTH_GIT(&trip->home.git, NULL, &ignored, "merge-base",
+                                                     "--is-ancestor", r->head, head) == BERTH_OK;
     if (!*moved && strcmp(head, g->head) != 0)
         return "The branch has new commits here, too.";
     if (*g->head && BERTH_GIT(&trip->home.git, NULL, &ignored, "merge-base", "--is-ancestor",
@@ -507,7 +508,7 @@ static int join(struct berth_git_trip *trip, struct berth_git_return *r, struct 
 {
     const struct berth_workspace_git *g = &trip->state->git;
     const char *ref, *head, *index_ref;
-    bool moved, joined, news = r->head && strcmp(r->head, g->head) != 0;
+    bool moved, joined = true, news = r->head && strcmp(r->head, g->head) != 0;
     int rc = berth_workspace_git_head(trip, &ref, &head, err);
     index_ref = berth_arena_printf(trip->arena, "refs/berth/index/%s", trip->state->label);
     if (rc == BERTH_OK)
@@ -517,7 +518,10 @@ static int join(struct berth_git_trip *trip, struct berth_git_return *r, struct 
     const char *why = find_hindrance(trip, r, ref, head, &moved);
     if (why)
         return stay_beside(trip, r, why, err);
-    rc = join_index(trip, r, &joined, err);
+    /* A worktree whose files an earlier pull has committed has nothing staged. */
+    bool committed = *trip->state->branch && moved && strcmp(head, r->head) != 0;
+    if (!committed)
+        rc = join_index(trip, r, &joined, err);
     if (rc < 0)
         return rc;
     if (!joined)

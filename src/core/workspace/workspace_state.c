@@ -19,7 +19,7 @@
 
 #define HEAD "berth workspace 1\n"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
-#define TEXTS 10                                 /* at the beginning */
+#define TEXTS 13                                 /* at the beginning */
 #define BEGINNING_BYTES (sizeof HEAD + PATH_MAX) /* of a state: as far as the path */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
@@ -83,10 +83,17 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
     berth_record_put_text(&out, s->cwd);
     berth_record_put_text(&out, s->token);
     berth_record_put_text(&out, s->label);
-    const char *const git[] = {
-        s->git.sent ? "sent" : "", s->git.ref, s->git.head, s->git.index, s->git.note, s->shared};
-    for (size_t i = 0; i < sizeof git / sizeof git[0]; i++)
-        berth_record_put_text(&out, git[i] ? git[i] : "");
+    const char *const rest[] = {s->git.sent ? "sent" : "",
+                                s->git.ref,
+                                s->git.head,
+                                s->git.index,
+                                s->git.note,
+                                s->shared,
+                                s->repository,
+                                s->branch,
+                                s->branch_start};
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+        berth_record_put_text(&out, rest[i] ? rest[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
     berth_ignore_write(s->ignore, &out);
     put_manifest(&s->base, &out);
@@ -137,6 +144,9 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     out->token = texts[2];
     out->label = texts[3];
     out->shared = texts[9];
+    out->repository = texts[10];
+    out->branch = texts[11];
+    out->branch_start = texts[12];
     out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
                                             .ref = texts[5],
                                             .head = texts[6],

@@ -22,9 +22,13 @@ struct berth_workspace_git {
 struct berth_workspace_state {
     struct berth_arena arena; /* holds the texts */
     const char *path;         /* the directory at home, absolute */
-    const char *cwd;          /* the directory in the place */
-    const char *token;        /* was written there */
-    const char *label;        /* of remote versions that are put beside local ones */
+    /* The repository and the branch whose worktree `path` is, and the commit at which the branch
+     * was when the worktree was made. "": `path` is the user's own directory. */
+    const char *repository, *branch, *branch_start;
+    bool branch_made;   /* by this push; not stored */
+    const char *cwd;    /* the directory in the place */
+    const char *token;  /* was written there */
+    const char *label;  /* of remote versions that are put beside local ones */
     const char *shared; /* ids of other leases that had the directory, too; one on each line */
     enum berth_merge_policy policy;
     struct berth_workspace_git git;
