@@ -55,6 +55,7 @@ struct berth_run_end {
     enum berth_run_status status;   /* succeeded, failed, cancelled or timed_out */
     const char *error, *error_code; /* or NULL */
     const char *workspace_json;     /* what became of its workspace, an object; or NULL */
+    const char *workspace_diff;     /* what changed there, as a unified diff; or NULL */
     const struct berth_actor *actor;
 };
 /* Ends a run and releases its leases. If the run has already ended, its end stays as it is and its
@@ -142,6 +143,7 @@ struct berth_run_result {
     char log[512];             /* the path of the log, or ""; the file exists if there was output */
     bool kept;                 /* the place holds work that did not come home, and is kept */
     const char *workspace_json; /* what became of the workspace, as the run shows it; or NULL */
+    const char *workspace_diff; /* what changed there, as a unified diff; or NULL */
     bool owed;                  /* the place is not confirmed gone; the sweep tries again */
 };
 

@@ -59,7 +59,10 @@ struct berth_workspace_pull {
     int on_conflict;      /* enum berth_merge_policy; -1: as when the directory was sent */
     bool mass_deletion;   /* also delete more than half of the files, and more than ten */
     bool dry_run;         /* only report what would change */
-    bool diff;            /* the report has a unified diff of the files, up to 256 KiB */
+    size_t diff_max;      /* bytes of a unified diff of the files; 0: the report has none */
+    /* Overwrites secrets in the content of a file before the difference shows it; or NULL. */
+    void (*hide)(void *hide_ctx, char *bytes, size_t len);
+    void *hide_ctx;
     int cancel_fd;
     berth_workspace_progress_fn *on_progress; /* or NULL */
     void *ctx;                                /* for on_progress */
@@ -81,7 +84,9 @@ struct berth_workspace_report {
     /* Ids of other leases that hold the directory, too, and whose work is not home. */
     struct berth_list shared_with;
     const char *note; /* push: why the repository did not travel as a whole; or NULL */
-    const char *json; /* pull: all of it as an object, as a run shows it */
+    const char *json; /* pull: all of it but the difference as an object, as a run shows it */
+    const char *diff; /* pull: the difference, if it was wanted; else NULL */
+    const char *json_with_diff; /* pull: `json` and the difference, as the API answers */
 };
 
 /* Sends a directory to the place of a lease; the place's directory becomes like it, apart from what

@@ -150,6 +150,9 @@
 /* One content that is compared by lines. */
 #define BERTH_DIFF_BYTES_MAX ((size_t)4 * 1024 * 1024)
 #define BERTH_DIFF_LINES_MAX 200000
+/* The difference of a whole workspace: in an answer, and kept with a run. */
+#define BERTH_WORKSPACE_DIFF_BYTES_MAX ((size_t)256 * 1024)
+#define BERTH_RUN_DIFF_BYTES_MAX ((size_t)64 * 1024)
 
 /* Logs of commands leave this much of their disk free, so that the ledger can still be written: a
  * part of it, but not more than these bytes. */

@@ -94,20 +94,18 @@ int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_s
     return rc < 0 ? rc : berth_arena_check(&cli->arena, &cli->err);
 }
 
-int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull, const char **json)
+int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull,
+                 struct berth_workspace_report *report)
 {
     auto_far_site site = {0};
     struct cli_progress progress = {0};
     struct berth_workspace_pull watched = *pull;
-    struct berth_workspace_report report;
     watched.on_progress = progress_of(cli);
     watched.ctx = &progress;
     int rc = cli_far_site_open(cli, &site);
     if (rc == BERTH_OK)
-        rc = berth_workspace_site_pull(&site.base, &cli->arena, &watched, &report, &cli->err);
+        rc = berth_workspace_site_pull(&site.base, &cli->arena, &watched, report, &cli->err);
     erase_progress(watched.on_progress);
-    if (rc == BERTH_OK)
-        *json = report.json;
     return rc;
 }
 
@@ -150,6 +148,7 @@ struct far_run {
     struct berth_run_request *request;
     const char *run_id, *lease_id, *directory;
     const char *report;     /* what became of the workspace, as JSON; or NULL */
+    const char *diff;       /* what changed here; or NULL */
     struct berth_error err; /* why it failed before or after its command; code 0: it did not */
     const char *code;       /* its errorCode */
     bool home;              /* the work is here */
@@ -227,11 +226,15 @@ static void far_run_return(struct far_run *r)
 {
     struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
     const struct berth_run_sync *sync = &r->request->sync;
+    struct berth_workspace_report report;
     pull.lease_id = r->lease_id;
     pull.mass_deletion = sync->mass_deletion;
+    pull.diff_max = BERTH_RUN_DIFF_BYTES_MAX;
     pull.cancel_fd = r->cli->cancel_fd;
-    if (!sync->no_restore && cli_far_pull(r->cli, &pull, &r->report) == BERTH_OK) {
+    if (!sync->no_restore && cli_far_pull(r->cli, &pull, &report) == BERTH_OK) {
         r->home = true;
+        r->report = report.json;
+        r->diff = report.diff && *report.diff ? report.diff : NULL;
         return;
     }
     if (!sync->no_restore)
@@ -260,6 +263,7 @@ static int far_run_finish(struct far_run *r, int status)
     berth_json_put_str(&w, "error", r->code ? r->err.message : status ? words : NULL);
     berth_json_put_str(&w, "errorCode", r->code ? r->code : status ? "adapter_failed" : NULL);
     berth_json_put_raw(&w, "workspace", r->report);
+    berth_json_put_foreign(&w, "workspaceDiff", r->diff);
     berth_json_close(&w, '}');
     cli->cancel_fd = -1;
     return cli_call(cli, &run, "POST", &body, "/api/runs/%s/finish", r->run_id);

@@ -15,7 +15,8 @@ bool cli_is_far(const struct cli *cli);
  * the API has it. The error is in cli->err. */
 int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_sync *sync,
                  const char **json);
-int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull, const char **json);
+int cli_far_pull(struct cli *cli, const struct berth_workspace_pull *pull,
+                 struct berth_workspace_report *report);
 /* Prints what a push would send. Uses no lease and no daemon. Returns the exit status. */
 int cli_measure_workspace(struct cli *cli, const struct berth_run_sync *sync);
 /* Performs a run whose workspace is here. Returns the exit status. */

@@ -73,7 +73,10 @@ static int run_show(struct cli *cli, int argc, char **argv)
         return status;
     if (cli_find_id(cli, "run", argv[0], &id) < 0 || cli_get(cli, &run, "/api/runs/%s", id) < 0)
         return cli_fail(cli);
-    return cli_print_one(cli, &run, id, lines);
+    status = cli_print_one(cli, &run, id, lines);
+    if (status == CLI_OK && !cli->json && !cli->quiet)
+        cli_sync_say_run(cli, run.json);
+    return status;
 }
 
 /* --- berth run --- */
@@ -143,7 +146,7 @@ static int run_print_json(struct cli *cli, const struct berth_run_result *r)
     if (r->started && berth_exec_result_json(&(struct berth_json_writer){.buf = &result}, r->log,
                                              r->exec_id, &r->end, r->truncated, &cli->err) < 0)
         return cli_run_failed(cli);
-    berth_run_json(&(struct berth_json_writer){.buf = &row}, r->run);
+    berth_run_json_with_diff(&(struct berth_json_writer){.buf = &row}, r->run);
     berth_json_open(&w, '{');
     berth_json_put_raw(&w, "run", berth_buf_str(&row));
     berth_json_put_raw(&w, "result", r->started ? berth_buf_str(&result) : NULL);

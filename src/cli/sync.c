@@ -129,9 +129,8 @@ void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *rep
 }
 
 /* Prints the difference as it is, but nothing that could move the cursor of a terminal. */
-static void say_diff(struct cli *cli, FILE *to, const struct berth_json *report)
+static void say_diff(struct cli *cli, FILE *to, const char *diff, const struct berth_json *report)
 {
-    const char *diff = cli_text(report, "diff");
     if (!diff || cli->quiet)
         return;
     for (const char *at = diff; *at; at++)
@@ -154,7 +153,7 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
                       cli_clean(cli, cli_text(workspace, "leaseId")));
         return;
     }
-    say_diff(cli, to, workspace);
+    say_diff(cli, to, cli_text(workspace, "diff"), workspace);
     if (!cli->quiet)
         (void)fprintf(to, "%s%lld added, %lld updated, %lld deleted in %s\n", prefix_of(to),
                       (long long)berth_json_int(berth_json_get(workspace, "added")),
@@ -172,6 +171,13 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
         say_git(cli, to, berth_json_get(workspace, "git"), branch != NULL);
     if (branch)
         say_branch(cli, to, branch);
+}
+
+void cli_sync_say_run(struct cli *cli, const struct berth_json *run)
+{
+    const struct berth_json *workspace = berth_json_get(run, "workspace");
+    say_diff(cli, stdout, cli_text(run, "workspaceDiff"), workspace);
+    cli_sync_say_object(cli, stdout, workspace);
 }
 
 void cli_sync_say(struct cli *cli, FILE *to, const char *json)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -74,18 +75,18 @@ static int pull_to_here(struct cli *cli, const char *lease_id, const char *on_co
                         bool mass_deletion, bool dry_run)
 {
     struct berth_workspace_pull wanted = BERTH_WORKSPACE_PULL_INIT;
-    const char *json;
+    struct berth_workspace_report report;
     (void)cli_choice(cli, "on-conflict", on_conflict, &berth_merge_policies, &wanted.on_conflict);
     cli->cancel_fd = wanted.cancel_fd = cli_cancel_fd();
     wanted.lease_id = lease_id;
     wanted.mass_deletion = mass_deletion;
     wanted.dry_run = dry_run;
-    wanted.diff = dry_run;
-    if (cli_far_pull(cli, &wanted, &json) < 0)
+    wanted.diff_max = dry_run ? BERTH_WORKSPACE_DIFF_BYTES_MAX : 0;
+    if (cli_far_pull(cli, &wanted, &report) < 0)
         return cli_fail(cli);
     if (cli->json)
-        return cli_print_text(cli, json);
-    cli_sync_say(cli, stdout, json);
+        return cli_print_text(cli, report.json_with_diff);
+    cli_sync_say(cli, stdout, report.json_with_diff);
     return CLI_OK;
 }
 

@@ -307,10 +307,11 @@ static const char *const migration_17[] = {
 };
 
 /* work_at: since when a place may hold work that is not home. workspace: what became of the
- * workspace of a run, as JSON. */
+ * workspace of a run, as JSON. workspace_diff: what changed there, as a unified diff. */
 static const char *const migration_18[] = {
     "ALTER TABLE leases ADD COLUMN work_at {bigint}",
     "ALTER TABLE runs ADD COLUMN workspace TEXT",
+    "ALTER TABLE runs ADD COLUMN workspace_diff TEXT",
     NULL,
 };
 

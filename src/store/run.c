@@ -9,10 +9,12 @@ const struct berth_enum berth_run_statuses = {"run status", status_names};
 #define COLUMNS                                                                                    \
     "id, company_id, environment_id, status, error, error_code, started_at, finished_at,"          \
     " created_at, updated_at, owner, workspace"
+#define COLUMNS_OF_ONE COLUMNS ", workspace_diff"
 
 struct reader {
     struct berth_arena *arena;
     struct berth_list *out;
+    bool one; /* the row has COLUMNS_OF_ONE */
 };
 
 static int on_run(void *ctx, const struct berth_value *row, struct berth_error *err)
@@ -38,6 +40,7 @@ static int on_run(void *ctx, const struct berth_value *row, struct berth_error *
     run->updated_at_ms = row[9].number;
     run->owner = berth_row_text(arena, &row[10]);
     run->workspace_json = berth_row_text(arena, &row[11]);
+    run->workspace_diff = reader->one ? berth_row_text(arena, &row[12]) : NULL;
     return berth_arena_check(arena, err);
 }
 
@@ -67,10 +70,10 @@ int berth_run_load(struct berth_db *db, struct berth_arena *arena, const char *i
                    struct berth_run **out, struct berth_error *err)
 {
     struct berth_list list = {0};
-    struct reader reader = {.arena = arena, .out = &list};
+    struct reader reader = {.arena = arena, .out = &list, .one = true};
     int rc = berth_db_exec(
-        db, "SELECT " COLUMNS " FROM runs WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)), on_run,
-        &reader, err, berth_text(id));
+        db, "SELECT " COLUMNS_OF_ONE " FROM runs WHERE " BERTH_SAME_ID("id", BERTH_ID_ARG(1)),
+        on_run, &reader, err, berth_text(id));
     *out = list.count ? list.items[0] : NULL;
     return rc;
 }
@@ -100,13 +103,14 @@ int berth_run_save(struct berth_db *db, const struct berth_run *run, bool *won,
     int rc = berth_db_exec(
         db,
         "UPDATE runs SET status = $2, error = $3, error_code = $4, started_at = $5,"
-        " finished_at = $6, updated_at = $7, workspace = $8 WHERE " BERTH_SAME_ID(
+        " finished_at = $6, updated_at = $7, workspace = $8, workspace_diff = $9"
+        " WHERE " BERTH_SAME_ID(
             "id", BERTH_ID_ARG(1)) " AND status NOT IN ('succeeded', 'failed', 'cancelled', "
                                    "'timed_out') RETURNING 1",
         berth_row_count, &rows, err, berth_text(run->id), berth_text(status_names[run->status]),
         berth_text(run->error), berth_text(run->error_code), berth_int_or_null(run->started_at_ms),
         berth_int_or_null(run->finished_at_ms), berth_int(run->updated_at_ms),
-        berth_text(run->workspace_json));
+        berth_text(run->workspace_json), berth_text(run->workspace_diff));
     *won = rows > 0;
     return rc;
 }

@@ -19,6 +19,7 @@ struct berth_run {
     enum berth_run_status status;
     const char *error, *error_code;
     const char *workspace_json; /* what became of its workspace, or NULL */
+    const char *workspace_diff; /* what changed there; NULL: nothing, or the run is one of a list */
     const char *owner;          /* the node that performs the run, or NULL */
     int64_t started_at_ms, finished_at_ms, created_at_ms, updated_at_ms;
 };

@@ -692,6 +692,7 @@ static void leases_and_runs_survive_their_copy(void **state)
     do_sql(g, "DROP TABLE lease_secrets"); /* of later versions */
     do_sql(g, "ALTER TABLE leases DROP COLUMN work_at");
     do_sql(g, "ALTER TABLE runs DROP COLUMN workspace");
+    do_sql(g, "ALTER TABLE runs DROP COLUMN workspace_diff");
     do_sql(g, "DROP INDEX environments_by_change");
     do_sql(g, "DROP INDEX activity_by_company");
     do_sql(g, "DROP INDEX leases_by_company");

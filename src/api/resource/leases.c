@@ -315,7 +315,7 @@ static int pull_now(struct berth_api_call *c, struct berth_error *err)
     struct berth_workspace_report report;
     int rc = berth_workspace_pull(c->b, &c->arena, c->state, &report, err);
     if (rc == BERTH_OK)
-        berth_json_put_raw(&c->w, NULL, report.json);
+        berth_json_put_raw(&c->w, NULL, report.json_with_diff);
     return rc;
 }
 
@@ -343,12 +343,13 @@ static int pull(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc < 0)
         return rc;
-    *wanted = (struct berth_workspace_pull){.lease_id = l->id,
-                                            .on_conflict = body.on_conflict,
-                                            .mass_deletion = body.mass_deletion,
-                                            .dry_run = body.dry_run,
-                                            .diff = body.diff,
-                                            .cancel_fd = berth_api_left_fd(c)};
+    *wanted =
+        (struct berth_workspace_pull){.lease_id = l->id,
+                                      .on_conflict = body.on_conflict,
+                                      .mass_deletion = body.mass_deletion,
+                                      .dry_run = body.dry_run,
+                                      .diff_max = body.diff ? BERTH_WORKSPACE_DIFF_BYTES_MAX : 0,
+                                      .cancel_fd = berth_api_left_fd(c)};
     return berth_api_at_lease(c, l, pull_now, err);
 }
 

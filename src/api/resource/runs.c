@@ -59,7 +59,7 @@ static int run_get(struct berth_api_call *c, struct berth_error *err)
     struct berth_run *run;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
     if (rc == BERTH_OK)
-        berth_run_json(&c->w, run);
+        berth_run_json_with_diff(&c->w, run);
     return rc;
 }
 
@@ -541,6 +541,8 @@ static int run_finish(struct berth_api_call *c, struct berth_error *err)
         {"errorCode", BERTH_API_TEXT, offsetof(struct body, end.error_code), .nullable = true},
         {"workspace", BERTH_API_OBJECT, offsetof(struct body, end.workspace_json),
          .nullable = true},
+        {"workspaceDiff", BERTH_API_TEXT, offsetof(struct body, end.workspace_diff),
+         .nullable = true},
         {0}};
     struct berth_run *run;
     int rc = berth_run_get(c->b, &c->arena, c->params[0], &run, err);
@@ -551,6 +553,10 @@ static int run_finish(struct berth_api_call *c, struct berth_error *err)
     if (run->owner && !berth_run_ended((int)run->status))
         return berth_fail(err, BERTH_E_CONFLICT, "berth performs run %s, and finishes it.",
                           run->id);
+    if (body.end.workspace_diff && strlen(body.end.workspace_diff) > BERTH_RUN_DIFF_BYTES_MAX)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "A difference of more than %zu bytes is not kept: cut it.",
+                          BERTH_RUN_DIFF_BYTES_MAX);
     body.end.status = BERTH_RUN_SUCCEEDED + (enum berth_run_status)body.status;
     body.end.actor = &c->actor;
     struct end_call *call = berth_api_state(c, sizeof *call);

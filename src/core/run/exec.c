@@ -493,29 +493,40 @@ static void masked_text_put(void *ctx, const char *bytes, size_t len)
     t->to += len;
 }
 
-/* Hides the values of the config and of the request in a text that is cut at `size` bytes, in
- * place. */
-static void exec_mask_text(struct berth_exec *x, char *text, size_t size)
+/* Hides the values of the config and of the request in a text, in place. `whole`: nothing was cut
+ * off behind it. */
+static void exec_mask_text(struct berth_exec *x, char *text, size_t len, bool whole)
 {
     struct masked_text t = {.to = text, .whole = true};
-    size_t len = strlen(text);
-    auto_free char *copy = x->streams[0].mask ? strdup(text) : NULL;
-    if (!x->streams[0].mask)
+    if (!x->streams[0].mask || !len)
         return;
+    auto_free char *copy = malloc(len);
     if (!copy) {
         memset(text, '*', len);
         return;
     }
+    memcpy(copy, text, len);
     berth_mask_put(x->streams[0].mask, copy, len, masked_text_put, &t);
-    t.whole = len + 1 < size;
+    t.whole = whole;
     berth_mask_end(x->streams[0].mask, masked_text_put, &t);
+}
+
+void berth_exec_hide(struct berth_exec *x, char *bytes, size_t len)
+{
+    exec_mask_text(x, bytes, len, true);
+}
+
+static void exec_mask_message(struct berth_exec *x, char *text, size_t size)
+{
+    size_t len = strlen(text);
+    exec_mask_text(x, text, len, len + 1 < size);
 }
 
 /* The command may name a secret, and errors name the command. */
 static void exec_mask_error(struct berth_exec *x, struct berth_error *err)
 {
-    exec_mask_text(x, err->message, sizeof err->message);
-    exec_mask_text(x, err->where, sizeof err->where);
+    exec_mask_message(x, err->message, sizeof err->message);
+    exec_mask_message(x, err->where, sizeof err->where);
 }
 
 static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,

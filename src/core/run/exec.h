@@ -11,6 +11,8 @@
 bool berth_exec_truncated(const struct berth_exec *x);
 /* Returns whether the command was ended because its lease had ended. */
 bool berth_exec_outlasted(struct berth_exec *x);
+/* Overwrites the values of the command's secrets in the bytes. Valid after the end. */
+void berth_exec_hide(struct berth_exec *x, char *bytes, size_t len);
 /* Frees the exec if that cannot block, which is so after its end with most drivers. Returns false
  * when it was not freed. */
 bool berth_exec_free_now(struct berth_exec *x);

@@ -41,9 +41,9 @@ enum berth_run_status berth_run_status(const struct berth_run *run)
     return run->status;
 }
 
-void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
+/* Writes the fields without the braces around them. */
+static void put_fields(struct berth_json_writer *w, const struct berth_run *r)
 {
-    berth_json_open(w, '{');
     berth_json_put_str(w, "id", r->id);
     berth_json_put_str(w, "companyId", r->company_id);
     berth_json_put_str(w, "environmentId", r->environment_id);
@@ -55,6 +55,20 @@ void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
     berth_json_put_time(w, "createdAt", r->created_at_ms);
     berth_json_put_time(w, "updatedAt", r->updated_at_ms);
     berth_json_put_raw(w, "workspace", r->workspace_json);
+}
+
+void berth_run_json(struct berth_json_writer *w, const struct berth_run *r)
+{
+    berth_json_open(w, '{');
+    put_fields(w, r);
+    berth_json_close(w, '}');
+}
+
+void berth_run_json_with_diff(struct berth_json_writer *w, const struct berth_run *r)
+{
+    berth_json_open(w, '{');
+    put_fields(w, r);
+    berth_json_put_foreign(w, "workspaceDiff", r->workspace_diff);
     berth_json_close(w, '}');
 }
 
@@ -195,6 +209,7 @@ static int tx_finish(struct berth_db *db, void *ctx, struct berth_error *err)
     run->error = work->end->error;
     run->error_code = work->end->error_code;
     run->workspace_json = work->end->workspace_json;
+    run->workspace_diff = work->end->workspace_diff;
     run->finished_at_ms = run->updated_at_ms = berth_time_wall_ms();
     bool won; /* a lost race means that it has ended: that end stays */
     return berth_run_save(db, run, &won, err);

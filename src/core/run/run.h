@@ -11,6 +11,8 @@
 #include "store/run.h"
 
 void berth_run_json(struct berth_json_writer *w, const struct berth_run *run);
+/* Writes the run with its member workspaceDiff, too, which the rows of a list do not have. */
+void berth_run_json_with_diff(struct berth_json_writer *w, const struct berth_run *run);
 
 /* A run that this process performs: when it dies, a sweep ends the run. id NULL: a new one. */
 int berth_run_create_own(struct berth *b, struct berth_arena *arena, const char *id,

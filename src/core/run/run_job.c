@@ -288,6 +288,7 @@ static struct berth_run_end run_job_judge(const struct berth_run_job *p, int rc,
         out.error_code = "adapter_failed";
     }
     out.workspace_json = p->out->workspace_json;
+    out.workspace_diff = p->out->workspace_diff;
     return out;
 }
 
@@ -383,8 +384,9 @@ void berth_run_job_conclude(struct berth_run_job *p)
 {
     if (!p->out->run)
         return;
+    struct berth_exec *ended = NULL;
     if (p->out->started) {
-        struct berth_exec *x = p->exec;
+        struct berth_exec *x = ended = p->exec;
         run_job_hold(p, NULL);
         if (p->request->on_stopped)
             p->request->on_stopped(p->request->handlers.ctx);
@@ -392,16 +394,18 @@ void berth_run_job_conclude(struct berth_run_job *p)
         p->out->truncated = berth_exec_truncated(x);
         p->outlasted = berth_exec_outlasted(x);
         p->expired = p->outlasted && lease_has_expired(p);
-        berth_exec_free(x);
     }
     if (p->sent) {
         struct berth_run_return home;
         run_job_enter(p, BERTH_PHASE_RETURNING);
-        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, &home);
+        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, &home);
         p->homeless = home.error;
         p->out->kept = home.kept;
         p->out->workspace_json = home.json;
+        p->out->workspace_diff = home.diff;
     }
+    if (ended)
+        berth_exec_free(ended);
     BERTH_FAILPOINT(perform_before_release);
     run_job_enter(p, BERTH_PHASE_RELEASING);
 }

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "core/run/exec.h"
 #include "core/workspace/workspace.h"
 
 int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
@@ -40,8 +41,13 @@ const char *berth_run_workspace_kept(struct berth_arena *arena, const char *leas
     return berth_buf_str(&buf) ? berth_arena_copy(arena, berth_buf_str(&buf), buf.len) : NULL;
 }
 
+static void hide(void *exec, char *bytes, size_t len)
+{
+    berth_exec_hide(exec, bytes, len);
+}
+
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                                const struct berth_run_request *request,
+                                const struct berth_run_request *request, struct berth_exec *exec,
                                 struct berth_run_return *out)
 {
     struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
@@ -51,10 +57,14 @@ void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, cons
     *out = (struct berth_run_return){0};
     pull.lease_id = lease_id;
     pull.mass_deletion = sync->mass_deletion;
+    pull.diff_max = BERTH_RUN_DIFF_BYTES_MAX;
+    pull.hide = exec ? hide : NULL;
+    pull.hide_ctx = exec;
     pull.on_progress = request->on_progress;
     pull.ctx = request->handlers.ctx;
     if (!sync->no_restore && berth_workspace_pull(b, arena, &pull, &report, &err) == BERTH_OK) {
         out->json = report.json;
+        out->diff = report.diff && *report.diff ? report.diff : NULL;
         return;
     }
     out->kept = true;

@@ -18,10 +18,12 @@ struct berth_run_return {
     bool kept;         /* they stay in the place */
     const char *error; /* why, unless that was asked for; or NULL */
     const char *json;  /* as the run shows it; NULL: no memory */
+    const char *diff;  /* what changed here, without the secrets of the command; or NULL */
 };
-/* Brings the changes home, unless the request wants them left. */
+/* Brings the changes home, unless the request wants them left. `exec` has ended; NULL: the command
+ * was not started. */
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                                const struct berth_run_request *request,
+                                const struct berth_run_request *request, struct berth_exec *exec,
                                 struct berth_run_return *out);
 /* Returns the report, as JSON, of work that stays in the place. `why` is NULL when that was asked
  * for. NULL: out of memory. */

@@ -432,9 +432,9 @@ struct homecoming {
     struct berth_git_trip trip;
     struct berth_git_return git;
     struct berth_branch_return branch;
-    bool tree_made;        /* the worktree of the branch was made again for this pull */
-    struct berth_buf diff; /* if it is wanted */
-    bool diff_cut;
+    bool tree_made; /* the worktree of the branch was made again for this pull */
+    struct berth_buf diff;
+    bool diff_made, diff_cut;
     const char *git_trouble; /* why commits of the place are not here; or NULL */
 };
 
@@ -549,44 +549,54 @@ void berth_workspace_put_shared(struct berth_json_writer *w, const struct berth_
     berth_json_close(w, ']');
 }
 
-static int write_report(const struct homecoming *h, struct berth_arena *arena,
-                        struct berth_workspace_report *out, struct berth_error *err)
+/* Writes the report as JSON. */
+static int write_json(const struct homecoming *h, const struct berth_workspace_report *report,
+                      bool with_diff, const char **json, struct berth_error *err)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
     size_t room = LISTED_CONFLICTS_MAX;
+    berth_json_open(&w, '{');
+    berth_json_put_foreign(&w, "path", *h->state.branch ? h->state.repository : h->state.path);
+    berth_json_put_str(&w, "state", "home");
+    berth_json_put_int(&w, "added", (int64_t)report->added);
+    berth_json_put_int(&w, "updated", (int64_t)report->updated);
+    berth_json_put_int(&w, "deleted", (int64_t)report->deleted);
+    berth_json_put_int(&w, "bytes", report->bytes);
+    berth_json_put_int(&w, "conflictCount", (int64_t)report->conflicts);
+    berth_json_open_in(&w, "conflicts", '[');
+    put_conflicts(&w, h->plan.conflicts, h->plan.conflict_count, &room);
+    put_conflicts(&w, h->applied.conflicts, h->applied.conflict_count, &room);
+    berth_json_close(&w, ']');
+    berth_workspace_put_shared(&w, &report->shared_with);
+    berth_workspace_git_json(&h->trip, &h->git, &w);
+    if (h->branch.head)
+        berth_workspace_branch_json(&h->state, &h->branch, &w);
+    if (report->diff && with_diff)
+        berth_json_put_foreign(&w, "diff", report->diff);
+    if (report->diff)
+        berth_json_put_bool(&w, "diffCut", h->diff_cut);
+    berth_json_close(&w, '}');
+    int rc = berth_buf_check(&buf, "The report of the workspace", err);
+    if (rc < 0)
+        return rc;
+    *json = berth_arena_copy(h->trip.arena, berth_buf_str(&buf), buf.len);
+    return berth_arena_check(h->trip.arena, err);
+}
+
+static int write_report(const struct homecoming *h, struct berth_workspace_report *out,
+                        struct berth_error *err)
+{
     out->added = h->plan.added;
     out->updated = h->plan.updated;
     out->deleted = h->plan.deleted;
     out->bytes = h->plan.bytes;
     out->skipped = h->remote.skipped;
     out->conflicts = h->plan.conflict_count + h->applied.conflict_count;
-    berth_json_open(&w, '{');
-    berth_json_put_foreign(&w, "path", *h->state.branch ? h->state.repository : h->state.path);
-    berth_json_put_str(&w, "state", "home");
-    berth_json_put_int(&w, "added", (int64_t)out->added);
-    berth_json_put_int(&w, "updated", (int64_t)out->updated);
-    berth_json_put_int(&w, "deleted", (int64_t)out->deleted);
-    berth_json_put_int(&w, "bytes", out->bytes);
-    berth_json_put_int(&w, "conflictCount", (int64_t)out->conflicts);
-    berth_json_open_in(&w, "conflicts", '[');
-    put_conflicts(&w, h->plan.conflicts, h->plan.conflict_count, &room);
-    put_conflicts(&w, h->applied.conflicts, h->applied.conflict_count, &room);
-    berth_json_close(&w, ']');
-    berth_workspace_put_shared(&w, &out->shared_with);
-    berth_workspace_git_json(&h->trip, &h->git, &w);
-    if (h->branch.head)
-        berth_workspace_branch_json(&h->state, &h->branch, &w);
-    if (h->pull->diff) {
-        berth_json_put_foreign(&w, "diff", berth_buf_str(&h->diff));
-        berth_json_put_bool(&w, "diffCut", h->diff_cut);
-    }
-    berth_json_close(&w, '}');
-    int rc = berth_buf_check(&buf, "The report of the workspace", err);
-    if (rc < 0)
-        return rc;
-    out->json = berth_arena_copy(arena, berth_buf_str(&buf), buf.len);
-    return berth_arena_check(arena, err);
+    if (h->diff_made)
+        out->diff = berth_arena_strdup(h->trip.arena, berth_buf_str(&h->diff));
+    int rc = write_json(h, out, false, &out->json, err);
+    return rc < 0 ? rc : write_json(h, out, true, &out->json_with_diff, err);
 }
 
 /* Makes the content of the place the baseline. A file that is the same here has the times and the
@@ -653,9 +663,7 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
                       struct berth_error *err)
 {
     struct berth_apply_source source = {.fetch = t->ops->fetch, .ctx = t};
-    int rc = gather_files(h, t, err);
-    if (rc == BERTH_OK)
-        rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
+    int rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_merge);
@@ -669,20 +677,25 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
     return rc;
 }
 
-/* Shows what the plan changes. Invalid UTF-8 is replaced when the report is written. */
+/* Shows what the plan changes. Invalid UTF-8 is replaced when the report is written. Changes that
+ * come home do so without a difference when it cannot be made. */
 static int make_diff(struct homecoming *h, struct berth_transport *t, int root_fd,
                      struct berth_error *err)
 {
     const char *scratch;
-    h->diff = (struct berth_buf)BERTH_BUF_INIT(2 * BERTH_WORKSPACE_DIFF_BYTES_MAX);
+    h->diff = (struct berth_buf)BERTH_BUF_INIT(h->pull->diff_max + 1);
     int rc = berth_workspace_state_path(h->trip.site->states, h->trip.arena, h->pull->lease_id,
                                         ".diff", &scratch, err);
     if (rc == BERTH_OK)
-        rc = berth_workspace_diff(&h->plan, t, root_fd, scratch, &h->diff, &h->diff_cut, err);
+        rc = berth_workspace_diff(h->pull, &h->plan, t, root_fd, scratch, &h->diff, &h->diff_cut,
+                                  err);
     for (size_t i = 0; i < h->diff.len; i++)
         if (!h->diff.data[i])
             h->diff.data[i] = '?';
-    return rc < 0 ? rc : berth_buf_check(&h->diff, "The difference", err);
+    if (rc == BERTH_OK)
+        rc = berth_buf_check(&h->diff, "The difference", err);
+    h->diff_made = rc == BERTH_OK;
+    return h->pull->dry_run ? rc : BERTH_OK;
 }
 
 static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
@@ -704,14 +717,16 @@ static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
         rc = list_both(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = make_plan(h, err);
-    if (rc == BERTH_OK && h->pull->diff)
+    if (rc == BERTH_OK && !h->pull->dry_run)
+        rc = gather_files(h, t, err);
+    if (rc == BERTH_OK && h->pull->diff_max)
         rc = make_diff(h, t, root_fd, err);
     if (rc == BERTH_OK)
         rc = fetch_commits(h, err);
     if (rc == BERTH_OK && !h->pull->dry_run)
         rc = apply_plan(h, t, root_fd, err);
     if (rc == BERTH_OK)
-        rc = write_report(h, h->trip.arena, out, err);
+        rc = write_report(h, out, err);
     if (rc == BERTH_OK && h->git_trouble)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "The files are home, but not the commits of the place: %.700s",

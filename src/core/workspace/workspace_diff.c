@@ -20,6 +20,7 @@
 #define FETCHED "content"
 
 struct diffing {
+    const struct berth_workspace_pull *pull;
     struct berth_transport *t;
     int root_fd, scratch_fd;
     struct berth_buf *out;
@@ -71,7 +72,7 @@ static int diff_one(const struct diffing *d, const struct berth_change *c)
     auto_arena arena = BERTH_ARENA_INIT;
     auto_buf old = BERTH_BUF_INIT((size_t)FILE_BYTES_MAX + 1),
              now = BERTH_BUF_INIT((size_t)FILE_BYTES_MAX + 1);
-    bool had = is_file(c->local), has = c->kind == BERTH_CHANGE_PUT;
+    bool had = is_file(c->local), has = c->kind == BERTH_CHANGE_PUT, cut = false;
     const char *before = berth_arena_printf(&arena, "a/%s", c->path);
     const char *after = berth_arena_printf(&arena, "b/%s", c->path);
     int rc = berth_arena_check(&arena, d->err);
@@ -79,13 +80,20 @@ static int diff_one(const struct diffing *d, const struct berth_change *c)
         rc = read_side(d->root_fd, c->path, &old, d->err);
     if (rc == BERTH_OK && has)
         rc = read_remote(d, c->remote, &now);
+    if (rc == BERTH_OK && d->pull->hide) {
+        d->pull->hide(d->pull->hide_ctx, old.data, old.len);
+        d->pull->hide(d->pull->hide_ctx, now.data, now.len);
+    }
     struct berth_diff_side sides[] = {{had ? before : "/dev/null", old.data, old.len},
                                       {has ? after : "/dev/null", now.data, now.len}};
-    size_t room = BERTH_WORKSPACE_DIFF_BYTES_MAX - d->out->len;
-    return rc < 0 ? rc : berth_diff_append(&sides[0], &sides[1], room, d->out, d->cut, d->err);
+    size_t room = d->pull->diff_max - d->out->len;
+    if (rc == BERTH_OK)
+        rc = berth_diff_append(&sides[0], &sides[1], room, d->out, &cut, d->err);
+    *d->cut |= cut;
+    return rc;
 }
 
-/* Chooses the changes that are shown, and has the content of the new files prepared. */
+/* Chooses the changes that are shown. A pull that only looks has not gathered the new files. */
 static int choose(const struct berth_merge *plan, const struct diffing *d,
                   const struct berth_change **chosen, size_t *count)
 {
@@ -107,12 +115,12 @@ static int choose(const struct berth_merge *plan, const struct diffing *d,
         if (is_file(c->remote))
             files[file_count++] = c->remote;
     }
-    return d->t->ops->gather(d->t, files, file_count, d->err);
+    return d->pull->dry_run ? d->t->ops->gather(d->t, files, file_count, d->err) : BERTH_OK;
 }
 
-int berth_workspace_diff(const struct berth_merge *plan, struct berth_transport *t, int root_fd,
-                         const char *scratch, struct berth_buf *out, bool *cut,
-                         struct berth_error *err)
+int berth_workspace_diff(const struct berth_workspace_pull *pull, const struct berth_merge *plan,
+                         struct berth_transport *t, int root_fd, const char *scratch,
+                         struct berth_buf *out, bool *cut, struct berth_error *err)
 {
     const struct berth_change *chosen[FILES_MAX];
     struct berth_error ignored;
@@ -124,12 +132,15 @@ int berth_workspace_diff(const struct berth_merge *plan, struct berth_transport 
     if (rc < 0)
         return rc;
     auto_close int scratch_fd = open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct diffing d = {t, root_fd, scratch_fd, out, cut, err};
+    struct diffing d = {pull, t, root_fd, scratch_fd, out, cut, err};
     rc = scratch_fd < 0 ? berth_fail_errno(err, "Cannot open %s", scratch)
                         : choose(plan, &d, chosen, &count);
-    for (size_t i = 0; rc == BERTH_OK && i < count && out->len < BERTH_WORKSPACE_DIFF_BYTES_MAX;
-         i++)
-        rc = diff_one(&d, chosen[i]);
+    for (size_t i = 0; rc == BERTH_OK && i < count; i++) {
+        if (out->len < pull->diff_max)
+            rc = diff_one(&d, chosen[i]);
+        else
+            *cut = true;
+    }
     (void)berth_fs_remove_tree(scratch, &ignored);
     return rc;
 }

@@ -7,11 +7,10 @@
 #include "core/workspace/transport.h"
 #include "sync/merge.h"
 
-#define BERTH_WORKSPACE_DIFF_BYTES_MAX ((size_t)256 * 1024)
-
-/* Appends the difference. `t` has listed the place; the content of files that are shown is fetched.
- * `scratch` is a directory here, which is made and removed. *cut: some of it is left out. */
-int berth_workspace_diff(const struct berth_merge *plan, struct berth_transport *t, int root_fd,
-                         const char *scratch, struct berth_buf *out, bool *cut,
-                         struct berth_error *err);
+/* Appends the difference, at most pull->diff_max bytes. `t` has listed the place, and
+ * gathered the files of the plan unless the pull is a dry run. `scratch` is a directory here, which
+ * is made and removed. *cut: some of it is left out. */
+int berth_workspace_diff(const struct berth_workspace_pull *pull, const struct berth_merge *plan,
+                         struct berth_transport *t, int root_fd, const char *scratch,
+                         struct berth_buf *out, bool *cut, struct berth_error *err);
 #endif
