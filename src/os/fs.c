@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,6 +19,7 @@
 #include "base/buf.h"
 
 #define TREE_DEPTH_MAX 30
+#define COPY_BYTES (256 * 1024)
 
 /* RESOLVE_BENEATH lets a ".." pass that does not lead out. */
 static bool has_dotdot(const char *path)
@@ -109,6 +111,29 @@ int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error
     return BERTH_OK;
 }
 
+int64_t berth_fs_copy(int from, int to, int64_t bytes_max, struct berth_error *err)
+{
+    auto_free char *bytes = malloc(COPY_BYTES);
+    int64_t at = 0;
+    if (!bytes)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: copying a file.");
+    while (at < bytes_max) {
+        int64_t left = bytes_max - at;
+        ssize_t got = pread(from, bytes, left < COPY_BYTES ? (size_t)left : COPY_BYTES, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return berth_fail_errno(err, "Cannot read");
+        int rc = berth_fs_write_all(to, bytes, (size_t)got, err);
+        if (rc < 0)
+            return rc;
+        at += got;
+        if (!got)
+            break;
+    }
+    return at;
+}
+
 /* --- removing --- */
 
 /* A tree that is being removed. What lies deeper than TREE_DEPTH_MAX is moved up into its root, so
@@ -182,11 +207,11 @@ static void remove_entry(struct removal *r, int parent, const char *name, int de
         removal_failed(r, dir ? errno : why);
 }
 
-int berth_fs_remove_tree(const char *path, struct berth_error *err)
+int berth_fs_remove_tree_at(int at, const char *path, struct berth_error *err)
 {
-    if (unlink(path) == 0 || errno == ENOENT)
+    if (unlinkat(at, path, 0) == 0 || errno == ENOENT)
         return BERTH_OK;
-    auto_dir *dir = errno == EISDIR || errno == EPERM ? open_to_empty(AT_FDCWD, path) : NULL;
+    auto_dir *dir = errno == EISDIR || errno == EPERM ? open_to_empty(at, path) : NULL;
     if (!dir)
         return berth_fail_errno(err, "Cannot remove %s", path);
     struct removal r = {.root_fd = dirfd(dir)};
@@ -195,10 +220,15 @@ int berth_fs_remove_tree(const char *path, struct berth_error *err)
         rewinddir(dir);
         empty_directory(&r, dir, 1);
     } while (r.moved);
-    if (!r.first_errno && rmdir(path) < 0 && errno != ENOENT)
+    if (!r.first_errno && unlinkat(at, path, AT_REMOVEDIR) < 0 && errno != ENOENT)
         removal_failed(&r, errno);
     errno = r.first_errno;
     return errno ? berth_fail_errno(err, "Cannot remove %s", path) : BERTH_OK;
+}
+
+int berth_fs_remove_tree(const char *path, struct berth_error *err)
+{
+    return berth_fs_remove_tree_at(AT_FDCWD, path, err);
 }
 
 void berth_fs_close_dir(DIR **dir)

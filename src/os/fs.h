@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -28,9 +29,13 @@ int berth_fs_mkdirs(const char *path, mode_t mode, struct berth_error *err);
  * their owner has closed are opened. A missing one is fine. Goes on after a failure, and reports
  * the first. */
 int berth_fs_remove_tree(const char *path, struct berth_error *err);
+int berth_fs_remove_tree_at(int at, const char *path, struct berth_error *err); /* see openat(2) */
 /* Appends the whole content of `fd` to `buf`. Fails when it is longer than the buffer may be. */
 int berth_fs_read_all(int fd, struct berth_buf *buf, struct berth_error *err);
 int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error *err);
+/* Copies a file from its beginning to the end of `to`, and at most `bytes_max` bytes. Returns their
+ * number, or < 0. */
+int64_t berth_fs_copy(int from, int to, int64_t bytes_max, struct berth_error *err);
 
 /* Who may own a file, and what group and others must not be able to do with it. */
 enum berth_fs_guard {

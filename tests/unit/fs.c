@@ -509,6 +509,30 @@ static void guards_judge_type_owner_and_mode(void **state)
                      BERTH_FS_NO_FLAW);
 }
 
+/* From its beginning, wherever the descriptor stands, to the end of the other file. */
+static void copies_at_most_so_many_bytes(void **state)
+{
+    struct ground *g = *state;
+    static const struct {
+        int64_t most, copied;
+        const char *then;
+    } rows[] = {{INT64_MAX, 5, "[hello"}, {5, 5, "[hello"}, {3, 3, "[hel"}, {0, 0, "["}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        put_file(g, "root/from", "hello");
+        put_file(g, "root/to", "[");
+        auto_close int from = open(path_of(g, "root/from"), O_RDONLY | O_CLOEXEC);
+        auto_close int to = open(path_of(g, "root/to"), O_RDWR | O_APPEND | O_CLOEXEC);
+        auto_buf got = BERTH_BUF_INIT(100);
+        assert_int_equal(lseek(from, 2, SEEK_SET), 2);
+        assert_int_equal(berth_fs_copy(from, to, rows[i].most, &g->err), rows[i].copied);
+        assert_int_equal(lseek(to, 0, SEEK_SET), 0);
+        assert_ok(g, berth_fs_read_all(to, &got, &g->err));
+        assert_string_equal(berth_buf_str(&got), rows[i].then);
+    }
+    auto_close int from = open(path_of(g, "root/from"), O_RDONLY | O_CLOEXEC);
+    assert_true(berth_fs_copy(from, from, INT64_MAX, &g->err) < 0); /* cannot be written */
+}
+
 #define ON_GROUND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -538,6 +562,7 @@ int main(void)
         ON_GROUND(endless_input_ends),
         ON_GROUND(io_errors_are_told),
         ON_GROUND(writes_all_through_a_pipe),
+        ON_GROUND(copies_at_most_so_many_bytes),
         cmocka_unit_test(guards_judge_type_owner_and_mode),
     };
     return cmocka_run_group_tests_name("fs", tests, NULL, NULL);
