@@ -148,6 +148,21 @@ struct berth_driver_finder {
     bool (*can_find)(struct berth_driver *d, struct berth_call *call);
 };
 
+/* Moves whole files by means of the provider, which are faster than commands. */
+struct berth_driver_carrier {
+    /* Returns whether files can be moved, as far as that is known without asking the place. */
+    bool (*can_carry)(struct berth_driver *d, struct berth_call *call);
+    /* Makes the file `path` in the place, with the content of the file `fd` from its beginning. */
+    int (*send)(struct berth_driver *d, struct berth_call *call,
+                const struct berth_place_request *who, const struct berth_place *place,
+                const char *path, int fd, struct berth_error *err);
+    /* Copies the file `path` of the place, which has `size` bytes, to the empty file `fd`.
+     * UPSTREAM: the provider gave something else. */
+    int (*fetch)(struct berth_driver *d, struct berth_call *call,
+                 const struct berth_place_request *who, const struct berth_place *place,
+                 const char *path, int64_t size, int fd, struct berth_error *err);
+};
+
 /* A secret that a config refers to by an object {"type":"secret_ref","secretId","version"}. */
 struct berth_driver_secret {
     const char *ref_key;   /* the member that holds the object */
@@ -164,8 +179,9 @@ struct berth_driver_traits {
     /* The JSON schema of the config, or NULL. A property of format "secret-ref" holds the id of a
      * secret in the stored config, and its value in who->config_json. */
     const char *config_schema;
-    const struct berth_driver_secret *secret; /* or NULL */
-    const struct berth_driver_finder *finder; /* or NULL */
+    const struct berth_driver_secret *secret;   /* or NULL */
+    const struct berth_driver_finder *finder;   /* or NULL */
+    const struct berth_driver_carrier *carrier; /* or NULL */
     /* validate judges the whole config, whatever it is used for. Otherwise the keys that every
      * provider has are checked first, and validate is called when the config is saved. */
     bool owns_config;

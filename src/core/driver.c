@@ -25,6 +25,14 @@ bool berth_route_can_find(const struct berth_route *route, struct berth_call *ca
     return finder && (!finder->can_find || finder->can_find(d, call));
 }
 
+bool berth_route_can_carry(const struct berth_route *route, struct berth_call *call)
+{
+    struct berth_driver *d = route->implementation;
+    const struct berth_driver_carrier *carrier = d->traits->carrier;
+    return carrier && !(route->plugin && route->plugin->never_carries) &&
+           carrier->can_carry(d, call);
+}
+
 bool berth_route_can_resume(const struct berth_route *route)
 {
     return route->implementation->ops->resume && !(route->plugin && route->plugin->never_resumes);
@@ -163,6 +171,28 @@ int berth_driver_exec_settle(const struct berth_route *route, struct berth_call 
     if (rc == BERTH_OK)
         rc = d->ops->exec_settle(d, call, who, place, exec_id, end, err);
     return wrap(route, "settle", rc, err);
+}
+
+int berth_driver_send(const struct berth_route *route, struct berth_call *call,
+                      const struct berth_place_request *who, const struct berth_place *place,
+                      const char *path, int fd, struct berth_error *err)
+{
+    struct berth_driver *d = route->implementation;
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->traits->carrier->send(d, call, who, place, path, fd, err);
+    return wrap(route, "send a file", rc, err);
+}
+
+int berth_driver_fetch(const struct berth_route *route, struct berth_call *call,
+                       const struct berth_place_request *who, const struct berth_place *place,
+                       const char *path, int64_t size, int fd, struct berth_error *err)
+{
+    struct berth_driver *d = route->implementation;
+    int rc = berth_call_check(call, err);
+    if (rc == BERTH_OK)
+        rc = d->traits->carrier->fetch(d, call, who, place, path, size, fd, err);
+    return wrap(route, "fetch a file", rc, err);
 }
 
 int berth_driver_find(const struct berth_route *route, struct berth_call *call,

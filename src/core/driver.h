@@ -14,7 +14,11 @@
 struct berth_route_plugin {
     const char *id, *key, *driver_key;
     _Atomic int status; /* enum berth_plugin_status, as far as we know */
-    _Atomic bool never_resumes;
+    _Atomic bool never_resumes, never_carries;
+    /* How much text one argument of a command may have, and how many such arguments a command, as
+     * far as earlier commands have shown; 0: nothing is known. */
+    _Atomic size_t part_bytes;
+    _Atomic int part_count;
 };
 
 /* One way to a place. */
@@ -76,6 +80,8 @@ int berth_route_check(const struct berth_route *route, struct berth_error *err);
 /* Returns the provider's name in a lease's row. */
 const char *berth_route_provider(const struct berth_route *route);
 bool berth_route_can_find(const struct berth_route *route, struct berth_call *call);
+/* Returns whether the provider moves whole files by itself. May wait for a worker to start. */
+bool berth_route_can_carry(const struct berth_route *route, struct berth_call *call);
 bool berth_route_can_resume(const struct berth_route *route);
 bool berth_route_can_exec(const struct berth_route *route);
 
@@ -113,6 +119,13 @@ int berth_driver_exec_settle(const struct berth_route *route, struct berth_call 
                              const struct berth_place_request *who, const struct berth_place *place,
                              const char *exec_id, struct berth_exec_end *end,
                              struct berth_error *err);
+/* Move a file as berth_driver_carrier says. Only for a route that can carry. */
+int berth_driver_send(const struct berth_route *route, struct berth_call *call,
+                      const struct berth_place_request *who, const struct berth_place *place,
+                      const char *path, int fd, struct berth_error *err);
+int berth_driver_fetch(const struct berth_route *route, struct berth_call *call,
+                       const struct berth_place_request *who, const struct berth_place *place,
+                       const char *path, int64_t size, int fd, struct berth_error *err);
 int berth_driver_find(const struct berth_route *route, struct berth_call *call,
                       const struct berth_place_request *who, berth_found_fn *each, void *ctx,
                       struct berth_error *err);

@@ -200,6 +200,7 @@ static int set_way(struct berth_registry *registry, const struct berth_plugin *p
     }
     way->plugin.status = (int)p->status;
     way->plugin.never_resumes = driver->never_resumes;
+    way->plugin.never_carries = driver->never_carries;
     way->current = true;
     return BERTH_OK;
 }

@@ -24,18 +24,6 @@ static int no_memory(struct berth_error *err)
     return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: call.");
 }
 
-/* Of calls about a place; 0: none is asked for. */
-static int64_t place_timeout(const struct berth_worker_driver *d, const struct berth_json *config)
-{
-    int64_t a = berth_worker_timeout(config, "timeoutMs");
-    int64_t b = berth_worker_timeout(config, "bridgeRequestTimeoutMs");
-    if (!d->options.sandbox || (!a && !b))
-        return 0;
-    int64_t asked_ms = a > b ? a : b;
-    return (asked_ms < BERTH_PLACE_CALL_MS_MAX ? asked_ms : BERTH_PLACE_CALL_MS_MAX) +
-           BERTH_WORKER_OVERHEAD_MS;
-}
-
 /* One call about a place: waits for the worker, adds `add`'s members to the params, and asks. */
 struct matter {
     const char *method;
@@ -104,7 +92,7 @@ static int ask_about(struct berth_worker_driver *d, struct berth_call *call, str
                                              .params = &params,
                                              .who = m->who,
                                              .acquires = is_acquire(m),
-                                             .timeout_ms = place_timeout(d, config)};
+                                             .timeout_ms = berth_worker_place_timeout(d, config)};
     rc = berth_worker_ask(d, call, &question, out, err);
     m->unsent = question.unsent;
     return rc;
@@ -490,8 +478,11 @@ int berth_driver_worker_new(const struct berth_worker_driver_options *options,
     if (!d)
         return no_memory(err);
     d->base = (struct berth_driver){.ops = &worker_ops, .traits = &d->traits};
-    d->traits = (struct berth_driver_traits){
-        .name = "worker", .finder = &worker_finder, .keeps_time = true, .whole_stdin = true};
+    d->traits = (struct berth_driver_traits){.name = "worker",
+                                             .finder = &worker_finder,
+                                             .carrier = &berth_worker_carrier,
+                                             .keeps_time = true,
+                                             .whole_stdin = true};
     d->options = *options;
     d->options.plugin_id = strdup(options->plugin_id);
     d->options.plugin_key = strdup(options->plugin_key);

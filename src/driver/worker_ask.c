@@ -50,6 +50,18 @@ int64_t berth_worker_timeout(const struct berth_json *config, const char *key)
     return number >= 1 && number < 1e15 ? (int64_t)number : 0;
 }
 
+int64_t berth_worker_place_timeout(const struct berth_worker_driver *d,
+                                   const struct berth_json *config)
+{
+    int64_t a = berth_worker_timeout(config, "timeoutMs");
+    int64_t b = berth_worker_timeout(config, "bridgeRequestTimeoutMs");
+    if (!d->options.sandbox || (!a && !b))
+        return 0;
+    int64_t asked_ms = a > b ? a : b;
+    return (asked_ms < BERTH_PLACE_CALL_MS_MAX ? asked_ms : BERTH_PLACE_CALL_MS_MAX) +
+           BERTH_WORKER_OVERHEAD_MS;
+}
+
 static void put_json(struct berth_json_writer *w, const char *key, const struct berth_json *value)
 {
     char *text = berth_json_canonical(value);

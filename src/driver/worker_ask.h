@@ -39,6 +39,9 @@ void berth_worker_put_lease(struct berth_json_writer *w, const struct berth_plac
 /* What an acquire or a resume answered; out->id is NULL when it names no place. */
 int berth_worker_read_lease(struct berth_arena *arena, const struct berth_json *answer,
                             struct berth_place *out, struct berth_error *err);
+/* Returns the config's time-out for calls about a place, with some time on top; 0: it has none. */
+int64_t berth_worker_place_timeout(const struct berth_worker_driver *d,
+                                   const struct berth_json *config);
 /* An object as text, else NULL. */
 const char *berth_worker_object(struct berth_arena *arena, const struct berth_json *value);
 
@@ -60,6 +63,8 @@ struct berth_worker_question {
 int berth_worker_ask(struct berth_worker_driver *d, const struct berth_call *call,
                      struct berth_worker_question *question, struct berth_json **out,
                      struct berth_error *err);
+
+extern const struct berth_driver_carrier berth_worker_carrier;
 
 int berth_worker_exec_start(struct berth_driver *base, struct berth_call *call,
                             const struct berth_place_request *who, const struct berth_place *place,

@@ -8,6 +8,7 @@
 
 #include "net/rpc.h"
 
+struct berth_arena;
 struct berth_engine;
 struct berth_locked;
 
@@ -37,6 +38,14 @@ struct berth_worker_absence {
     char error[400];
 };
 
+/* An empty file in the temporary directory of a worker, which the worker may read, write, and
+ * replace by anything else. */
+struct berth_worker_stage {
+    const char *path; /* as the worker sees it; in the arena */
+    const char *name; /* in `directory_fd`; in the arena */
+    int directory_fd; /* the caller's */
+};
+
 /* From any thread; `want`, which waits, not from the engine's. All texts are borrowed for the call.
  */
 struct berth_workers_ops {
@@ -48,6 +57,10 @@ struct berth_workers_ops {
                     struct berth_worker_absence *out);
     /* Does the one that runs say that it has the method? NULL: none does. */
     bool (*supports)(struct berth_workers *w, const char *plugin_id, const char *method);
+    /* Makes a file for the worker that runs. UNAVAILABLE: it does not run. NULL: there are no such
+     * files. */
+    int (*stage)(struct berth_workers *w, const char *plugin_id, struct berth_arena *arena,
+                 struct berth_worker_stage *out, struct berth_error *err);
     /* Does not wait. */
     void (*call)(struct berth_workers *w, const struct berth_worker_call *call);
 };

@@ -15,6 +15,7 @@
 #include "base/utf8.h"
 #include "crypto/locked.h"
 #include "os/pool.h"
+#include "plugin/stage.h"
 #include "plugin/worker.h"
 
 #define THREADS_MAX 4 /* for what blocks: starting, long messages, logs */
@@ -211,6 +212,23 @@ static bool manager_supports(struct berth_workers *workers, const char *plugin_i
     return found;
 }
 
+static int manager_stage(struct berth_workers *workers, const char *plugin_id,
+                         struct berth_arena *arena, struct berth_worker_stage *out,
+                         struct berth_error *err)
+{
+    struct berth_manager *m = manager_of(workers);
+    pthread_mutex_lock(&m->ground.lock);
+    const struct berth_worker *w = manager_find(m, plugin_id);
+    bool running = w && w->state == BERTH_WORKER_RUNNING && w->state_path;
+    const char *state = running ? berth_arena_strdup(arena, w->state_path) : NULL;
+    uid_t uid = running ? w->uid : 0;
+    pthread_mutex_unlock(&m->ground.lock);
+    if (!running)
+        return berth_fail(err, BERTH_E_UNAVAILABLE, "The worker does not run.");
+    int rc = berth_arena_check(arena, err);
+    return rc < 0 ? rc : berth_plugin_stage_make(state, uid, arena, out, err);
+}
+
 /* A call on its way; what is lent with it is copied, in memory that is wiped. */
 struct calling {
     struct berth_post post;
@@ -274,6 +292,7 @@ static const struct berth_workers_ops workers_ops = {.is_running = manager_is_ru
                                                      .want = manager_want,
                                                      .explain = manager_explain,
                                                      .supports = manager_supports,
+                                                     .stage = manager_stage,
                                                      .call = manager_call};
 
 /* --- struct berth_manager_ops --- */

@@ -442,6 +442,7 @@ void berth_worker_free(struct berth_worker *w)
     berth_json_free(w->methods);
     free(w->label);
     free(w->package);
+    free(w->state_path);
     free(w->manifest_json);
     free(w->config_json);
     free(w->settings_json);

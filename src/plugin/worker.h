@@ -66,6 +66,8 @@ struct berth_worker {
     int64_t running_since_ms, last_crash_ms, next_restart_ms; /* monotonic, wall, wall */
     char error[BERTH_WORKER_ERROR_SIZE];
     char confinement[BERTH_CONFINE_TEXT_SIZE];
+    char *state_path; /* the real path of the directory that it may write */
+    uid_t uid;        /* its user; 0: that of this process */
 
     /* Only for the engine's thread: */
     struct berth_rpc *rpc; /* NULL: there is no process */

@@ -171,6 +171,8 @@ static void launch_keep(const struct launching *l)
     w->pid = berth_process_pid(berth_rpc_process(w->rpc));
     w->row_version = l->spec.row_version;
     memcpy(w->confinement, l->launch.cage.text, sizeof w->confinement);
+    berth_worker_keep_text(&w->state_path, l->launch.cage.state);
+    w->uid = l->launch.cage.confinement.uid;
     pthread_mutex_unlock(&w->ground->lock);
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env -S python3 -IS
 # SPDX-License-Identifier: Apache-2.0
 # tests/fake/far_worker.py - a worker that can only execute commands, as most providers do: no
-# streams, no standard input. Its places are directories in its state. The file manifest.json of its
-# package is made by the test.
+# streams, no standard input. With the file `carries` in its package it moves files, too. Its places
+# are directories in its state. The file manifest.json of its package is made by the test.
 #
 # The environment's config says how the places behave. The file `knobs.json` of the package replaces
 # members of it, and is read before each command, so that one place can change its behaviour:
@@ -23,6 +23,9 @@
 #   diskFullAfter   after so many commands, nothing can be written to a file
 #   holdAt          this command is executed and never answered; `holding-STAMP` in the state says so
 #   delayMs         the time that each command takes longer
+#   carryAs         what is wrong when files are moved: "error", "die", or what arrives instead of the
+#                   file: "nothing", "other", "short", "long", "link", "pipe", "directory", "holes"
+#   carryWrong      "in" or "out": carryAs is for files to the place or from it, only
 import errno
 import hashlib
 import json
@@ -287,6 +290,58 @@ def execute(params):
     return answer
 
 
+# --- files ---
+
+
+def spoil(way, path):
+    """Puts something else in the place of the file."""
+    with open(path, "rb") as f:
+        data = f.read()
+    os.unlink(path)
+    if way == "other":
+        data = bytes(b ^ 1 for b in data)
+    elif way == "short":
+        data = data[:-1]
+    elif way == "long":
+        data += b"x"
+    elif way == "link":
+        os.symlink(PACKAGE + "/manifest.json", path)
+    elif way == "pipe":
+        os.mkfifo(path)
+    elif way == "directory":
+        os.mkdir(path)
+    if way in ("other", "short", "long", "holes"):
+        with open(path, "wb") as f:
+            f.write(data) if way != "holes" else f.truncate(1 << 40)
+
+
+def move(params, inward):
+    knobs = knobs_of(params)
+    stamp = str(knobs.get("stamp", "none"))
+    way = knobs.get("carryAs")
+    if knobs.get("carryWrong", "in" if inward else "out") != ("in" if inward else "out"):
+        way = None
+    bring_back(place_of(params["lease"]["providerLeaseId"]), stamp)
+    answers = []
+    for operation in params["operations"]:
+        for file in operation["files"]:
+            source, target = file["sourcePath"], file["targetPath"]
+            line = {"stamp": stamp, "inward": inward, "kind": file["kind"], "source": source,
+                    "target": target, "bytes": os.path.getsize(source)}
+            append("carried", json.dumps(line).encode() + b"\n")
+            if way == "error":
+                raise Refusal(-32002, "the bucket does not answer")
+            if way == "die":
+                os._exit(7)
+            if way != "nothing":
+                shutil.copyfile(source, target)
+            if way not in (None, "nothing"):
+                spoil(way, target)
+        answers.append({"operationId": operation["operationId"], "filesTransferred": 1,
+                        "bytesTransferred": 1})
+    return {"operations": answers}
+
+
 METHODS = {
     "shutdown": lambda params: None,
     "health": lambda params: {"status": "ok"},
@@ -301,6 +356,9 @@ METHODS = {
     "environmentExecute": execute,
     "environmentFindLeases": find,
 }
+if os.path.exists(PACKAGE + "/carries"):
+    METHODS["environmentSyncIn"] = lambda params: move(params, True)
+    METHODS["environmentSyncOut"] = lambda params: move(params, False)
 METHODS["initialize"] = lambda params: {"ok": True, "supportedMethods": list(METHODS)}
 
 

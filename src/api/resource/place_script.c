@@ -15,6 +15,7 @@
 #include "core/lease/lease.h"
 #include "core/lease/lease_work.h"
 #include "core/workspace/place_files.h"
+#include "core/workspace/place_script.h"
 
 #define HEAD_BYTES_MAX ((size_t)64 * 1024)  /* of the line before the input */
 #define FIRST_BYTES_MAX ((size_t)64 * 1024) /* of output that waits for the end of the script */
@@ -141,7 +142,7 @@ static int run_script(struct script_call *s, struct berth_error *err)
                                         .feed = s->rest ? feed_rest : NULL,
                                         .take = take_output,
                                         .ctx = s};
-    rc = berth_place_shell_run(&files.shell, &script, &exit_code, err);
+    rc = berth_place_script_run(&files.shell, &script, &exit_code, err);
     if (rc < 0 && exit_code > 0)
         berth_issues_add(&s->c->issues, "exitCode", "%d", exit_code);
     return rc == BERTH_OK && !s->begun ? begin_output(s, err) : rc;

@@ -592,6 +592,8 @@ static void fill_driver(struct berth_arena *arena, const struct berth_json *in,
     const struct berth_json *able = berth_json_get(in, "sandboxCapabilities");
     d->never_resumes = says_no(berth_json_get(in, "supportsReusableLeases")) ||
                        says_no(berth_json_get(able, "reusableLeases"));
+    d->never_carries = says_no(berth_json_get(able, "nativeSyncIn")) ||
+                       says_no(berth_json_get(able, "nativeSyncOut"));
     (void)berth_list_add(out, arena, d);
 }
 

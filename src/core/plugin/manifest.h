@@ -13,6 +13,7 @@ struct berth_manifest_driver {
     const char *kind;        /* "environment_driver", "sandbox_provider" or NULL */
     const char *schema_json; /* configSchema, canonical */
     bool never_resumes;      /* it says so; without a word it may */
+    bool never_carries;      /* it says that its worker does not move files; likewise */
 };
 
 struct berth_manifest {

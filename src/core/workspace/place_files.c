@@ -13,6 +13,7 @@
 #include "base/id.h"
 #include "core/lease/lease.h"
 #include "core/workspace/place_list.h"
+#include "core/workspace/place_script.h"
 
 #define HEAD_BYTES_MAX 96 /* of the line before the content of a file */
 
@@ -146,7 +147,7 @@ static int run_script(struct berth_place_files *f, const struct place_path *p,
                                 NULL};
     int exit_code;
     script->args = args;
-    int rc = berth_place_shell_run(&f->shell, script, &exit_code, err);
+    int rc = berth_place_script_run(&f->shell, script, &exit_code, err);
     script->args = NULL;
     if (exit_code == MISSING)
         return berth_fail(err, BERTH_E_NOT_FOUND, "The place has no file \"%.400s\".", p->path);
@@ -325,7 +326,7 @@ int berth_place_files_list(struct berth_place_files *f, const struct berth_place
     struct place_path p;
     auto_buf text = BERTH_BUF_INIT(BERTH_PLACE_LIST_BYTES_MAX);
     struct berth_place_script script = {
-        .what = "list the files", .take = berth_place_shell_take_text, .ctx = &text};
+        .what = "list the files", .take = berth_place_script_take_text, .ctx = &text};
     const char *const more[3] = {what->depth < 0 ? NULL
                                                  : berth_arena_printf(f->arena, "%d", what->depth),
                                  what->hashed ? "yes" : NULL, NULL};

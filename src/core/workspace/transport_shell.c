@@ -15,7 +15,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "core/workspace/place_list.h"
-#include "core/workspace/place_shell.h"
+#include "core/workspace/place_script.h"
 #include "core/workspace/transport.h"
 #include "os/fs.h"
 #include "sync/pack.h"
@@ -90,7 +90,7 @@ static int run_script(struct shell_transport *t, struct berth_place_script *s, c
                                 NULL};
     int exit_code;
     s->args = args;
-    int rc = berth_place_shell_run(&t->shell, s, &exit_code, err);
+    int rc = berth_place_script_run(&t->shell, s, &exit_code, err);
     if (exit_code == NOT_LISTED)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "The place was replaced while the workspace was sent to it. Send it "
@@ -142,7 +142,7 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     struct berth_place_script list = {
         .what = "list the files",
         .text = berth_arena_printf(&arena, "%s%s", list_head, berth_place_list_script),
-        .take = berth_place_shell_take_text,
+        .take = berth_place_script_take_text,
         .ctx = &text};
     (void)known;
     t->whole = false;

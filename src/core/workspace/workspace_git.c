@@ -13,7 +13,7 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "core/workspace/place_shell.h"
+#include "core/workspace/place_script.h"
 #include "os/fs.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20) /* lists of paths */
@@ -45,7 +45,7 @@ int berth_workspace_git_script(struct berth_git_trip *trip, struct berth_place_s
     int rc = trip->site->ops->open_shell(trip->site, trip->arena, trip->lease_id, scratch,
                                          trip->cancel_fd, &shell, err);
     script->args = args;
-    return rc < 0 ? rc : berth_place_shell_run(&shell, script, exit_code, err);
+    return rc < 0 ? rc : berth_place_script_run(&shell, script, exit_code, err);
 }
 
 void berth_workspace_git_forget_scratch(struct berth_git_trip *trip)
@@ -385,7 +385,7 @@ static int find_known(struct berth_git_trip *trip, const char *words[KNOWN_MAX +
     auto_buf text = BERTH_BUF_INIT(65536), here = BERTH_BUF_INIT(65536);
     struct berth_place_script script = {.what = "look for commits",
                                         .text = known_script,
-                                        .take = berth_place_shell_take_text,
+                                        .take = berth_place_script_take_text,
                                         .ctx = &text};
     const char *const args[] = {trip->state->cwd, NULL};
     const char *asked[KNOWN_MAX + 5] = {"rev-list", "--no-walk", "--ignore-missing"};

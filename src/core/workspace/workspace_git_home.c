@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/json.h"
-#include "core/workspace/place_shell.h"
+#include "core/workspace/place_script.h"
 #include "core/workspace/workspace_git.h"
 #include "os/fs.h"
 
@@ -286,7 +286,7 @@ int berth_workspace_git_fetch(struct berth_git_trip *trip, bool look_only,
     auto_buf text = BERTH_BUF_INIT(REPORT_BYTES_MAX);
     struct berth_place_script script = {.what = "read its repository",
                                         .text = report_script,
-                                        .take = berth_place_shell_take_text,
+                                        .take = berth_place_script_take_text,
                                         .ctx = &text};
     const char *const args[] = {trip->state->cwd, trip->state->git.sent ? "sent" : "", NULL};
     int exit_code;
