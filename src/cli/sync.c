@@ -99,6 +99,19 @@ static void say_branch(struct cli *cli, FILE *to, const struct berth_json *branc
                       cli_clean(cli, cli_text(branch, "head")));
 }
 
+/* Says where a branch, tag, stash or notes of the place are here: refs/berth/KIND/LABEL/NAME. */
+static void say_ref(struct cli *cli, FILE *to, const char *ref)
+{
+    static const char *const kinds[][2] = {{"refs/berth/heads/", "a new branch"},
+                                           {"refs/berth/tags/", "a new tag"},
+                                           {"refs/berth/stash/", "a stash"},
+                                           {"refs/berth/notes/", "notes"}};
+    for (size_t i = 0; ref && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(ref, kinds[i][0], strlen(kinds[i][0])) == 0)
+            (void)fprintf(to, "%s%s of the place: %s\n", prefix_of(to), kinds[i][1],
+                          cli_clean(cli, ref));
+}
+
 /* `on_branch`: the work is on a branch of its own, of which say_branch tells. */
 static void say_git(struct cli *cli, FILE *to, const struct berth_json *git, bool on_branch)
 {
@@ -112,8 +125,7 @@ static void say_git(struct cli *cli, FILE *to, const struct berth_json *git, boo
     if (note)
         (void)fprintf(to, "%s%s\n", prefix_of(to), cli_clean(cli, note));
     for (size_t i = 0; i < berth_json_count(branches); i++)
-        (void)fprintf(to, "%sa new branch of the place is %s\n", prefix_of(to),
-                      cli_clean(cli, berth_json_str(berth_json_at(branches, i))));
+        say_ref(cli, to, berth_json_str(berth_json_at(branches, i)));
     for (size_t i = 0; i < berth_json_count(nested); i++)
         (void)fprintf(to, "%sthe history of the repository in %s did not come home, only files\n",
                       prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(nested, i))));

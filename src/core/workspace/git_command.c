@@ -78,6 +78,8 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
     c.options.env = env;
     c.options.cwd = git->directory;
     c.name = "git";
+    c.input = git->input ? git->input->data : NULL;
+    c.input_len = git->input ? git->input->len : 0;
     c.cancel_fd = git->cancel_fd;
     c.deadline_ms = berth_time_mono_ms() + RUN_MS;
     rc = berth_capture_run(git->engine, &c, err);
@@ -103,12 +105,12 @@ bool berth_git_id_valid(const char *text)
     return (len == 40 || len == 64) && text[len] == '\0';
 }
 
-bool berth_git_branch_valid(const char *text)
+bool berth_git_ref_valid(const char *text, const char *head)
 {
-    static const char head[] = "refs/heads/";
-    if (strncmp(text, head, sizeof head - 1) != 0 || strlen(text) > 255)
+    size_t head_len = strlen(head);
+    if (strncmp(text, head, head_len) != 0 || strlen(text) > 255)
         return false;
-    for (const char *name = text + sizeof head - 1; name; name = strchr(name, '/')) {
+    for (const char *name = text + head_len; name; name = strchr(name, '/')) {
         name += *name == '/';
         size_t len = strcspn(name, "/");
         if (!len || name[0] == '.' || name[0] == '-' || name[len - 1] == '.' ||

@@ -14,7 +14,8 @@ struct berth_git {
     const char *directory;
     /* Variables for git, as "NAME=value". Closed by NULL; or NULL. */
     const char *const *env;
-    int cancel_fd; /* -1: never */
+    const struct berth_buf *input; /* its standard input; NULL: empty */
+    int cancel_fd;                 /* -1: never */
 };
 
 /* Runs git with these words, closed by NULL. `out` receives its output, without a newline at the
@@ -27,7 +28,7 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
 
 /* Returns whether a text from a stranger is the id of an object: 40 or 64 hexadecimal digits. */
 bool berth_git_id_valid(const char *text);
-/* Returns whether a text from a stranger is a branch that can be stored: "refs/heads/" and a name
- * that git allows. */
-bool berth_git_branch_valid(const char *text);
+/* Returns whether a text from a stranger is a ref that can be stored: `head`, as "refs/heads/", and
+ * a name that git allows. */
+bool berth_git_ref_valid(const char *text, const char *head);
 #endif

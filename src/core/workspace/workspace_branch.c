@@ -83,7 +83,7 @@ static int check_repository(struct berth_git_trip *trip, const char **start,
     const char *ref = berth_arena_printf(trip->arena, "refs/heads/%s", s->branch);
     if (!ref)
         return berth_arena_check(trip->arena, err);
-    if (!berth_git_branch_valid(ref))
+    if (!berth_git_ref_valid(ref, "refs/heads/"))
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "\"%.200s\" cannot be the name of a branch: git does not allow it.",
                           s->branch);

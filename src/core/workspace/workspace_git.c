@@ -55,6 +55,17 @@ void berth_workspace_git_forget_scratch(struct berth_git_trip *trip)
         (void)berth_fs_remove_tree(trip->home.scratch, &ignored);
 }
 
+int berth_workspace_git_present(struct berth_git_trip *trip, const struct berth_buf *ids,
+                                struct berth_buf *out, struct berth_error *err)
+{
+    struct berth_git git = trip->home.git;
+    git.input = ids;
+    int rc = berth_buf_check(ids, "The list of commits", err);
+    return rc < 0 || !ids->len
+               ? rc
+               : BERTH_GIT(&git, out, err, "rev-list", "--no-walk", "--ignore-missing", "--stdin");
+}
+
 static int write_text(const char *path, const char *text, struct berth_error *err)
 {
     auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -382,24 +393,24 @@ static int feed_file(void *ctx, const struct berth_pack_sink *sink, struct berth
 static int find_known(struct berth_git_trip *trip, const char *words[KNOWN_MAX + 1],
                       struct berth_error *err)
 {
-    auto_buf text = BERTH_BUF_INIT(65536), here = BERTH_BUF_INIT(65536);
+    auto_buf text = BERTH_BUF_INIT(65536), ids = BERTH_BUF_INIT(65536),
+             here = BERTH_BUF_INIT(65536);
     struct berth_place_script script = {.what = "look for commits",
                                         .text = known_script,
                                         .take = berth_place_script_take_text,
                                         .ctx = &text};
     const char *const args[] = {trip->state->cwd, NULL};
-    const char *asked[KNOWN_MAX + 5] = {"rev-list", "--no-walk", "--ignore-missing"};
-    size_t count = 3, known = 0;
+    size_t known = 0;
     int exit_code;
     int rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
     const char *at = rc == BERTH_OK && text.len ? berth_buf_str(&text) : "";
-    while (*at && count < KNOWN_MAX + 3) {
+    while (*at) {
         const char *id = take_line(trip->arena, &at);
         if (id && berth_git_id_valid(id))
-            asked[count++] = id;
+            berth_buf_printf(&ids, "%s\n", id);
     }
-    if (rc == BERTH_OK && count > 3)
-        rc = berth_git_run(&trip->home.git, asked, &here, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_git_present(trip, &ids, &here, err);
     for (at = rc == BERTH_OK && here.len ? berth_buf_str(&here) : ""; *at && known < KNOWN_MAX;) {
         const char *id = take_line(trip->arena, &at);
         words[known++] = berth_arena_printf(trip->arena, "^%s", id ? id : "");

@@ -52,14 +52,14 @@ int berth_workspace_git_send(struct berth_git_trip *trip, bool fresh, struct ber
 /* What became of the repository of a place. */
 struct berth_git_return {
     const char *head, *ref, *index; /* in the place; or NULL */
-    struct berth_list branches;     /* of the place; struct place_branch */
+    struct berth_list refs;         /* branches, tags, ... of the place; struct place_ref */
+    bool has_more_refs;             /* than are listed */
     struct berth_list nested;       /* paths of repositories that stay in the place */
     const char *state;              /* for the report; NULL: there is nothing to say */
     const char *kept_ref;           /* where its commits are, unless the branch has them; or NULL */
-    struct berth_list
-        kept_branches; /* names of other branches, fetched to refs/berth/heads/LABEL */
-    const char *note;  /* what was not done, and why; or NULL */
-    bool imported;     /* its objects are here */
+    struct berth_list kept_refs;    /* where its other branches, its tags, notes and stashes are */
+    const char *note;               /* what was not done, and why; or NULL */
+    bool imported;                  /* its objects are here */
 };
 
 /* Finishes the exchange of an index that a killed process left. Called before anything is read. */
@@ -81,6 +81,9 @@ void berth_workspace_git_json(const struct berth_git_trip *trip, const struct be
 int berth_workspace_git_scratch(struct berth_git_trip *trip, struct berth_error *err);
 /* Removes it. */
 void berth_workspace_git_forget_scratch(struct berth_git_trip *trip);
+/* Prints those of the commits `ids`, one in each line, that the repository at home has. */
+int berth_workspace_git_present(struct berth_git_trip *trip, const struct berth_buf *ids,
+                                struct berth_buf *out, struct berth_error *err);
 /* Makes a commit in the scratch repository whose tree is the index at home, as it is now. *out is
  * NULL when the index cannot be a tree, because of an unfinished merge. */
 int berth_workspace_git_index_commit(struct berth_git_trip *trip, const char *head,

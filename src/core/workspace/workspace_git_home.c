@@ -20,7 +20,8 @@
 
 #define REPORT_BYTES_MAX ((size_t)1 << 20)
 #define BUNDLE_BYTES_MAX ((int64_t)16 << 30)
-#define BRANCHES_MAX 100
+#define REFS_MAX 1000
+#define IDS_BYTES_MAX ((size_t)256 * 1024)
 #define NESTED_MAX 20
 #define LOCK_TRIES 50 /* for the index, while another git works */
 #define LOCK_WAIT_MS 100
@@ -29,7 +30,8 @@
 /* --- what the place has --- */
 
 /* Prints nested repositories, then "none", or the repository, then "end". $1 is the directory, $2
- * is "sent" if it was sent a repository. */
+ * is "sent" if it was sent a repository. Of other refs than HEAD those are listed that have commits
+ * of their own, tags also without. Entries of the stash get names of refs. */
 static const char report_script[] =
     "cd \"$1\" || exit; LC_ALL=C; export LC_ALL;"
     " unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY;"
@@ -51,32 +53,57 @@ static const char report_script[] =
     " t=$(git write-tree 2>/dev/null) &&"
     " i=$(git commit-tree \"$t\" -m " BERTH_GIT_INDEX_MESSAGE " ${h:+-p \"$h\"}) &&"
     "  { git update-ref refs/berth/out/index \"$i\" || exit; echo \"index $i\"; };"
-    " git for-each-ref --count=100 --format='branch %(objectname) %(refname)' refs/heads || exit;"
+    " f='ref-of %(objectname) %(refname)';"
+    " git for-each-ref --count=1001 --format=\"$f\" ${h:+--no-merged=\"$h\"}"
+    "  refs/heads refs/tags refs/notes || exit;"
+    " [ -z \"$h\" ] || git for-each-ref --count=100 --format=\"$f\" --merged=\"$h\" refs/tags || "
+    "exit;"
+    " n=0; git stash list --format=%H | head -n 1001 | while read -r s; do"
+    "  git update-ref refs/berth/out/stash/$n \"$s\" || exit;"
+    "  echo \"ref-of $s refs/berth/out/stash/$n\"; n=$((n + 1)); done || exit;"
     " echo end";
 
 /* Writes a bundle of what the place added. $1 is the directory. Reads the refs to pack, and "^ID"
- * for what is known. */
+ * for what is known here; the place may have made a repository of its own, without that. */
 static const char bundle_script[] =
     "cd \"$1\" || exit; LC_ALL=C; export LC_ALL;"
     " unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY;"
-    " git bundle create -q - --stdin";
+    " while read -r l; do case $l in"
+    "  ^*) ! git cat-file -e \"${l#^}^{commit}\" 2>/dev/null || printf '%s\\n' \"$l\";;"
+    "  *) printf '%s\\n' \"$l\";; esac; done | git bundle create -q - --stdin";
 
-/* A branch of the place. */
-struct place_branch {
+/* A branch, a tag, notes, or an entry of the stash of the place. */
+struct place_ref {
     const char *id, *ref;
+    const char *kind; /* "heads", "tags", "notes" or "stash" */
+    const char *name;
 };
 
-static void read_branch(struct berth_git_trip *trip, struct berth_git_return *r, char *text)
+static void read_ref(struct berth_git_trip *trip, struct berth_git_return *r, char *text)
 {
+    static const struct {
+        const char *head, *kind;
+    } kinds[] = {{"refs/heads/", "heads"},
+                 {"refs/tags/", "tags"},
+                 {"refs/notes/", "notes"},
+                 {"refs/berth/out/stash/", "stash"}};
     char *space = strchr(text, ' ');
-    struct place_branch *b = berth_arena_alloc(trip->arena, sizeof *b);
-    if (!space || !b || r->branches.count >= BRANCHES_MAX)
+    if (!space)
         return;
     *space = '\0';
-    *b = (struct place_branch){berth_arena_strdup(trip->arena, text),
-                               berth_arena_strdup(trip->arena, space + 1)};
-    if (b->id && b->ref && berth_git_id_valid(b->id) && berth_git_branch_valid(b->ref))
-        (void)berth_list_add(&r->branches, trip->arena, b);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (!berth_git_id_valid(text) || !berth_git_ref_valid(space + 1, kinds[i].head))
+            continue;
+        struct place_ref *ref = berth_arena_alloc(trip->arena, sizeof *ref);
+        const char *name = berth_arena_strdup(trip->arena, space + 1);
+        if (r->refs.count >= REFS_MAX)
+            r->has_more_refs = true;
+        else if (ref && name) {
+            *ref = (struct place_ref){berth_arena_strdup(trip->arena, text), name, kinds[i].kind,
+                                      name + strlen(kinds[i].head)};
+            (void)berth_list_add(&r->refs, trip->arena, ref);
+        }
+    }
 }
 
 /* Reads "./PATH/.git". The repository of the workspace itself is not nested. */
@@ -111,8 +138,8 @@ static bool read_report(struct berth_git_trip *trip, char *text, struct berth_gi
             r->ref = berth_arena_strdup(trip->arena, text + 4);
         else if (strncmp(text, "index ", 6) == 0)
             r->index = checked_id(trip, text + 6);
-        else if (strncmp(text, "branch ", 7) == 0)
-            read_branch(trip, r, text + 7);
+        else if (strncmp(text, "ref-of ", 7) == 0)
+            read_ref(trip, r, text + 7);
         else if (strncmp(text, "nested ", 7) == 0)
             read_nested(trip, r, text + 7);
         whole |= strcmp(text, "end") == 0;
@@ -153,50 +180,93 @@ static int take_bundle(void *ctx, const struct berth_unpack_source *source, stru
     return BERTH_OK;
 }
 
-static int download_bundle(struct berth_git_trip *trip, const struct berth_git_return *r,
-                           const char *path, struct berth_error *err)
+static bool has_new_index(const struct berth_git_trip *trip, const struct berth_git_return *r)
 {
-    const struct berth_workspace_git *g = &trip->state->git;
-    const char *const args[] = {trip->state->cwd, NULL};
-    struct bundle_file file = {.wanted = BERTH_BUF_INIT(REPORT_BYTES_MAX),
-                               .fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)};
-    struct berth_place_script script = {.what = "pack its commits",
-                                        .text = bundle_script,
-                                        .feed = feed_wanted,
-                                        .take = take_bundle,
-                                        .ctx = &file};
-    int exit_code;
-    if (file.fd < 0)
-        return berth_fail_errno(err, "Cannot write %s", path);
-    if (r->head)
-        berth_buf_puts(&file.wanted, "refs/berth/out/head\n");
-    if (r->index)
-        berth_buf_puts(&file.wanted, "refs/berth/out/index\n");
-    for (int i = 0; i < r->branches.count; i++)
-        berth_buf_printf(&file.wanted, "%s\n", ((struct place_branch *)r->branches.items[i])->ref);
-    if (*g->head)
-        berth_buf_printf(&file.wanted, "^%s\n", g->head);
-    if (*g->index)
-        berth_buf_printf(&file.wanted, "^%s\n", g->index);
-    int rc = berth_buf_check(&file.wanted, "The list of branches", err);
-    if (rc == BERTH_OK)
-        rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
-    berth_buf_clear(&file.wanted);
-    (void)close(file.fd);
-    return rc;
+    return r->index && strcmp(r->index, trip->state->git.index) != 0;
 }
 
 /* Returns whether the place has a commit that is neither sent nor one of the others. */
 static bool has_news(const struct berth_git_trip *trip, const struct berth_git_return *r)
 {
-    const struct berth_workspace_git *g = &trip->state->git;
-    bool news =
-        (r->head && strcmp(r->head, g->head) != 0) || (r->index && strcmp(r->index, g->index) != 0);
-    for (int i = 0; i < r->branches.count; i++) {
-        const struct place_branch *b = r->branches.items[i];
-        news |= strcmp(b->id, g->head) != 0;
+    const char *sent = trip->state->git.head;
+    bool news = (r->head && strcmp(r->head, sent) != 0) || has_new_index(trip, r);
+    for (int i = 0; i < r->refs.count; i++) {
+        const struct place_ref *ref = r->refs.items[i];
+        news |= strcmp(ref->id, sent) != 0 || strcmp(ref->kind, "tags") == 0;
     }
     return news;
+}
+
+/* Puts a ref of the place on the list of what it is to send, unless its commit is here: then that
+ * is put there as known, so that its history is not sent again. */
+static void want(struct berth_buf *wanted, bool *any, const struct berth_buf *present,
+                 const char *id, const char *ref)
+{
+    if (present->len && strstr(berth_buf_str(present), id)) {
+        berth_buf_printf(wanted, "^%s\n", id);
+        return;
+    }
+    berth_buf_printf(wanted, "%s\n", ref);
+    *any = true;
+}
+
+/* Lists what the place is to send. *any: there is something. */
+static int list_wanted(struct berth_git_trip *trip, const struct berth_git_return *r,
+                       struct berth_buf *wanted, bool *any, struct berth_error *err)
+{
+    const struct berth_workspace_git *g = &trip->state->git;
+    auto_buf ids = BERTH_BUF_INIT(IDS_BYTES_MAX), present = BERTH_BUF_INIT(IDS_BYTES_MAX);
+    if (r->head)
+        berth_buf_printf(&ids, "%s\n", r->head);
+    for (int i = 0; i < r->refs.count; i++)
+        berth_buf_printf(&ids, "%s\n", ((const struct place_ref *)r->refs.items[i])->id);
+    int rc = berth_workspace_git_present(trip, &ids, &present, err);
+    if (rc < 0)
+        return rc;
+    *any = false;
+    if (r->head)
+        want(wanted, any, &present, r->head, "refs/berth/out/head");
+    if (has_new_index(trip, r))
+        want(wanted, any, &present, r->index, "refs/berth/out/index");
+    for (int i = 0; i < r->refs.count; i++) {
+        const struct place_ref *ref = r->refs.items[i];
+        want(wanted, any, &present, ref->id, ref->ref);
+    }
+    if (*g->head)
+        berth_buf_printf(wanted, "^%s\n", g->head);
+    if (*g->index)
+        berth_buf_printf(wanted, "^%s\n", g->index);
+    return berth_buf_check(wanted, "The list of branches", err);
+}
+
+/* Downloads new commits of the place into the scratch repository. */
+static int download_commits(struct berth_git_trip *trip, const struct berth_git *scratch,
+                            const struct berth_git_return *r, struct berth_error *err)
+{
+    const char *const args[] = {trip->state->cwd, NULL};
+    const char *path = berth_arena_printf(trip->arena, "%s/bundle", trip->home.scratch);
+    struct bundle_file file = {.wanted = BERTH_BUF_INIT(REPORT_BYTES_MAX)};
+    struct berth_place_script script = {.what = "pack its commits",
+                                        .text = bundle_script,
+                                        .feed = feed_wanted,
+                                        .take = take_bundle,
+                                        .ctx = &file};
+    bool any = false;
+    int exit_code;
+    int rc = berth_arena_check(trip->arena, err);
+    if (rc == BERTH_OK)
+        rc = list_wanted(trip, r, &file.wanted, &any, err);
+    if (rc == BERTH_OK && any) {
+        file.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        rc = file.fd < 0 ? berth_fail_errno(err, "Cannot write %s", path)
+                         : berth_workspace_git_script(trip, &script, args, &exit_code, err);
+        if (file.fd >= 0)
+            (void)close(file.fd);
+        if (rc == BERTH_OK)
+            rc = BERTH_GIT(scratch, NULL, err, "bundle", "unbundle", path);
+    }
+    berth_buf_clear(&file.wanted);
+    return rc;
 }
 
 /* Names a commit in the scratch repository. It must have arrived. */
@@ -206,21 +276,23 @@ static int name_commit(const struct berth_git *scratch, const char *ref, const c
     return BERTH_GIT(scratch, NULL, err, "update-ref", ref, id);
 }
 
-/* Names the branches with new commits in the scratch repository, except that of HEAD. */
-static int name_branches(struct berth_git_trip *trip, const struct berth_git *scratch,
-                         struct berth_git_return *r, struct berth_error *err)
+/* Names the other refs in the scratch repository, except the branch of HEAD. */
+static int name_refs(struct berth_git_trip *trip, const struct berth_git *scratch,
+                     struct berth_git_return *r, struct berth_error *err)
 {
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < r->branches.count; i++) {
-        const struct place_branch *b = r->branches.items[i];
-        bool is_head = r->ref && strcmp(b->ref, r->ref) == 0;
-        if (is_head || strcmp(b->id, trip->state->git.head) == 0)
+    for (int i = 0; rc == BERTH_OK && i < r->refs.count; i++) {
+        const struct place_ref *ref = r->refs.items[i];
+        bool is_head = r->ref && strcmp(ref->ref, r->ref) == 0;
+        bool is_tag = strcmp(ref->kind, "tags") == 0;
+        if (is_head || (!is_tag && strcmp(ref->id, trip->state->git.head) == 0))
             continue;
-        rc = name_commit(scratch, berth_arena_printf(trip->arena, "refs/in/%s", b->ref + 5), b->id,
-                         err);
-        const char *kept = berth_arena_printf(trip->arena, "refs/berth/heads/%s/%s",
-                                              trip->state->label, b->ref + strlen("refs/heads/"));
-        (void)berth_list_add(&r->kept_branches, trip->arena, (void *)(uintptr_t)kept);
+        rc = name_commit(scratch,
+                         berth_arena_printf(trip->arena, "refs/in/%s/%s", ref->kind, ref->name),
+                         ref->id, err);
+        const char *kept = berth_arena_printf(trip->arena, "refs/berth/%s/%s/%s", ref->kind,
+                                              trip->state->label, ref->name);
+        (void)berth_list_add(&r->kept_refs, trip->arena, (void *)(uintptr_t)kept);
     }
     return rc < 0 ? rc : berth_arena_check(trip->arena, err);
 }
@@ -244,12 +316,14 @@ static int fetch_home(struct berth_git_trip *trip, struct berth_git_return *r,
         r->kept_ref = berth_arena_printf(arena, "refs/berth/%s", label);
         words[count++] = berth_arena_printf(arena, "+refs/in/head:refs/berth/%s", label);
     }
-    if (r->index)
+    if (has_new_index(trip, r))
         words[count++] = berth_arena_printf(arena, "+refs/in/index:refs/berth/index/%s", label);
-    if (r->kept_branches.count)
-        words[count++] = berth_arena_printf(arena, "+refs/in/heads/*:refs/berth/heads/%s/*", label);
+    for (const char *const *kind = (const char *const[]){"heads", "tags", "notes", "stash", NULL};
+         r->kept_refs.count && *kind; kind++)
+        words[count++] =
+            berth_arena_printf(arena, "+refs/in/%s/*:refs/berth/%s/%s/*", *kind, *kind, label);
     int rc = berth_arena_check(arena, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK && count > 8)
         rc = berth_git_run(&trip->home.git, words, NULL, err);
     r->imported = rc == BERTH_OK;
     return rc;
@@ -258,23 +332,18 @@ static int fetch_home(struct berth_git_trip *trip, struct berth_git_return *r,
 static int import_commits(struct berth_git_trip *trip, struct berth_git_return *r,
                           struct berth_error *err)
 {
-    const char *bundle = berth_arena_printf(trip->arena, "%s/bundle", trip->home.scratch);
     struct berth_git scratch = {.engine = trip->site->engine,
                                 .directory = trip->home.scratch,
                                 .cancel_fd = trip->cancel_fd};
-    int rc = berth_arena_check(trip->arena, err);
+    int rc = berth_workspace_git_scratch(trip, err);
     if (rc == BERTH_OK)
-        rc = berth_workspace_git_scratch(trip, err);
-    if (rc == BERTH_OK)
-        rc = download_bundle(trip, r, bundle, err);
-    if (rc == BERTH_OK)
-        rc = BERTH_GIT(&scratch, NULL, err, "bundle", "unbundle", bundle);
+        rc = download_commits(trip, &scratch, r, err);
     if (rc == BERTH_OK && r->head)
         rc = name_commit(&scratch, "refs/in/head", r->head, err);
-    if (rc == BERTH_OK && r->index)
+    if (rc == BERTH_OK && has_new_index(trip, r))
         rc = name_commit(&scratch, "refs/in/index", r->index, err);
     if (rc == BERTH_OK)
-        rc = name_branches(trip, &scratch, r, err);
+        rc = name_refs(trip, &scratch, r, err);
     if (rc == BERTH_OK)
         rc = fetch_home(trip, r, err);
     return rc;
@@ -305,6 +374,11 @@ int berth_workspace_git_fetch(struct berth_git_trip *trip, bool look_only,
     out->state = has_news(trip, out) ? "new" : "unchanged";
     if (look_only || strcmp(out->state, "unchanged") == 0)
         return berth_arena_check(trip->arena, err);
+    if (out->has_more_refs)
+        return berth_fail(err, BERTH_E_UPSTREAM,
+                          "The place has more than %d branches, tags and stashes with commits of "
+                          "their own. Delete there what is not needed.",
+                          REFS_MAX);
     rc = berth_workspace_git_open(trip, err);
     if (rc == BERTH_OK && !trip->home.git.engine)
         rc = berth_fail(err, BERTH_E_UPSTREAM,
@@ -490,8 +564,8 @@ static int join_index(struct berth_git_trip *trip, const struct berth_git_return
     const struct berth_workspace_git *g = &trip->state->git;
     const char *now, *wanted;
     *joined = true;
-    if (!r->index || !*g->index)
-        return BERTH_OK; /* one of them had an unfinished merge */
+    if (!has_new_index(trip, r) || !*g->index)
+        return BERTH_OK; /* it is as it was sent, or one of them had an unfinished merge */
     int rc = berth_workspace_git_index_commit(trip, r->head ? r->head : "", &wanted, err);
     if (rc == BERTH_OK && wanted && strcmp(wanted, r->index) == 0)
         return rc; /* it is the same tree already */
@@ -572,7 +646,7 @@ void berth_workspace_git_json(const struct berth_git_trip *trip, const struct be
     berth_json_put_foreign(w, "branch", r->ref);
     berth_json_put_str(w, "ref", r->kept_ref);
     berth_json_put_foreign(w, "note", note);
-    put_texts(w, "branches", &r->kept_branches);
+    put_texts(w, "branches", &r->kept_refs);
     put_texts(w, "nested", &r->nested);
     berth_json_close(w, '}');
 }
