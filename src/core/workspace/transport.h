@@ -9,6 +9,12 @@
 #include "sync/manifest.h"
 #include "sync/progress.h"
 
+/* The token says that the place is the one that was filled. One of these files is enough: commands
+ * such as "git clean -fdx" remove the first, and "git init" after "rm -r .git" the second, which is
+ * made with the repository. */
+#define BERTH_TRANSPORT_TOKEN ".berth/token"
+#define BERTH_TRANSPORT_TOKEN_COPY ".git/berth-token"
+
 struct berth_transport;
 
 struct berth_transport_ops {

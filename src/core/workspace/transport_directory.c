@@ -16,7 +16,6 @@
 #include "sync/apply.h"
 #include "sync/tree.h"
 
-#define TOKEN_FILE ".berth/token"
 #define TOKEN_BYTES_MAX 128
 
 struct directory_transport {
@@ -29,13 +28,19 @@ static struct directory_transport *directory_of(struct berth_transport *t)
     return (struct directory_transport *)t;
 }
 
-static int check_token(int fd, const char *token, struct berth_error *err)
+static bool has_token(int fd, const char *path, const char *token)
 {
     auto_buf found = BERTH_BUF_INIT(TOKEN_BYTES_MAX);
     struct berth_error ignored;
-    auto_close int file = berth_fs_open_beneath(fd, TOKEN_FILE, O_RDONLY | O_NONBLOCK, 0, &ignored);
-    if (file >= 0 && berth_fs_read_all(file, &found, &ignored) == BERTH_OK && found.len &&
-        strcmp(berth_buf_str(&found), token) == 0)
+    auto_close int file = berth_fs_open_beneath(fd, path, O_RDONLY | O_NONBLOCK, 0, &ignored);
+    return file >= 0 && berth_fs_read_all(file, &found, &ignored) == BERTH_OK && found.len &&
+           strcmp(berth_buf_str(&found), token) == 0;
+}
+
+static int check_token(int fd, const char *token, struct berth_error *err)
+{
+    if (has_token(fd, BERTH_TRANSPORT_TOKEN, token) ||
+        has_token(fd, BERTH_TRANSPORT_TOKEN_COPY, token))
         return BERTH_OK;
     return berth_fail(err, BERTH_E_CONFLICT,
                       "The place was replaced: its directory does not have the token that was "
@@ -46,7 +51,7 @@ static int write_token(int fd, const char *token, struct berth_error *err)
 {
     static const struct {
         const char *path, *text;
-    } files[] = {{".berth/.gitignore", "*\n"}, {TOKEN_FILE, NULL}};
+    } files[] = {{".berth/.gitignore", "*\n"}, {BERTH_TRANSPORT_TOKEN, NULL}};
     if (mkdirat(fd, ".berth", S_IRWXU) < 0 && errno != EEXIST)
         return berth_fail_errno(err, "Cannot write to the directory of the place");
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {

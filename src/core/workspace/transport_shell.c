@@ -47,12 +47,17 @@ static struct shell_transport *shell_of(struct berth_transport *t)
 /* --- scripts. $1 is the directory, $2 the token, or "". In those of a push $3 is the word of the
  * list, and $4 the new token --- */
 
+/* The files that may have the token, see transport.h. */
+#define TOKENS BERTH_TRANSPORT_TOKEN " " BERTH_TRANSPORT_TOKEN_COPY
+
 /* Enters the directory and compares the token. */
 #define ENTER                                                                                      \
     "LC_ALL=C; export LC_ALL;"                                                                     \
     " if [ -z \"$2\" ]; then mkdir -p \"$1\" || exit; fi;"                                         \
     " cd \"$1\" || exit;"                                                                          \
-    " if [ -n \"$2\" ] && [ \"$(cat .berth/token 2>/dev/null)\" != \"$2\" ]; then exit 44; fi;"
+    " if [ -n \"$2\" ]; then same=; for token in " TOKENS "; do"                                   \
+    "  [ ! -f $token ] || [ \"$(cat $token)\" != \"$2\" ] || same=yes; done;"                      \
+    "  [ -n \"$same\" ] || exit 44; fi;"
 /* Compares the word that the list has written. */
 #define LISTED " [ \"$(cat .berth/listed 2>/dev/null)\" = \"$3\" ] || exit 46;"
 #define NEEDS_TAR                                                                                  \
@@ -71,7 +76,7 @@ static const char fetch_script[] =
 
 /* A push that is killed from here on leaves modes that are not the place's own, so the token goes.
  */
-static const char open_script[] = ENTER LISTED " rm -f .berth/token && xargs -0 chmod u+rwx";
+static const char open_script[] = ENTER LISTED " rm -f " TOKENS " && xargs -0 chmod u+rwx";
 
 static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
 
@@ -80,8 +85,8 @@ static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
  * the option P. The archive is ours: its paths are relative, and none is below a link. */
 static const char extract_script[] = ENTER LISTED NEEDS_TAR
     " case $(tar --version 2>/dev/null) in *GNU*) p=P;; *) p=;; esac;"
-    " mkdir -p .berth && rm -f .berth/token && echo '*' > .berth/.gitignore && tar -xp${p}f - &&"
-    " rm -f .berth/listed && printf %s \"$4\" > .berth/token";
+    " mkdir -p .berth && rm -f " TOKENS " && echo '*' > .berth/.gitignore && tar -xp${p}f - &&"
+    " rm -f .berth/listed && printf %s \"$4\" > " BERTH_TRANSPORT_TOKEN;
 
 static int run_script(struct shell_transport *t, struct berth_place_script *s, const char *token,
                       const char *fresh_token, struct berth_error *err)

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "core/workspace/place_script.h"
+#include "core/workspace/transport.h"
 #include "os/fs.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20) /* lists of paths */
@@ -355,7 +356,8 @@ static const char receive_script[] =
     " rm -f .git/index;"
     " t=${5:-$4}; [ -z \"$t\" ] || git read-tree \"$t\" || exit;"
     " [ -z \"$6\" ] || git config user.name \"$6\"; [ -z \"$7\" ] || git config user.email \"$7\";"
-    " git update-index -q --refresh >/dev/null 2>&1; exit 0";
+    " git update-index -q --refresh >/dev/null 2>&1;"
+    " cp " BERTH_TRANSPORT_TOKEN " " BERTH_TRANSPORT_TOKEN_COPY;
 
 /* Reads paths that are tracked, but are not in the place: git is not to take them for deleted. */
 static const char skip_script[] = "cd \"$1\" && git update-index -z --skip-worktree --stdin";
