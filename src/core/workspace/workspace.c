@@ -152,6 +152,27 @@ static int choose_branch(const struct berth_workspace_site *site,
                                       BERTH_LEASE_WORKTREE_SUFFIX, &s->path, err);
 }
 
+/* Refuses a directory that contains the store: its keys would travel, and a deletion in the place
+ * would delete them here. */
+static int refuse_store(const struct berth_workspace_site *site, const char *path,
+                        struct berth_error *err)
+{
+    auto_free char *data = strdup(site->states);
+    char *slash = data ? strrchr(data, '/') : NULL;
+    size_t len = strlen(path);
+    if (!slash)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    *slash = '\0';
+    auto_free char *real = realpath(data, NULL);
+    if (!real || strncmp(real, path, len) != 0 || (real[len] && real[len] != '/'))
+        return BERTH_OK;
+    return berth_fail(
+        err, BERTH_E_UNPROCESSABLE,
+        "The directory %s contains the data of berth (%s), which must not travel. Send "
+        "a directory without it.",
+        path, real);
+}
+
 /* Fills the parts of the state that the request gives. */
 static int begin_state(const struct berth_workspace_site *site,
                        const struct berth_workspace_push *push, const char *cwd,
@@ -171,7 +192,9 @@ static int begin_state(const struct berth_workspace_site *site,
     s->shared = s->repository = s->branch = s->branch_start = "";
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK && push->branch)
-        rc = choose_branch(site, push, s, err);
+        rc = choose_branch(site, push, s, err); /* only what is committed travels */
+    else if (rc == BERTH_OK)
+        rc = refuse_store(site, path, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&s->ignore, err);
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
