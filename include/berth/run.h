@@ -115,7 +115,10 @@ struct berth_run_request {
      * command. cwd NULL: the directory of the workspace; a relative one
      * is below it. */
     struct berth_exec_request command;
-    int cancel_fd; /* the run is cancelled when it becomes readable; -1: never */
+    /* The run is cancelled when it becomes readable; -1: never. The work then still comes home.
+     * What was written is read before that: if it becomes readable again, the work stays in the
+     * place. */
+    int cancel_fd;
     const struct berth_actor *actor;
     /* Called once, when the run is stored and its environment and secrets are accepted. It is not
      * called for a run that is refused earlier. */

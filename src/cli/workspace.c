@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/cli/workspace.c - berth workspace: sends a directory to the place of a lease, shows what
- * changed there, and brings the changes home. */
+ * changed there, brings the changes home, and opens a place that was kept. */
 #include <string.h>
 
 #include "base/auto.h"
@@ -22,7 +22,6 @@ static int push_from_here(struct cli *cli, const char *lease_id, const struct be
 {
     auto_json *json = NULL;
     struct cli_answer report = {0};
-    cli->cancel_fd = cli_cancel_fd();
     int rc = cli_far_push(cli, lease_id, sync, &report.text);
     if (rc == BERTH_OK)
         rc = berth_json_parse(report.text, strlen(report.text), BERTH_JSON_OURS, &json, &cli->err);
@@ -55,6 +54,7 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
     o.path = argv[1];
     if (cli_sync_read(cli, &o, &sync) != CLI_OK)
         return CLI_USAGE;
+    cli->cancel_fd = cli_cancel_fd();
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
@@ -77,7 +77,7 @@ static int pull_to_here(struct cli *cli, const char *lease_id, const char *on_co
     struct berth_workspace_pull wanted = BERTH_WORKSPACE_PULL_INIT;
     struct berth_workspace_report report;
     (void)cli_choice(cli, "on-conflict", on_conflict, &berth_merge_policies, &wanted.on_conflict);
-    cli->cancel_fd = wanted.cancel_fd = cli_cancel_fd();
+    wanted.cancel_fd = cli->cancel_fd;
     wanted.lease_id = lease_id;
     wanted.mass_deletion = mass_deletion;
     wanted.dry_run = dry_run;
@@ -97,6 +97,7 @@ static int pull(struct cli *cli, const char *lease, const char *on_conflict, boo
     struct berth_json_writer w = {.buf = &body};
     struct cli_answer report;
     const char *id;
+    cli->cancel_fd = cli_cancel_fd(); /* nothing has changed here after an interrupt */
     int status = cli_open(cli);
     if (status != CLI_OK)
         return status;
@@ -139,6 +140,29 @@ static int workspace_diff(struct cli *cli, int argc, char **argv)
     return pull(cli, argv[0], NULL, true, true);
 }
 
+static int workspace_open(struct cli *cli, int argc, char **argv)
+{
+    static const struct cli_cell lines[] = {{"status", "status"}, {"until", "expiresAt"}, {0}};
+    const struct cli_option options[] = {{0}};
+    auto_buf body = CLI_BODY_INIT;
+    struct berth_json_writer w = {.buf = &body};
+    struct cli_answer done, lease;
+    const char *id;
+    if (cli_parse(cli, argc, argv, options, 1, 1) < 0)
+        return CLI_USAGE;
+    int status = cli_open(cli);
+    if (status != CLI_OK)
+        return status;
+    berth_json_open(&w, '{');
+    berth_json_put_str(&w, "state", "reopen");
+    berth_json_close(&w, '}');
+    if (cli_find_id(cli, "lease", argv[0], &id) < 0 ||
+        cli_call(cli, &done, "POST", &body, "/api/environment-leases/%s/workspace/work", id) < 0 ||
+        cli_call(cli, &lease, "GET", NULL, "/api/environment-leases/%s", id) < 0)
+        return cli_fail(cli);
+    return cli_print_one(cli, &lease, id, lines);
+}
+
 const struct cli_command cli_workspace_commands[] = {
     {"workspace", "push",
      "LEASE DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
@@ -147,5 +171,7 @@ const struct cli_command cli_workspace_commands[] = {
     {"workspace", "pull", "LEASE [--on-conflict keep-both|remote|local|fail] [--mass-deletion]",
      "bring the changes home, also from a place that was kept", workspace_pull},
     {"workspace", "diff", "LEASE", "show what a pull would change", workspace_diff},
+    {"workspace", "open", "LEASE", "use a place that was kept with work for an hour",
+     workspace_open},
     {0},
 };

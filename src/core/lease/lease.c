@@ -189,6 +189,20 @@ static int tx_touch(struct berth_db *db, void *ctx, struct berth_error *err)
     return berth_lease_touch(db, look->id, berth_time_wall_ms(), err);
 }
 
+int berth_lease_not_active(const struct berth_lease *l, struct berth_error *err)
+{
+    const char *hint = l->status == BERTH_LEASE_RETAINED && l->work_at_ms
+                           ? " Its place was kept with work: run \"berth workspace open\" first."
+                           : "";
+    return berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).%s", l->id,
+                      berth_lease_statuses.names[l->status], hint);
+}
+
+int berth_lease_expired(const struct berth_lease *l, struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", l->id);
+}
+
 int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,
                           struct berth_lease **l, const struct berth_route **route,
                           struct berth_error *err)
@@ -196,10 +210,9 @@ int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char
     berth_plugins_refresh(b);
     int rc = berth_lease_get(b, arena, lease_id, l, err);
     if (rc == BERTH_OK && (*l)->status != BERTH_LEASE_ACTIVE)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", (*l)->id,
-                        berth_lease_statuses.names[(*l)->status]);
+        rc = berth_lease_not_active(*l, err);
     if (rc == BERTH_OK && (*l)->expires_at_ms <= berth_time_steady_ms())
-        rc = berth_fail(err, BERTH_E_CONFLICT, "Lease %s has expired.", (*l)->id);
+        rc = berth_lease_expired(*l, err);
     if (rc == BERTH_OK)
         rc = berth_ledger_route(b, *l, route, err);
     return rc < 0 ? rc : berth_node_may_act(b->node, err);

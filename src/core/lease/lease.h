@@ -9,6 +9,10 @@
 #include "core/berth.h"
 #include "store/lease.h"
 
+/* Sets the error of a lease that was to be active, CONFLICT, and returns its code. */
+int berth_lease_not_active(const struct berth_lease *l, struct berth_error *err);
+int berth_lease_expired(const struct berth_lease *l, struct berth_error *err);
+
 /* Loads an active lease and finds the route to its place. Returns CONFLICT when the lease is not
  * active or has expired. */
 int berth_lease_begin_use(struct berth *b, struct berth_arena *arena, const char *lease_id,

@@ -41,12 +41,6 @@ static int work_save(struct berth_db *db, struct work_change *w, struct berth_le
     return rc;
 }
 
-static int refuse_status(const struct berth_lease *l, struct berth_error *err)
-{
-    return berth_fail(err, BERTH_E_CONFLICT, "Lease %s is not active (status: %s).", l->id,
-                      berth_lease_statuses.names[l->status]);
-}
-
 static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work_change *w = ctx;
@@ -55,7 +49,7 @@ static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
     if (rc < 0 || l->work_at_ms)
         return rc;
     if (l->status != BERTH_LEASE_ACTIVE)
-        return refuse_status(l, err);
+        return berth_lease_not_active(l, err);
     l->work_at_ms = berth_time_wall_ms();
     return work_save(db, w, l, err);
 }
@@ -92,9 +86,12 @@ static int tx_reopen(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = work_load(db, w, &l, err);
     if (rc < 0 || (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms > berth_time_steady_ms()))
         return rc;
-    if (l->status != BERTH_LEASE_RETAINED || !l->work_at_ms)
-        return refuse_status(l, err);
-    berth_ledger_enter(l, BERTH_LEASE_ACTIVE);
+    if (l->status == BERTH_LEASE_ACTIVE && !l->work_at_ms)
+        return berth_lease_expired(l, err);
+    if ((l->status != BERTH_LEASE_RETAINED && l->status != BERTH_LEASE_ACTIVE) || !l->work_at_ms)
+        return berth_lease_not_active(l, err);
+    if (l->status == BERTH_LEASE_RETAINED)
+        berth_ledger_enter(l, BERTH_LEASE_ACTIVE);
     l->owner = berth_node_id(w->b->node);
     l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + REOPEN_MS;
     w->reopened = true;

@@ -12,10 +12,10 @@
 int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_error *err);
 /* Removes the mark: the work is home. */
 int berth_lease_work_end(struct berth *b, const char *lease_id, struct berth_error *err);
-/* Makes a retained lease with work active again for an hour, owned by this node, so that commands
- * can run in its place; an active lease stays as it is. *reopened says which. The caller gives the
- * lease back with berth_lease_release, and holds a claim on it meanwhile. CONFLICT: the lease has
- * ended. */
+/* Makes a retained or expired lease with work active again for an hour, owned by this node, so that
+ * commands can run in its place; an active lease stays as it is. *reopened says which. The caller
+ * gives the lease back with berth_lease_release, and may hold a claim on it meanwhile. CONFLICT:
+ * the lease has ended. */
 int berth_lease_work_reopen(struct berth *b, const char *lease_id, bool *reopened,
                             struct berth_error *err);
 #endif

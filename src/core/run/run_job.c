@@ -398,7 +398,8 @@ void berth_run_job_conclude(struct berth_run_job *p)
     if (p->sent) {
         struct berth_run_return home;
         run_job_enter(p, BERTH_PHASE_RETURNING);
-        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, &home);
+        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, p->cancel_fd,
+                                   &home);
         p->homeless = home.error;
         p->out->kept = home.kept;
         p->out->workspace_json = home.json;

@@ -2,6 +2,9 @@
  * src/core/run/run_workspace.c - see run_workspace.h. */
 #include "core/run/run_workspace.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -46,9 +49,20 @@ static void hide(void *exec, char *bytes, size_t len)
     berth_exec_hide(exec, bytes, len);
 }
 
+/* Returns the descriptor that shows whether the run is cancelled once more, or -1. */
+static int find_second_wish(int cancel_fd)
+{
+    struct pollfd wish = {.fd = cancel_fd, .events = POLLIN};
+    uint64_t first; /* as much as an eventfd has */
+    if (poll(&wish, 1, 0) <= 0)
+        return cancel_fd;
+    bool taken = read(cancel_fd, &first, sizeof first) > 0 && poll(&wish, 1, 0) == 0;
+    return taken ? cancel_fd : -1;
+}
+
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                 const struct berth_run_request *request, struct berth_exec *exec,
-                                struct berth_run_return *out)
+                                int cancel_fd, struct berth_run_return *out)
 {
     struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
     const struct berth_run_sync *sync = &request->sync;
@@ -56,6 +70,7 @@ void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, cons
     struct berth_error err = {0};
     *out = (struct berth_run_return){0};
     pull.lease_id = lease_id;
+    pull.cancel_fd = find_second_wish(cancel_fd);
     pull.mass_deletion = sync->mass_deletion;
     pull.diff_max = BERTH_RUN_DIFF_BYTES_MAX;
     pull.hide = exec ? hide : NULL;

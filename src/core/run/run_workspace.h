@@ -21,10 +21,11 @@ struct berth_run_return {
     const char *diff;  /* what changed here, without the secrets of the command; or NULL */
 };
 /* Brings the changes home, unless the request wants them left. `exec` has ended; NULL: the command
- * was not started. */
+ * was not started. The changes stay in the place when cancel_fd becomes readable; what has ended
+ * the command is read from it first. */
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                 const struct berth_run_request *request, struct berth_exec *exec,
-                                struct berth_run_return *out);
+                                int cancel_fd, struct berth_run_return *out);
 /* Returns the report, as JSON, of work that stays in the place. `why` is NULL when that was asked
  * for. NULL: out of memory. */
 const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,

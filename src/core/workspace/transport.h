@@ -14,6 +14,9 @@
  * made with the repository. */
 #define BERTH_TRANSPORT_TOKEN ".berth/token"
 #define BERTH_TRANSPORT_TOKEN_COPY ".git/berth-token"
+#define BERTH_TRANSPORT_REPLACED                                                                   \
+    "The place was replaced: its directory does not have the token that was written when the "     \
+    "workspace was sent. Nothing was changed here."
 
 struct berth_transport;
 

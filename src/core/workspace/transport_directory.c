@@ -42,9 +42,7 @@ static int check_token(int fd, const char *token, struct berth_error *err)
     if (has_token(fd, BERTH_TRANSPORT_TOKEN, token) ||
         has_token(fd, BERTH_TRANSPORT_TOKEN_COPY, token))
         return BERTH_OK;
-    return berth_fail(err, BERTH_E_CONFLICT,
-                      "The place was replaced: its directory does not have the token that was "
-                      "written when the workspace was sent. Nothing was changed here.");
+    return berth_fail(err, BERTH_E_CONFLICT, BERTH_TRANSPORT_REPLACED);
 }
 
 static int write_token(int fd, const char *token, struct berth_error *err)

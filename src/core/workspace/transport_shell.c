@@ -101,9 +101,7 @@ static int run_script(struct shell_transport *t, struct berth_place_script *s, c
                           "The place was replaced while the workspace was sent to it. Send it "
                           "again.");
     if (exit_code == MISSING_TOKEN)
-        return berth_fail(err, BERTH_E_CONFLICT,
-                          "The place was replaced: its directory does not have the token that was "
-                          "written when the workspace was sent. Nothing was changed here.");
+        return berth_fail(err, BERTH_E_CONFLICT, BERTH_TRANSPORT_REPLACED);
     return rc;
 }
 
