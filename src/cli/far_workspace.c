@@ -86,7 +86,7 @@ int cli_far_push(struct cli *cli, const char *lease_id, const struct berth_run_s
     berth_json_put_int(&w, "files", (int64_t)report.files);
     berth_json_put_int(&w, "bytes", report.bytes);
     berth_json_put_str(&w, "note", report.note);
-    berth_workspace_put_shared(&w, &report.shared_with);
+    berth_workspace_put_findings(&w, &report);
     berth_json_close(&w, '}');
     rc = berth_buf_check(&buf, "The report", &cli->err);
     if (rc == BERTH_OK)

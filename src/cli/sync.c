@@ -131,12 +131,18 @@ static void say_git(struct cli *cli, FILE *to, const struct berth_json *git, boo
                       prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(nested, i))));
 }
 
-void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *report)
+void cli_sync_say_findings(struct cli *cli, FILE *to, const struct berth_json *report)
 {
     const struct berth_json *leases = berth_json_get(report, "sharedWith");
+    if (!cli->quiet && berth_json_get(report, "recovered"))
+        (void)fprintf(to,
+                      "%san earlier merge into this directory was interrupted: it is finished "
+                      "now\n",
+                      prefix_of(to));
     for (size_t i = 0; !cli->quiet && i < berth_json_count(leases); i++)
         (void)fprintf(to,
-                      "%slease %s has this directory, too: what both change becomes a conflict\n",
+                      "%slease %s has files of this directory, too: what both change becomes a "
+                      "conflict\n",
                       prefix_of(to), cli_clean(cli, berth_json_str(berth_json_at(leases, i))));
 }
 
@@ -177,7 +183,7 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     int64_t all = berth_json_int(berth_json_get(workspace, "conflictCount"));
     if (all > (int64_t)berth_json_count(conflicts))
         (void)fprintf(to, "%s%lld conflicts in all\n", prefix_of(to), (long long)all);
-    cli_sync_say_shared(cli, to, workspace);
+    cli_sync_say_findings(cli, to, workspace);
     const struct berth_json *branch = berth_json_get(workspace, "branch");
     if (berth_json_get(workspace, "git"))
         say_git(cli, to, berth_json_get(workspace, "git"), branch != NULL);

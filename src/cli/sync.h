@@ -35,8 +35,9 @@ void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
 void cli_sync_say(struct cli *cli, FILE *to, const char *json);
 /* Prints the same from an object. */
 void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *workspace);
-/* Says which other leases hold the directory of a report. */
-void cli_sync_say_shared(struct cli *cli, FILE *to, const struct berth_json *report);
+/* Says which other leases hold the directory of a report, and whether an earlier merge was
+ * finished. */
+void cli_sync_say_findings(struct cli *cli, FILE *to, const struct berth_json *report);
 /* Prints what became of the workspace of a run, with the difference that was kept. */
 void cli_sync_say_run(struct cli *cli, const struct berth_json *run);
 #endif

@@ -28,7 +28,7 @@ static int push_from_here(struct cli *cli, const char *lease_id, const struct be
     report.json = json;
     if (rc < 0)
         return cli_fail(cli);
-    cli_sync_say_shared(cli, stderr, report.json);
+    cli_sync_say_findings(cli, stderr, report.json);
     return cli_print_one(cli, &report, lease_id, lines);
 }
 
@@ -67,7 +67,7 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
     berth_json_close(&w, '}');
     if (cli_call(cli, &report, "POST", &body, "/api/environment-leases/%s/workspace/push", id) < 0)
         return cli_fail(cli);
-    cli_sync_say_shared(cli, stderr, report.json);
+    cli_sync_say_findings(cli, stderr, report.json);
     return cli_print_one(cli, &report, id, lines);
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * src/sync/apply.c - see apply.h. ROOT/.berth/merge holds the journal and two directories of
- * numbered files, with the number of the step: new/ what is to be put, old/ what was removed. A
- * local file that is replaced changes places with its successor, so its path always has one of
- * them. */
+ * src/sync/apply.c - see apply.h. ROOT/.berth/merge-ID holds two directories of numbered files,
+ * with the number of the step: new/ what is to be put, old/ what was removed. A local file that is
+ * replaced changes places with its successor, so its path always has one of them. The journal is
+ * JOURNALS/ID.INODE, with the inode number of the root. It is empty while there is nothing to carry
+ * out: before the new files are complete, and after the last step. */
 #include "sync/apply.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,21 +19,23 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/failpoint.h"
+#include "base/id.h"
 #include "base/time.h"
 #include "os/fs.h"
 #include "sync/apply_steps.h"
 #include "sync/tree.h"
 
 #define PERMISSIONS 0777
-#define WORK ".berth/merge"
-#define JOURNAL "journal"
-#define JOURNAL_NEW "journal.new"
+#define WORK_PREFIX "merge-"
+#define JOURNAL_NAME_SIZE (BERTH_ID_SIZE + 18)
 #define JOURNAL_BYTES_MAX ((size_t)1 << 30)
 #define SYNC_EACH_MAX 64 /* more new files are made durable together with the file system */
 #define NUMBER_SIZE 24
 
 struct apply {
-    int root_fd, work_fd, new_fd, old_fd;
+    int root_fd, work_fd, new_fd, old_fd, journals_fd;
+    char work[sizeof WORK_PREFIX + BERTH_ID_SIZE]; /* its name in .berth */
+    char journal[JOURNAL_NAME_SIZE];
     struct berth_steps steps;
     struct berth_apply_report *report;
     bool killed;                               /* a test stopped it, as a kill would */
@@ -41,8 +45,8 @@ struct apply {
 
 #define APPLY_INIT(root, to)                                                                       \
     {                                                                                              \
-        .root_fd = (root), .work_fd = -1, .new_fd = -1, .old_fd = -1, .above_fd = -1,              \
-        .report = (to)                                                                             \
+        .root_fd = (root)->fd, .work_fd = -1, .new_fd = -1, .old_fd = -1, .journals_fd = -1,       \
+        .above_fd = -1, .report = (to)                                                             \
     }
 
 /* How a local path compares with the manifest. */
@@ -50,7 +54,7 @@ enum look { SAME, CHANGED, GONE };
 
 static void apply_close(struct apply *a)
 {
-    int fds[] = {a->work_fd, a->new_fd, a->old_fd, a->above_fd};
+    int fds[] = {a->work_fd, a->new_fd, a->old_fd, a->journals_fd, a->above_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)
             (void)close(fds[i]);
@@ -616,35 +620,74 @@ static int open_directory(int parent, const char *name, struct berth_error *err)
     return berth_fs_open_beneath(parent, name, O_RDONLY | O_DIRECTORY, 0, err);
 }
 
-/* Opens ROOT/.berth/merge and what is in it; what is missing is made. */
+/* Opens the directory of the journals. */
+static int open_journals(struct apply *a, const struct berth_apply_root *root,
+                         struct berth_error *err)
+{
+    int rc = berth_fs_mkdirs(root->journals, S_IRWXU, err);
+    if (rc < 0)
+        return rc;
+    a->journals_fd = open(root->journals, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return a->journals_fd < 0 ? berth_fail_errno(err, "Cannot open %s", root->journals) : BERTH_OK;
+}
+
+/* Sets the names of a merge. */
+static int set_names(struct apply *a, const char *id, struct berth_error *err)
+{
+    struct stat st;
+    if (fstat(a->root_fd, &st) < 0)
+        return berth_fail_errno(err, "Cannot read the workspace");
+    (void)snprintf(a->work, sizeof a->work, WORK_PREFIX "%s", id);
+    (void)snprintf(a->journal, sizeof a->journal, "%s.%llx", id, (unsigned long long)st.st_ino);
+    return BERTH_OK;
+}
+
+/* Opens ROOT/.berth/merge-ID and what is in it; what is missing is made. */
 static int open_work(struct apply *a, struct berth_error *err)
 {
     auto_close int ours = open_directory(a->root_fd, ".berth", err);
-    a->work_fd = ours < 0 ? -1 : open_directory(ours, "merge", err);
+    a->work_fd = ours < 0 ? -1 : open_directory(ours, a->work, err);
     a->new_fd = a->work_fd < 0 ? -1 : open_directory(a->work_fd, "new", err);
     a->old_fd = a->new_fd < 0 ? -1 : open_directory(a->work_fd, "old", err);
     return a->old_fd < 0 ? err->code : BERTH_OK;
 }
 
-/* Removes ROOT/.berth/merge. The journal goes first: without it, the rest means nothing. */
+/* Makes the journal have this content. */
+static int write_journal(const struct apply *a, const char *bytes, size_t len, bool durable,
+                         struct berth_error *err)
+{
+    char fresh[JOURNAL_NAME_SIZE + 4];
+    (void)snprintf(fresh, sizeof fresh, "%s.new", a->journal);
+    auto_close int fd =
+        openat(a->journals_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot write the journal of a merge");
+    int rc = berth_fs_write_all(fd, bytes, len, err);
+    if (rc == BERTH_OK && ((durable && fsync(fd) < 0) ||
+                           renameat(a->journals_fd, fresh, a->journals_fd, a->journal) < 0 ||
+                           (durable && fsync(a->journals_fd) < 0)))
+        rc = berth_fail_errno(err, "Cannot write the journal of a merge");
+    return rc;
+}
+
+/* Removes ROOT/.berth/merge-ID. Nothing is carried out again from here on. */
 static int remove_work(struct apply *a, struct berth_error *err)
 {
-    char path[64];
     auto_close int parent =
         berth_fs_open_beneath(a->root_fd, ".berth", O_PATH | O_DIRECTORY, 0, err);
     if (parent < 0)
         return parent;
-    if (a->work_fd >= 0 && unlinkat(a->work_fd, JOURNAL, 0) < 0 && errno != ENOENT)
-        return berth_fail_errno(err, "Cannot remove the journal of a merge");
-    if (a->work_fd >= 0)
-        (void)fsync(a->work_fd);
+    int rc = write_journal(a, "", 0, true, err);
+    if (rc < 0)
+        return rc;
     if (is_killed(a))
         return fail_killed(err);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/merge", parent);
-    int rc = berth_fs_remove_tree(path, err);
-    if (rc == BERTH_OK)
-        (void)unlinkat(a->root_fd, ".berth", AT_REMOVEDIR); /* unless something else is in it */
-    return rc;
+    rc = berth_fs_remove_tree_at(parent, a->work, err);
+    if (rc < 0)
+        return rc;
+    (void)unlinkat(a->journals_fd, a->journal, 0);
+    (void)unlinkat(a->root_fd, ".berth", AT_REMOVEDIR); /* unless something else is in it */
+    return BERTH_OK;
 }
 
 /* Makes the new file or link of a step. */
@@ -686,23 +729,14 @@ static int stage_all(struct apply *a, const struct berth_merge *merge,
     return rc;
 }
 
-static int write_journal(struct apply *a, struct berth_error *err)
+static int write_steps(struct apply *a, struct berth_error *err)
 {
     auto_buf text = BERTH_BUF_INIT(JOURNAL_BYTES_MAX);
     berth_steps_write(&a->steps, &text);
     int rc = berth_buf_check(&text, "The journal of the merge", err);
-    if (rc < 0)
-        return rc;
-    auto_close int fd = openat(a->work_fd, JOURNAL_NEW,
-                               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return berth_fail_errno(err, "Cannot write the journal of a merge");
-    rc = berth_fs_write_all(fd, text.data, text.len, err);
-    if (rc == BERTH_OK &&
-        (fsync(fd) < 0 || fsync(a->new_fd) < 0 ||
-         renameat(a->work_fd, JOURNAL_NEW, a->work_fd, JOURNAL) < 0 || fsync(a->work_fd) < 0))
-        rc = berth_fail_errno(err, "Cannot write the journal of a merge");
-    return rc;
+    if (rc == BERTH_OK && fsync(a->new_fd) < 0)
+        rc = berth_fail_errno(err, "Cannot write the new files of the workspace");
+    return rc < 0 ? rc : write_journal(a, text.data, text.len, true, err);
 }
 
 /* --- the whole --- */
@@ -715,31 +749,49 @@ static int finish(struct apply *a, struct berth_error *err)
     return is_killed(a) ? fail_killed(err) : remove_work(a, err);
 }
 
-/* Returns 1 when an earlier merge has left its working directory, 0 when none has, or < 0. */
-static int has_work(int root_fd, struct berth_error *err)
+/* Looks for a merge whose process died. Returns 1 when there is one, and sets its names, 0 when
+ * there is none, or < 0. What else is in .berth does not matter. */
+static int find_work(struct apply *a, struct berth_error *err)
 {
-    auto_close int fd = berth_fs_open_beneath(root_fd, WORK, O_PATH | O_DIRECTORY, 0, err);
-    if (fd >= 0)
-        return 1;
-    return err->os_errno == ENOENT ? 0 : fd;
+    auto_close int fd = berth_fs_open_beneath(a->root_fd, ".berth", O_RDONLY | O_DIRECTORY, 0, err);
+    if (fd < 0)
+        return err->os_errno == ENOENT ? 0 : fd;
+    auto_dir *dir = fdopendir(fd);
+    if (!dir)
+        return berth_fail_errno(err, "Cannot read .berth in the workspace");
+    fd = -1; /* it belongs to dir */
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        const char *id = entry->d_name + strlen(WORK_PREFIX);
+        if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0 || !berth_id_valid(id))
+            continue;
+        int rc = set_names(a, id, err);
+        if (rc < 0)
+            return rc;
+        if (faccessat(a->journals_fd, a->journal, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            return 1;
+    }
+    return 0;
 }
 
-int berth_apply_recover(int root_fd, struct berth_apply_report *report, struct berth_error *err)
+int berth_apply_recover(const struct berth_apply_root *root, struct berth_apply_report *report,
+                        struct berth_error *err)
 {
-    auto_apply a = APPLY_INIT(root_fd, report);
+    auto_apply a = APPLY_INIT(root, report);
     auto_buf text = BERTH_BUF_INIT(JOURNAL_BYTES_MAX);
-    int rc = has_work(root_fd, err);
+    int rc = open_journals(&a, root, err);
+    if (rc == BERTH_OK)
+        rc = find_work(&a, err);
     if (rc <= 0)
         return rc;
     rc = open_work(&a, err);
     if (rc < 0)
         return rc;
-    auto_close int fd = openat(a.work_fd, JOURNAL, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) /* no step was carried out, or all were */
-        return remove_work(&a, err);
+    auto_close int fd = openat(a.journals_fd, a.journal, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot read the journal of a merge");
     rc = berth_fs_read_all(fd, &text, err);
+    if (rc == BERTH_OK && !text.len) /* no step was carried out, or all were */
+        return remove_work(&a, err);
     if (rc == BERTH_OK)
         rc = berth_steps_parse(berth_buf_str(&text), text.len, &a.steps, err);
     if (rc == BERTH_OK)
@@ -750,13 +802,16 @@ int berth_apply_recover(int root_fd, struct berth_apply_report *report, struct b
     return finish(&a, err);
 }
 
-int berth_apply(int root_fd, const struct berth_merge *merge,
+int berth_apply(const struct berth_apply_root *root, const struct berth_merge *merge,
                 const struct berth_apply_source *source, struct berth_apply_report *report,
                 struct berth_error *err)
 {
-    auto_apply a = APPLY_INIT(root_fd, report);
+    auto_apply a = APPLY_INIT(root, report);
+    struct berth_id id = berth_id_new_random();
     struct berth_error undoing;
-    int rc = merge->count ? has_work(root_fd, err) : 0;
+    int rc = merge->count ? open_journals(&a, root, err) : BERTH_OK;
+    if (rc == BERTH_OK && merge->count)
+        rc = find_work(&a, err);
     if (rc > 0)
         return berth_fail(
             err, BERTH_E_CONFLICT,
@@ -765,13 +820,17 @@ int berth_apply(int root_fd, const struct berth_merge *merge,
         return rc;
     rc = berth_steps_of_merge(merge, &a.steps, err);
     if (rc == BERTH_OK)
+        rc = set_names(&a, id.text, err);
+    if (rc == BERTH_OK)
+        rc = write_journal(&a, "", 0, false, err);
+    if (rc == BERTH_OK)
         rc = open_work(&a, err);
     if (rc == BERTH_OK)
         rc = stage_all(&a, merge, source, err);
     if (rc == BERTH_OK && is_killed(&a))
         return fail_killed(err);
     if (rc == BERTH_OK)
-        rc = write_journal(&a, err);
+        rc = write_steps(&a, err);
     if (rc == BERTH_OK && is_killed(&a))
         return fail_killed(err);
     if (rc == BERTH_OK)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/sync/apply.h - carries out the plan of a merge in the local tree, so that a crash at any
- * moment loses nothing. New content is written to ROOT/.berth/merge first. Then a journal of all
+ * moment loses nothing. New content is written to ROOT/.berth/merge-ID first. Then a journal of all
  * steps is made durable, and each step is one rename, mkdir, rmdir or chmod. When the process dies
- * in between, berth_apply_recover carries out the steps that are left.
+ * in between, berth_apply_recover carries out the steps that are left. The journal lies in a
+ * directory of ours, since strangers write in the tree: what a repository or a command puts in
+ * .berth there is never carried out.
  *
  * A local path that has changed since its manifest was taken is not touched: the remote version is
  * put beside it and reported. The caller holds a lock that keeps other merges away. */
@@ -31,13 +33,20 @@ void berth_apply_report_clear(struct berth_apply_report *report);
 #define auto_apply_report                                                                          \
     __attribute__((cleanup(berth_apply_report_clear))) struct berth_apply_report
 
+/* The tree. */
+struct berth_apply_root {
+    int fd;
+    const char *journals; /* a private directory outside of the tree; it is made when needed */
+};
+
 /* Finishes the merge that a killed process left in the tree, if there is one. Called before the
  * manifest of the local tree is taken. */
-int berth_apply_recover(int root_fd, struct berth_apply_report *report, struct berth_error *err);
+int berth_apply_recover(const struct berth_apply_root *root, struct berth_apply_report *report,
+                        struct berth_error *err);
 
 /* Carries out a plan. On failure the tree is as it was before, unless the process dies or undoing
  * fails too: then berth_apply_recover finishes the merge. */
-int berth_apply(int root_fd, const struct berth_merge *merge,
+int berth_apply(const struct berth_apply_root *root, const struct berth_merge *merge,
                 const struct berth_apply_source *source, struct berth_apply_report *report,
                 struct berth_error *err);
 #endif

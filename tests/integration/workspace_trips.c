@@ -109,6 +109,7 @@ struct voyage {
     char ground[64], home[80], beside[80];
     char place[PATH_MAX]; /* "": nothing was sent yet */
     bool sent;            /* `base` is the baseline of the lease */
+    unsigned number;      /* of the step at which the last process was to die */
     bool scraps;          /* a killed process may have left files in the scratch directory */
     struct trip_tree base, remote, local, result, untouched;
     struct trip_model model;
@@ -148,15 +149,22 @@ static bool has_work(struct voyage *v)
     return look_at_lease(v->f, v->lease)->work_at_ms != 0;
 }
 
-static int count_names(const char *directory)
+/* Counts the names in a directory that begin like this. */
+static int count_prefix(const char *directory, const char *prefix)
 {
     int count = 0;
     DIR *dir = opendir(directory);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+                 strncmp(e->d_name, prefix, strlen(prefix)) == 0;
     if (dir)
         (void)closedir(dir);
     return count;
+}
+
+static int count_names(const char *directory)
+{
+    return count_prefix(directory, "");
 }
 
 /* Nothing outside the workspace has changed. */
@@ -169,14 +177,19 @@ static void check_outside(struct voyage *v)
 /* Berth has left nothing at home, nor beside its states, nor in the place. */
 static void check_leftovers(struct voyage *v)
 {
-    static const char *const names[] = {"list", "listed", "merge"};
+    static const char *const names[] = {"list", "listed"};
     char path[PATH_MAX + 32];
     struct stat st;
     auto_free char *states = NULL;
     (void)snprintf(path, sizeof path, "%s/.berth", v->home);
     expect(v, lstat(path, &st) < 0, "the directory .berth is left at home");
     assert_ok(v->f, berth_lease_directories(v->f->b, "workspaces", &states, &v->f->err));
-    expect(v, count_names(states) == 1, "more than the state of the lease is left");
+    (void)snprintf(path, sizeof path, "%s/merges", states);
+    bool merges = access(path, F_OK) == 0;
+    expect(v, count_names(path) == 0, "a journal is left");
+    expect(v, count_names(states) == 1 + merges, "more than the state of the lease is left");
+    (void)snprintf(path, sizeof path, "%s/.berth", v->place);
+    expect(v, count_prefix(path, "merge") == 0, "a merge is left in the place");
     for (size_t i = v->by == BY_DIRECTORY ? 0 : 1; i < sizeof names / sizeof names[0]; i++) {
         (void)snprintf(path, sizeof path, "%s/.berth/%s", v->place, names[i]);
         expect(v, lstat(path, &st) < 0, "a file of berth is left in the place");
@@ -199,6 +212,7 @@ static bool die(struct voyage *v, const char *what, enum berth_merge_policy poli
                                                          : 0;
     (void)snprintf(which, sizeof which, "%s:%d:%s:%u", v->lease->id, (int)policy, step, number);
     free(child_finish(child_start(v->f, what, which), &status));
+    v->number = number;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     v->kills += killed;
     v->scraps |= killed; /* the next push removes them */
@@ -397,9 +411,12 @@ static void pull_dies(struct voyage *v, struct way way)
     };
     struct berth_workspace_report report;
     char step[64];
-    (void)die(v, "pull", way.policy, steps[v->by], step);
+    bool killed = die(v, "pull", way.policy, steps[v->by], step);
     if (pull(v->f, v->lease->id, way, &report) < 0)
         voyage_fail(v, NULL, v->f->err.message);
+    if (killed && strcmp(step, MERGE_STEP) == 0 && v->number <= 2)
+        expect(v, (report.recovered > 0) == (v->number == 2), /* 1 is before the journal */
+               "a merge that was interrupted is not reported");
 }
 
 static void fetch_trip(struct voyage *v)

@@ -33,6 +33,7 @@
 #define PATHS_MAX 200
 #define PATH_SIZE 320
 #define LABEL "cafe0123"
+#define PLANTED_ID "0b29f1e4-687c-4be8-8123-c425f9517d89"
 
 /* --- trees, as this test sees them --- */
 
@@ -243,7 +244,7 @@ static void edit(const char *root, char who)
 /* --- one case --- */
 
 struct ground {
-    char directory[64], base[80], remote[80], local[80];
+    char directory[64], base[80], remote[80], local[80], journals[80];
     struct tree b, r, l, result; /* before and after */
     struct tree edited;          /* what edits during the merge wrote */
     bool destroyed;              /* an edit during the merge removed or replaced something */
@@ -330,6 +331,8 @@ static int fetch(void *ctx, const struct berth_entry *remote, int directory_fd, 
     return berth_fs_write_all(to, text, (size_t)got, err);
 }
 
+#define ROOT(ground, descriptor) ((struct berth_apply_root){(descriptor), (ground)->journals})
+
 /* A merge that fails, for example on a full disk, leaves the tree as it was. */
 static void fail_half_way(struct ground *g, int fd, const struct berth_merge *merge,
                           const struct berth_apply_source *source)
@@ -339,7 +342,7 @@ static void fail_half_way(struct ground *g, int fd, const struct berth_merge *me
     struct tree *before = calloc(1, sizeof *before);
     read_tree(g->local, before);
     berth_failpoint_arm_step_failure(1 + (int)dice((unsigned)merge->count));
-    assert_int_equal(berth_apply(fd, merge, source, &report, &err), BERTH_E_UNAVAILABLE);
+    assert_int_equal(berth_apply(&ROOT(g, fd), merge, source, &report, &err), BERTH_E_UNAVAILABLE);
     berth_failpoint_arm_step_failure(0);
     read_tree(g->local, &g->result);
     for (int i = 0; i < before->count; i++)
@@ -369,13 +372,13 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     if (!edits && merge.count && dice(3) == 0)
         fail_half_way(g, fd, &merge, &source);
     berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
-    int rc = berth_apply(fd, &merge, &source, &report, &err);
+    int rc = berth_apply(&ROOT(g, fd), &merge, &source, &report, &err);
     bool killed = rc == BERTH_E_CANCELLED;
     while (rc == BERTH_E_CANCELLED) {
         if (edits && dice(2))
             edit_here(g);
         berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
-        rc = berth_apply_recover(fd, &report, &err);
+        rc = berth_apply_recover(&ROOT(g, fd), &report, &err);
     }
     berth_failpoint_arm_step(0);
     if (rc < 0)
@@ -388,6 +391,8 @@ static void merge_home(struct ground *g, enum berth_merge_policy policy, int kil
 {
     while (!merge_once(g, policy, &kills, edits))
         ;
+    if (rmdir(g->journals) < 0 && errno != ENOENT)
+        fail_msg("seed %" PRIu64 ": a journal is left", seed);
 }
 
 /* --- the rules --- */
@@ -643,6 +648,7 @@ static void set_paths(struct ground *g)
     (void)snprintf(g->base, sizeof g->base, "%s/base", g->directory);
     (void)snprintf(g->remote, sizeof g->remote, "%s/remote", g->directory);
     (void)snprintf(g->local, sizeof g->local, "%s/local", g->directory);
+    (void)snprintf(g->journals, sizeof g->journals, "%s/journals", g->directory);
 }
 
 /* Whatever the editor wrote during the merge is there, and so is the work of the remote side. */
@@ -776,9 +782,54 @@ static void link_in_the_place_of_ours(void **state)
     assert_int_equal(
         berth_merge_plan(&none, &remote, &none, BERTH_MERGE_KEEP_BOTH, LABEL, &merge, &err), 0);
     auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(berth_apply_recover(fd, &report, &err) < 0);
-    assert_true(berth_apply(fd, &merge, &source, &report, &err) < 0);
+    assert_true(berth_apply_recover(&ROOT(g, fd), &report, &err) < 0);
+    assert_true(berth_apply(&ROOT(g, fd), &merge, &source, &report, &err) < 0);
     assert_int_equal(rmdir(elsewhere), 0); /* it is empty */
+}
+
+/* Strangers write in the tree: a repository, or a command. What looks like the work of a killed
+ * merge is not touched, unless a journal of ours names it. */
+static void planted_journal(void **state)
+{
+    struct ground *g = *state;
+    static const char steps[] = "berth merge 1\nx";
+    auto_tree_manifest base = {0}, none = {0};
+    auto_merge merge = {0};
+    auto_apply_report report = {0};
+    struct berth_error err;
+    struct berth_apply_source source = {.fetch = fetch, .ctx = g};
+    char path[PATH_SIZE], inode[32];
+    struct stat st;
+    assert_int_equal(mkdir(g->local, 0755), 0);
+    (void)snprintf(path, sizeof path, "%s/kept", g->local);
+    write_file(path, "kept\n", 0644);
+    take_manifest(g->local, &base);
+    assert_int_equal(stat(g->local, &st), 0);
+    (void)snprintf(inode, sizeof inode, "%llx", (unsigned long long)st.st_ino);
+    static const char *const directories[] = {"",
+                                              "/merge",
+                                              "/merge/new",
+                                              "/merge/old",
+                                              "/merge-" PLANTED_ID,
+                                              "/merge-" PLANTED_ID "/new"};
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s/.berth%s", g->local, directories[i]);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    (void)snprintf(path, sizeof path, "%s/.berth/merge/journal", g->local);
+    write_file(path, steps, 0644);
+    (void)snprintf(path, sizeof path, "%s/.berth/merge-" PLANTED_ID "/" PLANTED_ID ".%s", g->local,
+                   inode);
+    write_file(path, steps, 0644);
+    auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(berth_apply_recover(&ROOT(g, fd), &report, &err), BERTH_OK);
+    assert_int_equal(report.recovered, 0);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(
+        berth_merge_plan(&base, &none, &base, BERTH_MERGE_KEEP_BOTH, LABEL, &merge, &err), 0);
+    assert_int_equal(berth_apply(&ROOT(g, fd), &merge, &source, &report, &err), BERTH_OK);
+    (void)snprintf(path, sizeof path, "%s/kept", g->local);
+    assert_int_equal(access(path, F_OK), -1); /* the plan was carried out, and nothing else */
 }
 
 static int set_up(void **state)
@@ -809,6 +860,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(merges_of_an_ordinary_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_that_never_cross, set_up, tear_down),
         cmocka_unit_test_setup_teardown(link_in_the_place_of_ours, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(planted_journal, set_up, tear_down),
     };
     (void)umask(S_IRWXG | S_IRWXO); /* what a merge makes has the modes of the trees all the same */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,7 +263,7 @@ static int push_now(struct berth_api_call *c, struct berth_error *err)
     berth_json_put_int(&c->w, "files", (int64_t)report.files);
     berth_json_put_int(&c->w, "bytes", report.bytes);
     berth_json_put_str(&c->w, "note", report.note);
-    berth_workspace_put_shared(&c->w, &report.shared_with);
+    berth_workspace_put_findings(&c->w, &report);
     berth_json_close(&c->w, '}');
     return BERTH_OK;
 }

@@ -50,9 +50,9 @@ struct berth_transport {
     struct berth_progress *progress; /* counts the bytes of send and gather; NULL: not counted */
 };
 
-/* The directory is on this machine. */
-int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_transport **out,
-                                  struct berth_error *err);
+/* The directory is on this machine. `journals`, as in struct berth_apply_root, outlives it. */
+int berth_transport_directory_new(const char *path, const char *journals, int cancel_fd,
+                                  struct berth_transport **out, struct berth_error *err);
 /* The directory is in the place of an active lease that runs commands. Content from the place is
  * kept in the directory `blobs` on this machine, which free removes. The arena outlives it. */
 int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_arena *arena,

@@ -20,7 +20,7 @@
 
 struct directory_transport {
     struct berth_transport base;
-    int fd;
+    struct berth_apply_root root;
 };
 
 static struct directory_transport *directory_of(struct berth_transport *t)
@@ -68,12 +68,12 @@ static int write_token(int fd, const char *token, struct berth_error *err)
 static int recover_place(const struct directory_transport *d, struct berth_error *err)
 {
     auto_apply_report report = {0};
-    if (flock(d->fd, LOCK_EX | LOCK_NB) < 0)
+    if (flock(d->root.fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK
                    ? berth_fail(err, BERTH_E_CONFLICT,
                                 "Another process sends files to this place. Try again.")
                    : berth_fail_errno(err, "Cannot lock the directory of the place");
-    return berth_apply_recover(d->fd, &report, err);
+    return berth_apply_recover(&d->root, &report, err);
 }
 
 static int directory_list(struct berth_transport *t, const char *token, struct berth_ignore *ignore,
@@ -82,12 +82,12 @@ static int directory_list(struct berth_transport *t, const char *token, struct b
 {
     struct directory_transport *d = directory_of(t);
     struct berth_tree_options options = {.ignore = ignore, .cancel_fd = t->cancel_fd};
-    int rc = token ? check_token(d->fd, token, err) : recover_place(d, err);
+    int rc = token ? check_token(d->root.fd, token, err) : recover_place(d, err);
     if (rc == BERTH_OK)
-        rc = berth_tree_list(d->fd, &options, out, err);
+        rc = berth_tree_list(d->root.fd, &options, out, err);
     if (rc == BERTH_OK)
-        rc = berth_tree_hash(d->fd, out, berth_tree_can_vouch(d->fd) ? known : NULL, t->cancel_fd,
-                             err);
+        rc = berth_tree_hash(d->root.fd, out, berth_tree_can_vouch(d->root.fd) ? known : NULL,
+                             t->cancel_fd, err);
     return rc;
 }
 
@@ -113,7 +113,7 @@ static int send_changes(struct directory_transport *d, int root_fd,
     struct berth_apply_source from = {fetch_from_tree, &source};
     int rc = berth_merge_plan(there, tree, there, BERTH_MERGE_REMOTE, "push", &plan, err);
     if (rc == BERTH_OK)
-        rc = berth_apply(d->fd, &plan, &from, &report, err);
+        rc = berth_apply(&d->root, &plan, &from, &report, err);
     if (rc == BERTH_OK && report.conflict_count)
         rc = berth_fail(err, BERTH_E_CONFLICT,
                         "Files in the place change while the workspace is sent. Try again.");
@@ -126,7 +126,7 @@ static int add_placed(const struct directory_transport *d, struct berth_entry e,
                       struct berth_tree_manifest *copy, struct berth_error *err)
 {
     struct stat st;
-    if (fstatat(d->fd, e.path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+    if (fstatat(d->root.fd, e.path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
         (e.kind == BERTH_ENTRY_FILE && (!S_ISREG(st.st_mode) || (int64_t)st.st_size != e.size)))
         return BERTH_OK;
     e.inode = (uint64_t)st.st_ino;
@@ -158,11 +158,12 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
 {
     struct directory_transport *d = directory_of(t);
     berth_progress_start(t->progress, tree->bytes);
-    int rc = there->count ? send_changes(d, root_fd, tree, there, err)
-                          : berth_tree_copy(root_fd, tree, d->fd, t->cancel_fd, t->progress, err);
+    int rc = there->count
+                 ? send_changes(d, root_fd, tree, there, err)
+                 : berth_tree_copy(root_fd, tree, d->root.fd, t->cancel_fd, t->progress, err);
     berth_progress_end(t->progress);
     if (rc == BERTH_OK)
-        rc = write_token(d->fd, token, err);
+        rc = write_token(d->root.fd, token, err);
     if (rc < 0)
         return rc;
     return list_copy(d, tree, there, copy, err);
@@ -183,12 +184,12 @@ static int directory_fetch(void *ctx, const struct berth_entry *file, int direct
                            const char *name, struct berth_error *err)
 {
     berth_progress_add(directory_of(ctx)->base.progress, file->size);
-    return berth_tree_copy_file(directory_of(ctx)->fd, file, directory_fd, name, err);
+    return berth_tree_copy_file(directory_of(ctx)->root.fd, file, directory_fd, name, err);
 }
 
 static void directory_free(struct berth_transport *t)
 {
-    (void)close(directory_of(t)->fd);
+    (void)close(directory_of(t)->root.fd);
     free(t);
 }
 
@@ -198,8 +199,8 @@ static const struct berth_transport_ops directory_ops = {.list = directory_list,
                                                          .fetch = directory_fetch,
                                                          .free = directory_free};
 
-int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_transport **out,
-                                  struct berth_error *err)
+int berth_transport_directory_new(const char *path, const char *journals, int cancel_fd,
+                                  struct berth_transport **out, struct berth_error *err)
 {
     auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -208,7 +209,7 @@ int berth_transport_directory_new(const char *path, int cancel_fd, struct berth_
     if (!d)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
     *d = (struct directory_transport){.base = {.ops = &directory_ops, .cancel_fd = cancel_fd},
-                                      .fd = fd};
+                                      .root = {.fd = fd, .journals = journals}};
     fd = -1;
     *out = &d->base;
     return BERTH_OK;

@@ -55,16 +55,23 @@ static int lock_root(int fd, int operation, const char *path, int cancel_fd,
     return BERTH_OK;
 }
 
+/* Returns the directory for journals of merges, in the arena; NULL: no memory. */
+static const char *journals_of(const struct berth_workspace_site *site, struct berth_arena *arena)
+{
+    return berth_arena_printf(arena, "%s/merges", site->states);
+}
+
 /* Opens the directory, locks it, and finishes a merge that a killed process has left there. */
-static int open_root(const char *path, int cancel_fd, size_t *recovered, struct berth_error *err)
+static int open_root(const struct berth_git_trip *trip, const char *path, size_t *recovered,
+                     struct berth_error *err)
 {
     auto_apply_report report = {0};
     auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open the workspace %s", path);
-    int rc = lock_root(fd, LOCK_EX, path, cancel_fd, err);
+    int rc = lock_root(fd, LOCK_EX, path, trip->cancel_fd, err);
     if (rc == BERTH_OK)
-        rc = berth_apply_recover(fd, &report, err);
+        rc = berth_apply_recover(&(struct berth_apply_root){fd, trip->journals}, &report, err);
     if (rc < 0)
         return rc;
     *recovered = report.recovered;
@@ -120,7 +127,8 @@ static int open_transport(struct berth_git_trip *trip, struct berth_transport **
     if (rc < 0)
         return rc;
     if (trip->in_place)
-        return berth_transport_directory_new(trip->state->cwd, trip->cancel_fd, out, err);
+        return berth_transport_directory_new(trip->state->cwd, trip->journals, trip->cancel_fd, out,
+                                             err);
     rc = berth_workspace_state_path(site->states, trip->arena, trip->lease_id, ".blobs", &blobs,
                                     err);
     return rc < 0 ? rc
@@ -189,7 +197,7 @@ static int begin_state(const struct berth_workspace_site *site,
     s->token = berth_arena_strdup(&s->arena, token.text);
     s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
-    s->shared = s->repository = s->branch = s->branch_start = "";
+    s->shared = s->repository = s->branch = s->branch_start = s->recovered = "";
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK && push->branch)
         rc = choose_branch(site, push, s, err); /* only what is committed travels */
@@ -309,14 +317,17 @@ static void add_sharers(struct berth_git_trip *trip, struct berth_list *list)
     }
 }
 
-/* Stores the leases in the state, for the report when the work comes home. */
-static int keep_sharers(struct berth_workspace_state *s, const struct berth_list *list,
-                        struct berth_error *err)
+/* Stores in the state what was found, for the report when the work comes home. */
+static int keep_findings(struct berth_workspace_state *s,
+                         const struct berth_workspace_report *report, struct berth_error *err)
 {
+    const struct berth_list *list = &report->shared_with;
     s->shared = "";
     for (int i = 0; i < list->count && s->shared; i++)
         s->shared =
             berth_arena_printf(&s->arena, "%s%s\n", s->shared, (const char *)list->items[i]);
+    if (report->recovered)
+        s->recovered = berth_arena_printf(&s->arena, "%zu", report->recovered);
     return berth_arena_check(&s->arena, err);
 }
 
@@ -353,7 +364,7 @@ static int push_root(struct berth_git_trip *trip, const struct berth_workspace_p
     bool fresh = false;
     int rc = find_sharers(trip, &out->shared_with, err);
     if (rc == BERTH_OK)
-        rc = keep_sharers(trip->state, &out->shared_with, err);
+        rc = keep_findings(trip->state, out, err);
     if (rc == BERTH_OK)
         rc = open_transport(trip, &t, err);
     if (t)
@@ -382,7 +393,7 @@ static int push_state(struct berth_git_trip *trip, const struct berth_workspace_
                       struct berth_workspace_report *out, struct berth_error *err)
 {
     struct berth_workspace_state *s = trip->state;
-    auto_close int root_fd = open_root(s->path, push->cancel_fd, &out->recovered, err);
+    auto_close int root_fd = open_root(trip, s->path, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
     (void)flock(root_fd, LOCK_SH); /* others may read it, too */
@@ -403,11 +414,14 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
     struct berth_git_trip trip = {.site = site,
                                   .arena = arena,
                                   .lease_id = push->lease_id,
+                                  .journals = journals_of(site, arena),
                                   .cancel_fd = push->cancel_fd,
                                   .state = &s};
     const char *note = NULL;
     *out = (struct berth_workspace_report){.cwd = cwd};
-    int rc = push->dry_run ? BERTH_OK : refuse_second_push(site, push->lease_id, err);
+    int rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && !push->dry_run)
+        rc = refuse_second_push(site, push->lease_id, err);
     if (rc == BERTH_OK)
         rc = begin_state(site, push, cwd, &s, err);
     if (rc == BERTH_OK && push->branch)
@@ -564,8 +578,12 @@ static void put_conflicts(struct berth_json_writer *w, const struct berth_confli
     }
 }
 
-void berth_workspace_put_shared(struct berth_json_writer *w, const struct berth_list *leases)
+void berth_workspace_put_findings(struct berth_json_writer *w,
+                                  const struct berth_workspace_report *report)
 {
+    const struct berth_list *leases = &report->shared_with;
+    if (report->recovered)
+        berth_json_put_int(w, "recovered", (int64_t)report->recovered);
     berth_json_open_in(w, "sharedWith", '[');
     for (int i = 0; i < leases->count; i++)
         berth_json_put_str(w, NULL, leases->items[i]);
@@ -591,7 +609,7 @@ static int write_json(const struct homecoming *h, const struct berth_workspace_r
     put_conflicts(&w, h->plan.conflicts, h->plan.conflict_count, &room);
     put_conflicts(&w, h->applied.conflicts, h->applied.conflict_count, &room);
     berth_json_close(&w, ']');
-    berth_workspace_put_shared(&w, &report->shared_with);
+    berth_workspace_put_findings(&w, report);
     berth_workspace_git_json(&h->trip, &h->git, &w);
     if (h->branch.head)
         berth_workspace_branch_json(&h->state, &h->branch, &w);
@@ -656,6 +674,7 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
     }
     if (h->branch.head)
         s->branch_start = h->branch.head;
+    s->recovered = "";
     int rc = take_baseline(h, err);
     if (rc < 0)
         return rc;
@@ -686,7 +705,8 @@ static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_
                       struct berth_error *err)
 {
     struct berth_apply_source source = {.fetch = t->ops->fetch, .ctx = t};
-    int rc = berth_apply(root_fd, &h->plan, &source, &h->applied, err);
+    struct berth_apply_root root = {root_fd, h->trip.journals};
+    int rc = berth_apply(&root, &h->plan, &source, &h->applied, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_merge);
@@ -726,12 +746,13 @@ static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
 {
     auto_transport *t = NULL;
     struct watched watched;
-    auto_close int root_fd = open_root(h->state.path, h->pull->cancel_fd, &out->recovered, err);
+    auto_close int root_fd = open_root(&h->trip, h->state.path, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
     berth_workspace_git_recover(h->state.path);
     int rc = find_sharers(&h->trip, &out->shared_with, err);
     add_sharers(&h->trip, &out->shared_with);
+    out->recovered += strtoul(h->state.recovered, NULL, 10);
     if (rc == BERTH_OK)
         rc = open_transport(&h->trip, &t, err);
     if (t)
@@ -786,9 +807,12 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
     h.trip = (struct berth_git_trip){.site = site,
                                      .arena = arena,
                                      .lease_id = pull->lease_id,
+                                     .journals = journals_of(site, arena),
                                      .cancel_fd = pull->cancel_fd,
                                      .state = &h.state};
-    rc = *h.state.branch ? bring_branch_home(&h, out, err) : bring_home(&h, out, err);
+    rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK)
+        rc = *h.state.branch ? bring_branch_home(&h, out, err) : bring_home(&h, out, err);
     if (site->ops->give_back(site, pull->lease_id, reopened, &trouble) < 0 && rc == BERTH_OK) {
         *err = trouble;
         return trouble.code;

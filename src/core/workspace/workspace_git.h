@@ -33,6 +33,7 @@ struct berth_git_trip {
     struct berth_workspace_site *site;
     struct berth_arena *arena;
     const char *lease_id;
+    const char *journals; /* as in struct berth_apply_root */
     int cancel_fd;
     bool in_place; /* the place is a directory on this machine */
     struct berth_workspace_state *state;

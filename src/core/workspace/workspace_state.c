@@ -19,7 +19,7 @@
 
 #define HEAD "berth workspace 1\n"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
-#define TEXTS 13                                 /* at the beginning */
+#define TEXTS 14                                 /* at the beginning */
 #define BEGINNING_BYTES (sizeof HEAD + PATH_MAX) /* of a state: as far as the path */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
@@ -91,7 +91,8 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
                                 s->shared,
                                 s->repository,
                                 s->branch,
-                                s->branch_start};
+                                s->branch_start,
+                                s->recovered};
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         berth_record_put_text(&out, rest[i] ? rest[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
@@ -147,6 +148,7 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     out->repository = texts[10];
     out->branch = texts[11];
     out->branch_start = texts[12];
+    out->recovered = texts[13];
     out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
                                             .ref = texts[5],
                                             .head = texts[6],
@@ -188,15 +190,24 @@ int berth_workspace_state_load(const char *states, const char *lease_id,
     return rc;
 }
 
-/* Returns whether a state is about a directory. */
+/* Returns whether the directory `inner` is `outer`, or below it. */
+static bool is_within(const char *inner, const char *outer)
+{
+    size_t len = strlen(outer);
+    return strncmp(inner, outer, len) == 0 && (inner[len] == '\0' || inner[len] == '/');
+}
+
+/* Returns whether a state is about a directory, one above it, or one below it. */
 static bool is_about(int states_fd, const char *name, const char *path)
 {
     char text[BEGINNING_BYTES + 1];
     auto_close int fd = openat(states_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : pread(fd, text, BEGINNING_BYTES, 0);
-    size_t head = sizeof HEAD - 1, len = strlen(path) + 1; /* the path is closed by NUL */
-    return got >= (ssize_t)(head + len) && memcmp(text, HEAD, head) == 0 &&
-           memcmp(text + head, path, len) == 0;
+    size_t head = sizeof HEAD - 1;
+    if (got <= (ssize_t)head || memcmp(text, HEAD, head) != 0)
+        return false;
+    text[got] = '\0'; /* so is the path */
+    return is_within(text + head, path) || is_within(path, text + head);
 }
 
 int berth_workspace_state_others(const char *states, struct berth_arena *arena, const char *path,
