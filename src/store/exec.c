@@ -178,6 +178,15 @@ int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struc
                         &reader, err);
 }
 
+int berth_exec_count_open(struct berth_db *db, const char *lease_id, const char *but_node,
+                          int64_t *out, struct berth_error *err)
+{
+    return berth_db_exec(db,
+                         "SELECT count(*) FROM execs WHERE cause IS NULL AND lease_id = $1"
+                         " AND owner <> $2",
+                         berth_row_int, out, err, berth_text(lease_id), berth_text(but_node));
+}
+
 int berth_exec_select_overdue(struct berth_db *db, struct berth_arena *arena, int64_t before_ms,
                               struct berth_list *out, struct berth_error *err)
 {

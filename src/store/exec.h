@@ -62,6 +62,9 @@ int berth_exec_load_next(struct berth_db *db, struct berth_arena *arena, const c
 /* Lists the execs of all companies whose end is not written. */
 int berth_exec_select_open(struct berth_db *db, struct berth_arena *arena, struct berth_list *out,
                            struct berth_error *err);
+/* Counts those of a lease that other nodes run. */
+int berth_exec_count_open(struct berth_db *db, const char *lease_id, const char *but_node,
+                          int64_t *out, struct berth_error *err);
 /* Lists those of them whose lease has ended before this time. */
 int berth_exec_select_overdue(struct berth_db *db, struct berth_arena *arena, int64_t before_ms,
                               struct berth_list *out, struct berth_error *err);

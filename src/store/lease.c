@@ -22,7 +22,7 @@ const struct berth_enum berth_lease_duties = {"environment lease duty", duty_nam
     " status, lease_policy, provider, provider_lease_id, acquired_at, last_used_at, expires_at,"   \
     " released_at, failure_reason, cleanup_status, metadata, created_at, updated_at, version,"     \
     " place, driver, config, fingerprint, provider_metadata, owner, duty, final_status,"           \
-    " cleanup_attempts, cleanup_error, acknowledged_at, due_at, work_at"
+    " cleanup_attempts, cleanup_error, acknowledged_at, due_at, work_at, home_at"
 
 /* Makes a value of an enum whose first member is stored as SQL's null. */
 static struct berth_value nullable(const char *const *names, int value)
@@ -96,6 +96,7 @@ static int on_lease(void *ctx, const struct berth_value *row, struct berth_error
     l->acknowledged_at_ms = row[30].number;
     l->due_at_ms = row[31].number;
     l->work_at_ms = row[32].number;
+    l->home_at_ms = row[33].number;
     struct berth_error trouble;
     if (read_enums(l, row, &trouble) < 0)
         l->trouble = berth_arena_strdup(arena, trouble.message);
@@ -108,7 +109,7 @@ int berth_lease_insert(struct berth_db *db, const struct berth_lease *l, struct 
         db,
         "INSERT INTO leases (" COLUMNS ")"
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
-        " $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)",
+        " $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)",
         NULL, NULL, err, berth_text(l->id), berth_text(l->company_id),
         berth_text(l->environment_id), berth_text(l->execution_workspace_id),
         berth_text(l->issue_id), berth_text(l->heartbeat_run_id),
@@ -123,7 +124,7 @@ int berth_lease_insert(struct berth_db *db, const struct berth_lease *l, struct 
         nullable(duty_names, (int)l->duty), nullable(status_names, (int)l->final_status),
         berth_int(l->cleanup_attempts), berth_text(l->cleanup_error),
         berth_int_or_null(l->acknowledged_at_ms), berth_int_or_null(l->due_at_ms),
-        berth_int_or_null(l->work_at_ms));
+        berth_int_or_null(l->work_at_ms), berth_int_or_null(l->home_at_ms));
 }
 
 static int lease_load(struct berth_db *db, struct berth_arena *arena, const char *sql,
@@ -165,7 +166,7 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
         " cleanup_status = $10, metadata = $11, updated_at = $12, place = $13,"
         " provider_metadata = $14, owner = $15, duty = $16, final_status = $17,"
         " cleanup_attempts = $18, cleanup_error = $19, acknowledged_at = $20, due_at = $21,"
-        " work_at = $22, version = version + 1 WHERE " BERTH_SAME_ID(
+        " work_at = $22, home_at = $23, version = version + 1 WHERE " BERTH_SAME_ID(
             "id", BERTH_ID_ARG(1)) " AND version = $2",
         NULL, NULL, err, berth_text(l->id), berth_int(l->version),
         berth_text(status_names[l->status]), berth_text(l->provider_lease_id),
@@ -177,7 +178,8 @@ int berth_lease_save(struct berth_db *db, struct berth_lease *l, bool *won, stru
         berth_text(l->owner), nullable(duty_names, (int)l->duty),
         nullable(status_names, (int)l->final_status), berth_int(l->cleanup_attempts),
         berth_text(l->cleanup_error), berth_int_or_null(l->acknowledged_at_ms),
-        berth_int_or_null(l->due_at_ms), berth_int_or_null(l->work_at_ms));
+        berth_int_or_null(l->due_at_ms), berth_int_or_null(l->work_at_ms),
+        berth_int_or_null(l->home_at_ms));
     *won = rc == BERTH_OK && db->ops->written(db) != before;
     if (*won)
         l->version++;

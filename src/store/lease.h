@@ -65,6 +65,7 @@ struct berth_lease {
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
     int64_t due_at_ms;   /* when the sweep must look at it; 0: the row is closed */
+    int64_t home_at_ms;  /* when its work last came home; 0: it never did */
     int64_t work_at_ms;  /* since when the place may hold work that is not home; 0: it holds none */
     const char *trouble; /* in lists: why the row cannot be read, or NULL */
 };

@@ -306,10 +306,12 @@ static const char *const migration_17[] = {
     NULL,
 };
 
-/* work_at: since when a place may hold work that is not home. workspace: what became of the
+/* work_at: since when a place may hold work that is not home. home_at: when such work last came
+ * home. workspace: what became of the
  * workspace of a run, as JSON. workspace_diff: what changed there, as a unified diff. */
 static const char *const migration_18[] = {
     "ALTER TABLE leases ADD COLUMN work_at {bigint}",
+    "ALTER TABLE leases ADD COLUMN home_at {bigint}",
     "ALTER TABLE runs ADD COLUMN workspace TEXT",
     "ALTER TABLE runs ADD COLUMN workspace_diff TEXT",
     NULL,

@@ -233,12 +233,14 @@ static void run_execs(struct ground *g)
                                      .command = "true"},
                              *found;
     struct berth_list list;
+    int64_t count;
     RUN(ANY_KEY, berth_exec_put, &exec);
     RUN(ANY_KEY, berth_exec_load, &g->arena, "x", &found);
     RUN("execs_by_run", berth_exec_select, &g->arena, "r", NULL, 10, &list);
     RUN("execs_by_run", berth_exec_load_next, &g->arena, "r", "", &found);
     RUN("execs_open", berth_exec_select_open, &g->arena, &list);
     RUN("execs_open", berth_exec_select_overdue, &g->arena, 1, &list);
+    RUN("execs_open", berth_exec_count_open, "l1", "n1", &count);
     RUN(ANY_KEY, berth_exec_set_lost, "x", 2);
 }
 

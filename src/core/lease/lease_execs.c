@@ -89,6 +89,17 @@ void berth_lease_execs_leave(struct berth *b, struct berth_lease_exec *exec)
     berth_lock_drop(&all->lock);
 }
 
+bool berth_lease_execs_work(struct berth *b, const char *lease_id)
+{
+    struct berth_lease_execs *all = b->lease_execs;
+    bool some = false;
+    berth_lock_take(&all->lock);
+    for (const struct berth_lease_exec *e = all->first; e && !some; e = e->next)
+        some = !e->moves_files && strcmp(e->lease_id.text, lease_id) == 0;
+    berth_lock_drop(&all->lock);
+    return some;
+}
+
 /* Lock held. Asks the commands of the lease to end. Returns whether there are any. */
 static bool ask_all(struct berth_lease_execs *all, const char *lease_id)
 {

@@ -21,6 +21,7 @@ void berth_lease_execs_free(struct berth_lease_execs *all); /* NULL is fine */
 struct berth_lease_exec {
     struct berth_id lease_id;
     const char *label; /* the variable that its processes on this machine carry */
+    bool moves_files;  /* for berth: it makes no work of its own */
     /* Asks the command to end; it leaves later. Must not block. Called with the lock held, possibly
      * more than once. */
     void (*end)(struct berth_lease_exec *exec);
@@ -31,6 +32,8 @@ struct berth_lease_exec {
  * it. */
 void berth_lease_execs_enter(struct berth *b, struct berth_lease_exec *exec);
 void berth_lease_execs_leave(struct berth *b, struct berth_lease_exec *exec); /* twice is fine */
+/* Returns whether commands of the lease run that may make work. */
+bool berth_lease_execs_work(struct berth *b, const char *lease_id);
 /* Asks the commands of a lease to end. The lease is not active any more, or is about to end. */
 void berth_lease_execs_tell(struct berth *b, const char *lease_id);
 /* Asks them to end, waits, and kills those on this machine that have not ended after ten seconds.

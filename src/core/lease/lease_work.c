@@ -8,8 +8,10 @@
 #include "base/time.h"
 #include "core/activity.h"
 #include "core/lease/lease.h"
+#include "core/lease/lease_execs.h"
 #include "core/lease/ledger.h"
 #include "core/lease/node.h"
+#include "store/exec.h"
 #include "store/store.h"
 
 #define REOPEN_MS (INT64_C(3600) * 1000)
@@ -59,9 +61,14 @@ static int tx_end(struct berth_db *db, void *ctx, struct berth_error *err)
     struct work_change *w = ctx;
     struct berth_lease *l;
     int rc = work_load(db, w, &l, err);
-    if (rc < 0 || !l->work_at_ms)
+    int64_t elsewhere = 0;
+    if (rc == BERTH_OK)
+        rc = berth_exec_count_open(db, w->lease_id, berth_node_id(w->b->node), &elsewhere, err);
+    if (rc < 0)
         return rc;
-    l->work_at_ms = 0;
+    l->home_at_ms = berth_time_wall_ms();
+    if (!elsewhere && !berth_lease_execs_work(w->b, w->lease_id))
+        l->work_at_ms = 0;
     return work_save(db, w, l, err);
 }
 
@@ -72,7 +79,7 @@ static int tx_discard(struct berth_db *db, void *ctx, struct berth_error *err)
     int rc = work_load(db, w, &l, err);
     if (rc < 0 || !l->work_at_ms)
         return rc;
-    l->work_at_ms = 0;
+    l->work_at_ms = l->home_at_ms = 0;
     rc = work_save(db, w, l, err);
     return rc < 0 || w->again
                ? rc

@@ -8,9 +8,9 @@
 #include "core/berth.h"
 #include "store/lease.h"
 
-/* Sets the mark of an active lease. CONFLICT: it is not active. */
+/* Sets the mark of an active lease, unless it is set. CONFLICT: the lease is not active. */
 int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_error *err);
-/* Removes the mark: the work is home. */
+/* Removes the mark: the work is home. It stays while a command runs in the place. */
 int berth_lease_work_end(struct berth *b, const char *lease_id, struct berth_error *err);
 /* Makes a retained or expired lease with work active again for an hour, owned by this node, so that
  * commands can run in its place; an active lease stays as it is. *reopened says which. The caller

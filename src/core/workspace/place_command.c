@@ -201,6 +201,7 @@ int berth_place_command_start(struct berth *b, const struct berth_place_command_
     pthread_condattr_destroy(&attributes);
     c->entry.end = on_lease_end;
     c->entry.label = c->label;
+    c->entry.moves_files = true;
     if (berth_id_parse(options->lease_id, "Lease", &c->entry.lease_id, err) == BERTH_OK)
         berth_lease_execs_enter(b, &c->entry);
     int rc = command_start(c, options, err);
