@@ -36,8 +36,10 @@ struct berth_workers;
 struct berth {
     struct berth_settings settings;
     struct berth_log log;
-    char *company_id;                /* of the company `default` */
-    char *store_id;                  /* names the store in a key file */
+    char *company_id; /* of the company `default` */
+    char *store_id;   /* names the store in a key file */
+    const char
+        *socket; /* where the daemon of this process listens; or NULL. Outlives the runtime */
     _Atomic int64_t clock_jumped_ms; /* what the log was last told (lease/lease_clock.c) */
     int closing_fd; /* readable when the runtime closes: the cancel_fd of its own calls */
 

@@ -305,6 +305,7 @@ static int open_api(struct berth_daemon *d, struct berth_error *err)
     rc = listen_over_tcp(d, err);
     if (rc < 0)
         return rc;
+    d->b->socket = d->socket;
     struct berth_http_address address = {.path = d->socket};
     char cookie[BERTH_SOCKET_COOKIE_SIZE];
     rc = berth_socket_cookie_take(d->socket, cookie, err);

@@ -146,14 +146,42 @@ static void plan_users(struct plan *p, const char *state, uid_t uid, gid_t gid)
 }
 
 /* Lets the program see the sockets that the operator allows, and gives its user their groups. */
-static void plan_sockets(struct plan *p, const char *const *paths)
+/* Returns whether the path is the directory or lies in it. */
+static bool is_within(const char *path, const char *directory)
+{
+    size_t len = strlen(directory);
+    return strncmp(path, directory, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+/* Refuses a path through which the worker would see what is berth's own: with the cookie beside its
+ * socket, it would be an operator. */
+static int refuse_own(const struct berth_worker_spec *spec, const char *path, const char *real,
+                      struct berth_error *err)
+{
+    for (const char *const *own = spec->own; own && *own; own++) {
+        char own_real[PATH_MAX];
+        if (realpath(*own, own_real) && (is_within(own_real, real) || is_within(real, own_real)))
+            return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                              "The plugin may use Unix sockets of %.300s, where berth has files of "
+                              "its own (%.300s). Name other sockets: berth plugin set.",
+                              path, *own);
+    }
+    return BERTH_OK;
+}
+
+static int plan_sockets(struct plan *p, const struct berth_worker_spec *spec,
+                        struct berth_error *err)
 {
     struct berth_confinement *c = &p->l->confinement;
+    const char *const *paths = spec->sockets;
     struct stat st;
     for (size_t i = 0; paths && paths[i] && i < BERTH_SOCKETS_MAX; i++) {
         char real[PATH_MAX];
         if (!realpath(paths[i], real) || stat(real, &st) < 0)
             continue; /* the service may be started later; then the worker is restarted */
+        int rc = refuse_own(spec, paths[i], real, err);
+        if (rc < 0)
+            return rc;
         struct berth_mount *m = plan_add(p, BERTH_MOUNT_READ, paths[i]);
         m->source = berth_arena_strdup(p->l->arena, real);
         m->optional = true;
@@ -161,6 +189,7 @@ static void plan_sockets(struct plan *p, const char *const *paths)
             p->l->groups[c->group_count++] = st.st_gid;
     }
     c->groups = p->l->groups;
+    return BERTH_OK;
 }
 
 static const char *const *writable_paths(struct berth_plugin_cage *l, const char *state)
@@ -197,7 +226,9 @@ static int plan_mounts(struct berth_plugin_cage *l, const struct berth_worker_sp
     for (size_t i = 0; i < l->file_count; i++)
         plan_add_text(&p, l->files[i].target, l->files[i].text);
     plan_users(&p, l->state, uid, gid);
-    plan_sockets(&p, spec->sockets);
+    int rc = plan_sockets(&p, spec, err);
+    if (rc < 0)
+        return rc;
     if (p.count > BERTH_ROOT_MOUNTS_MAX)
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "Too many directories named node_modules are above %s.", l->package);
@@ -217,13 +248,6 @@ static uid_t uid_of(const char *plugin_id)
     for (const char *c = plugin_id; *c; c++)
         hash = hash * 33 + (unsigned char)*c;
     return UID_FIRST + hash % UID_COUNT;
-}
-
-/* Returns whether the path is the directory or lies in it. */
-static bool is_within(const char *path, const char *directory)
-{
-    size_t len = strlen(directory);
-    return strncmp(path, directory, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
 /* Checks that any user can read the entry, from the package's directory on: the cage makes only the

@@ -22,6 +22,9 @@ struct berth_worker_spec {
     /* The Unix sockets of this machine that it may use, besides its own; closed by NULL. NULL: it
      * may not use Unix sockets. */
     const char *const *sockets;
+    /* Files and directories of berth that no such socket may be, contain, or lie in. Closed by
+     * NULL; or NULL. */
+    const char *const *own;
     bool unconfined;     /* it may run where it cannot be confined */
     const char *log;     /* the file that its output is logged to */
     int64_t row_version; /* of the row that all this was read from */

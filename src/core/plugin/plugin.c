@@ -23,8 +23,10 @@
 #include "core/plugin/manifest.h"
 #include "core/plugin/plugin_change.h"
 #include "core/plugin/plugin_settings.h"
+#include "core/socket_cookie.h"
 #include "os/cage.h"
 #include "os/fs.h"
+#include "os/runtime.h"
 #include "plugin/ops.h"
 #include "store/company.h"
 #include "store/lease.h"
@@ -204,6 +206,27 @@ void berth_plugins_refresh(struct berth *b)
 
 /* --- what workers are told, and tell --- */
 
+/* Lists what is berth's own, besides sockets of others; see struct berth_worker_spec. */
+static const char *const *own_paths(const struct berth *b, struct berth_arena *arena,
+                                    const char *data)
+{
+    const char **own = berth_arena_alloc(arena, 5 * sizeof *own);
+    char runtime[BERTH_RUNTIME_PATH_SIZE];
+    struct berth_error ignored; /* without a runtime directory, nothing is in it */
+    size_t count = 0;
+    if (!own)
+        return NULL;
+    own[count++] = data;
+    if (berth_runtime_directory(runtime, &ignored) == BERTH_OK)
+        own[count++] = berth_arena_strdup(arena, runtime);
+    if (b->socket) {
+        own[count++] = b->socket;
+        own[count++] = berth_arena_printf(arena, "%s" BERTH_SOCKET_COOKIE_SUFFIX, b->socket);
+    }
+    own[count] = NULL;
+    return own;
+}
+
 static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
                     struct berth_worker_spec *out, struct berth_error *err)
 {
@@ -247,6 +270,7 @@ static int describe(void *ctx, const char *plugin_id, struct berth_arena *arena,
     const char *states = berth_plugins_directory(plugins->b, arena, "plugin-state", NULL, err);
     if (!out->state || !out->data || !out->log || !states)
         return err->code;
+    out->own = own_paths(plugins->b, arena, out->data);
     rc = berth_plugins_make_directory(states, err);
     return rc < 0 ? rc : berth_arena_check(arena, err);
 }
