@@ -21,8 +21,8 @@ void cli_say_log_cut(const struct cli *cli)
 {
     if (!cli->quiet)
         (void)fputs(
-            "berth: the log of the command is cut: it has reached its limit, or the disk of "
-            "the store is full\n",
+            "berth: the log of the command is cut: it has reached its limit, or cannot be "
+            "written\n",
             stderr);
 }
 

@@ -691,6 +691,7 @@ static void leases_and_runs_survive_their_copy(void **state)
               " 'failure' END, 1 FROM (SELECT 1 AS value UNION SELECT 2 UNION SELECT 4)");
     do_sql(g, "DROP TABLE lease_secrets"); /* of later versions */
     do_sql(g, "ALTER TABLE leases DROP COLUMN work_at");
+    do_sql(g, "ALTER TABLE leases DROP COLUMN home_at");
     do_sql(g, "ALTER TABLE runs DROP COLUMN workspace");
     do_sql(g, "ALTER TABLE runs DROP COLUMN workspace_diff");
     do_sql(g, "DROP INDEX environments_by_change");
@@ -847,6 +848,12 @@ static void root_leaves_stores_of_others_alone(void **state)
     assert_int_equal(chown(path_of(g), 65534, 65534), 0);
     assert_no_store(g, address, BERTH_E_DENIED, "belongs to uid 65534, and files that root makes");
     assert_int_equal(chown(path_of(g), 0, 0), 0);
+    /* A directory without a store is its owner's, too. */
+    assert_int_equal(unlink(path_of(g)), 0);
+    assert_int_equal(chown(g->f.directory, 65534, 65534), 0);
+    assert_no_store(g, address, BERTH_E_DENIED, "belongs to uid 65534, and files that root makes");
+    assert_int_equal(chown(g->f.directory, 0, 0), 0);
+    assert_int_equal(access(path_of(g), F_OK), -1);
 }
 
 static void a_directory_is_no_store(void **state)
