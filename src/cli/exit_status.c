@@ -20,10 +20,9 @@ void cli_say_held(const struct cli *cli)
 void cli_say_log_cut(const struct cli *cli)
 {
     if (!cli->quiet)
-        (void)fputs(
-            "berth: the log of the command is cut: it has reached its limit, or cannot be "
-            "written\n",
-            stderr);
+        (void)fputs("berth: the log of the command is cut: it has reached its limit, or cannot be "
+                    "written\n",
+                    stderr);
 }
 
 void cli_say_lease_ended(struct cli *cli, const char *code, const char *error)

@@ -89,13 +89,13 @@ static size_t trimmed_len(const char *line, size_t len)
     return len;
 }
 
-/* Parses one line. Returns NULL for a comment, an empty line, or when memory runs out. */
-static struct rule *parse_rule(struct berth_arena *arena, const char *line, size_t len)
+/* Parses one line. Returns false for a comment, an empty line, or when memory runs out. */
+static bool parse_rule(struct berth_arena *arena, const char *line, size_t len, struct rule *out)
 {
     struct rule rule = {0};
     len = trimmed_len(line, len);
     if (!len || *line == '#' || memchr(line, '\0', len))
-        return NULL;
+        return false;
     if (*line == '!') {
         rule.negated = true;
         line++, len--;
@@ -108,30 +108,78 @@ static struct rule *parse_rule(struct berth_arena *arena, const char *line, size
     if (len && *line == '/')
         line++, len--;
     if (!len)
-        return NULL;
+        return false;
     rule.pattern = berth_arena_printf(arena, "%.*s", (int)len, line);
-    struct rule *kept = berth_arena_alloc(arena, sizeof *kept);
-    if (!kept || !rule.pattern)
-        return NULL;
-    *kept = rule;
-    return kept;
+    *out = rule;
+    return rule.pattern != NULL;
 }
 
-static int add_line(struct berth_ignore *ignore, struct rule_set *set, const char *line, size_t len,
+static int add_rule(struct berth_ignore *ignore, struct rule_set *set, const struct rule *rule,
                     struct berth_error *err)
 {
-    if (len > BERTH_IGNORE_LINE_BYTES_MAX)
-        return berth_fail(err, BERTH_E_TOO_LARGE, "An ignore rule is longer than %d bytes.",
-                          BERTH_IGNORE_LINE_BYTES_MAX);
-    struct rule *rule = parse_rule(&ignore->arena, line, len);
-    if (!rule)
-        return berth_arena_check(&ignore->arena, err);
+    struct rule *kept = berth_arena_alloc(&ignore->arena, sizeof *kept);
     if (++ignore->count > BERTH_IGNORE_RULES_MAX)
         return berth_fail(err, BERTH_E_TOO_LARGE, "A tree may have at most %d ignore rules.",
                           BERTH_IGNORE_RULES_MAX);
     ignore->last_known = false;
-    (void)berth_list_add(&set->rules, &ignore->arena, rule);
+    if (kept) {
+        *kept = *rule;
+        (void)berth_list_add(&set->rules, &ignore->arena, kept);
+    }
     return berth_arena_check(&ignore->arena, err);
+}
+
+static bool part_matches(const char *pattern, size_t pattern_len, const char *name, size_t name_len)
+{
+    char part[BERTH_IGNORE_LINE_BYTES_MAX + 1], text[BERTH_TREE_PATH_BYTES_MAX + 1];
+    if (name_len >= sizeof text)
+        return false;
+    memcpy(part, pattern, pattern_len);
+    part[pattern_len] = '\0';
+    memcpy(text, name, name_len);
+    text[name_len] = '\0';
+    return berth_glob_match_name(part, text);
+}
+
+static bool is_any_depth(const char *pattern)
+{
+    return strncmp(pattern, "**/", 3) == 0 || strcmp(pattern, "**") == 0;
+}
+
+/* Adds a rule of a directory above the tree, as far as it can match something in the tree: without
+ * the part that matches the path `below`, by which the tree is reached from there. */
+static int add_lowered(struct berth_ignore *ignore, struct rule_set *set, struct rule rule,
+                       const char *below, struct berth_error *err)
+{
+    while (rule.anchored && *below && !is_any_depth(rule.pattern)) {
+        size_t part_len = strcspn(rule.pattern, "/"), name_len = strcspn(below, "/");
+        if (!rule.pattern[part_len] || !part_matches(rule.pattern, part_len, below, name_len))
+            return BERTH_OK; /* it is about the tree itself, or what is beside it */
+        rule.pattern += part_len + 1;
+        below += name_len + (below[name_len] == '/');
+    }
+    int rc = add_rule(ignore, set, &rule, err);
+    if (!rule.anchored || strncmp(rule.pattern, "**/", 3) != 0)
+        return rc;
+    /* What follows "**" may match the end of the path. */
+    for (rule.pattern += 3; rc == BERTH_OK && *below;) {
+        rc = add_lowered(ignore, set, rule, below, err);
+        size_t name_len = strcspn(below, "/");
+        below += name_len + (below[name_len] == '/');
+    }
+    return rc;
+}
+
+static int add_line(struct berth_ignore *ignore, struct rule_set *set, const char *below,
+                    const char *line, size_t len, struct berth_error *err)
+{
+    struct rule rule;
+    if (len > BERTH_IGNORE_LINE_BYTES_MAX)
+        return berth_fail(err, BERTH_E_TOO_LARGE, "An ignore rule is longer than %d bytes.",
+                          BERTH_IGNORE_LINE_BYTES_MAX);
+    if (!parse_rule(&ignore->arena, line, len, &rule))
+        return berth_arena_check(&ignore->arena, err);
+    return add_lowered(ignore, set, rule, below, err);
 }
 
 static struct rule_set *set_of(struct berth_ignore *ignore, const char *directory)
@@ -146,8 +194,8 @@ static struct rule_set *set_of(struct berth_ignore *ignore, const char *director
     return set;
 }
 
-int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const char *text,
-                     size_t len, struct berth_error *err)
+static int add_lines(struct berth_ignore *ignore, const char *directory, const char *below,
+                     const char *text, size_t len, struct berth_error *err)
 {
     struct rule_set *set = set_of(ignore, directory);
     if (!set)
@@ -158,7 +206,7 @@ int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const c
     for (const char *end = text + len; text < end;) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         size_t line_len = (size_t)((newline ? newline : end) - text);
-        int rc = add_line(ignore, set, text, line_len, err);
+        int rc = add_line(ignore, set, below, text, line_len, err);
         if (rc < 0)
             return rc;
         text += line_len + 1;
@@ -166,12 +214,24 @@ int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const c
     return BERTH_OK;
 }
 
+int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const char *text,
+                     size_t len, struct berth_error *err)
+{
+    return add_lines(ignore, directory, "", text, len, err);
+}
+
+int berth_ignore_add_above(struct berth_ignore *ignore, const char *below, const char *text,
+                           size_t len, struct berth_error *err)
+{
+    return add_lines(ignore, "", below, text, len, err);
+}
+
 int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
                               struct berth_error *err)
 {
     if (strchr(rule, '\n'))
         return berth_fail(err, BERTH_E_INVALID, "An exclude rule must be a single line.");
-    return add_line(ignore, &ignore->overrides, rule, strlen(rule), err);
+    return add_line(ignore, &ignore->overrides, "", rule, strlen(rule), err);
 }
 
 int berth_ignore_keep(struct berth_ignore *ignore, const char *path, struct berth_error *err)
@@ -317,7 +377,7 @@ int berth_ignore_read(struct berth_ignore *ignore, struct berth_record *r, struc
     int rc = BERTH_OK;
     for (const char *line = rules; line && *line && rc == BERTH_OK;) {
         size_t len = strcspn(line, "\n");
-        rc = add_line(ignore, &ignore->overrides, line, len, err);
+        rc = add_line(ignore, &ignore->overrides, "", line, len, err);
         line += len + (line[len] == '\n');
     }
     while (rc == BERTH_OK && rules && (directory = berth_record_text(r)) && *directory) {

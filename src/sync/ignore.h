@@ -21,6 +21,10 @@ void berth_ignore_free(struct berth_ignore *ignore); /* NULL is fine */
  * one directory are added in the order of their precedence, the strongest last. */
 int berth_ignore_add(struct berth_ignore *ignore, const char *directory, const char *text,
                      size_t len, struct berth_error *err);
+/* Adds those of a file in a directory above the tree. `below` is the path of the tree from there.
+ */
+int berth_ignore_add_above(struct berth_ignore *ignore, const char *below, const char *text,
+                           size_t len, struct berth_error *err);
 /* Adds one rule that applies in the whole tree, and is stronger than those of all files. */
 int berth_ignore_add_override(struct berth_ignore *ignore, const char *rule,
                               struct berth_error *err);

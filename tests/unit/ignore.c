@@ -148,7 +148,7 @@ static void limits_are_kept(void **state)
 
 struct tree {
     char root[64];
-    unsigned seed;
+    unsigned first_seed, seed;
     char paths[ENTRIES][256];
     bool directories[ENTRIES];
     int count;
@@ -263,9 +263,48 @@ static bool git_ignores(const struct berth_buf *said, const char *path)
     return false;
 }
 
+/* Adds the rules of the .gitignore file of a directory of the tree, seen from the directory `top`
+ * of the tree. */
+static void add_seen_from(const struct tree *t, const char *top, const char *directory,
+                          struct berth_ignore *rules)
+{
+    char path[512], text[4096] = "";
+    struct berth_error err;
+    size_t top_len = strlen(top), len = strlen(directory);
+    (void)snprintf(path, sizeof path, "%s/%s/.gitignore", t->root, directory);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (len < top_len && (!len || (memcmp(top, directory, len) == 0 && top[len] == '/')))
+        assert_int_equal(
+            berth_ignore_add_above(rules, top + len + (len ? 1 : 0), text, (size_t)got, &err),
+            BERTH_OK);
+    else if (len == top_len && memcmp(top, directory, len) == 0)
+        add_rules(rules, "", text);
+    else if (len > top_len && memcmp(top, directory, top_len) == 0 && directory[top_len] == '/')
+        add_rules(rules, directory + top_len + 1, text);
+}
+
+/* A part of the tree has the rules of the directories above it, too. */
+static void compare_part(const struct tree *t, int top, const struct berth_buf *said)
+{
+    struct berth_ignore *rules = make_rules();
+    size_t len = strlen(t->paths[top]);
+    add_seen_from(t, t->paths[top], "", rules);
+    for (int i = 0; i < t->count; i++) /* directories come after those above them */
+        if (t->directories[i])
+            add_seen_from(t, t->paths[top], t->paths[i], rules);
+    for (int i = 0; i < t->count; i++)
+        if (strncmp(t->paths[i], t->paths[top], len) == 0 && t->paths[i][len] == '/' &&
+            berth_ignore_excludes(rules, t->paths[i] + len + 1, t->directories[i]) !=
+                git_ignores(said, t->paths[i]))
+            fail_msg("seed %u: %s below %s in %s", t->first_seed, t->paths[i], t->paths[top],
+                     t->root);
+    berth_ignore_free(rules);
+}
+
 static void compare_tree(unsigned seed)
 {
-    struct tree t = {.root = "/tmp/berth-test.XXXXXX", .seed = seed};
+    struct tree t = {.root = "/tmp/berth-test.XXXXXX", .first_seed = seed, .seed = seed};
     char command[128];
     struct berth_error err;
     struct berth_ignore *rules = make_rules();
@@ -279,6 +318,9 @@ static void compare_tree(unsigned seed)
         if (berth_ignore_excludes(rules, t.paths[i], t.directories[i]) !=
             git_ignores(&said, t.paths[i]))
             fail_msg("seed %u: %s in %s", seed, t.paths[i], t.root);
+    for (int i = 0; i < t.count; i++)
+        if (t.directories[i] && !git_ignores(&said, t.paths[i]))
+            compare_part(&t, i, &said);
     berth_ignore_free(rules);
     assert_int_equal(berth_fs_remove_tree(t.root, &err), BERTH_OK);
 }

@@ -227,8 +227,10 @@ static int read_shallow(struct berth_git_trip *trip, struct berth_error *err)
     return rc < 0 ? rc : berth_arena_check(trip->arena, err);
 }
 
-/* Adds the rules of a file outside the tree, if it can be read. */
-static int add_rules_of(struct berth_git_trip *trip, const char *path, struct berth_error *err)
+/* Adds the rules of a file outside the tree, if it can be read. `below` is the path of the tree
+ * from the directory for which the rules are. */
+static int add_rules_of(struct berth_git_trip *trip, const char *path, const char *below,
+                        struct berth_error *err)
 {
     auto_buf text = BERTH_BUF_INIT(RULES_BYTES_MAX);
     struct stat st;
@@ -238,14 +240,13 @@ static int add_rules_of(struct berth_git_trip *trip, const char *path, struct be
     int rc = berth_fs_read_all(fd, &text, err);
     return rc < 0 || !text.len
                ? rc
-               : berth_ignore_add(trip->state->ignore, "", text.data, text.len, err);
+               : berth_ignore_add_above(trip->state->ignore, below, text.data, text.len, err);
 }
 
-/* Adds what the repository ignores beside its .gitignore files, and lets tracked files cross that
- * are ignored all the same. */
-static int read_rules(struct berth_git_trip *trip, struct berth_error *err)
+/* Adds what the user ignores in all repositories. */
+static int read_standard_rules(struct berth_git_trip *trip, const struct berth_git *git,
+                               const char *below, struct berth_error *err)
 {
-    const struct berth_git *git = &trip->home.git;
     auto_buf out = BERTH_BUF_INIT(TEXT_BYTES_MAX);
     char standard[4352] = "";
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -258,16 +259,72 @@ static int read_rules(struct berth_git_trip *trip, struct berth_error *err)
         (void)snprintf(standard, sizeof standard, "%s/.config/git/ignore", home);
     else if (rc != BERTH_E_UPSTREAM)
         return rc;
-    rc = add_rules_of(trip, standard, err);
-    if (rc == BERTH_OK)
-        rc = add_rules_of(trip, trip->home.exclude, err);
-    if (rc == BERTH_OK)
-        rc = BERTH_GIT(git, &out, err, "ls-files", "-z", "--cached", "--ignored",
-                       "--exclude-standard");
+    return add_rules_of(trip, standard, below, err);
+}
+
+/* Lets tracked files cross that are ignored all the same. */
+static int keep_tracked(struct berth_git_trip *trip, const struct berth_git *git,
+                        struct berth_error *err)
+{
+    auto_buf out = BERTH_BUF_INIT(TEXT_BYTES_MAX);
+    int rc =
+        BERTH_GIT(git, &out, err, "ls-files", "-z", "--cached", "--ignored", "--exclude-standard");
     const char *end = rc == BERTH_OK && out.len ? out.data + out.len : NULL;
     for (const char *path = out.data; rc == BERTH_OK && end && path < end; path += strlen(path) + 1)
         rc = berth_ignore_keep(trip->state->ignore, path, err);
     return rc;
+}
+
+/* Adds what the repository ignores beside its .gitignore files. */
+static int read_rules(struct berth_git_trip *trip, struct berth_error *err)
+{
+    int rc = read_standard_rules(trip, &trip->home.git, "", err);
+    if (rc == BERTH_OK)
+        rc = add_rules_of(trip, trip->home.exclude, "", err);
+    return rc < 0 ? rc : keep_tracked(trip, &trip->home.git, err);
+}
+
+/* Finds the repository that a directory is a part of. Returns the length of its path, or 0. */
+static size_t find_top(const char *path)
+{
+    char marker[4352];
+    for (size_t len = strlen(path); len; len--) {
+        if (path[len] != '/')
+            continue;
+        (void)snprintf(marker, sizeof marker, "%.*s/.git", (int)len, path);
+        if (access(marker, F_OK) == 0)
+            return len;
+    }
+    return 0;
+}
+
+/* Adds what the repository ignores of which the workspace is a part, as git does. Without git, or
+ * when git does not trust the repository, its .gitignore files count all the same. */
+static int read_rules_above(struct berth_git_trip *trip, struct berth_error *err)
+{
+    const char *path = trip->state->path;
+    const struct berth_git git = {
+        .engine = trip->site->engine, .directory = path, .cancel_fd = trip->cancel_fd};
+    const char *ignored; /* why git does not work */
+    size_t top = find_top(path);
+    char file[4352];
+    if (!top)
+        return BERTH_OK;
+    int rc = read_standard_rules(trip, &git, path + top + 1, err);
+    if (rc < 0)
+        rc = berth_workspace_git_excuse(trip, rc, &ignored, err);
+    (void)snprintf(file, sizeof file, "%.*s/.git/info/exclude", (int)top, path);
+    if (rc == BERTH_OK)
+        rc = add_rules_of(trip, file, path + top + 1, err);
+    for (size_t len = top; rc == BERTH_OK && path[len]; len += 1 + strcspn(path + len + 1, "/"))
+        for (int i = 0; rc == BERTH_OK && i < 2; i++) {
+            (void)snprintf(file, sizeof file, "%.*s/%s", (int)len, path,
+                           i ? ".berthignore" : ".gitignore");
+            rc = add_rules_of(trip, file, path + len + 1, err);
+        }
+    if (rc == BERTH_OK)
+        rc = keep_tracked(trip, &git, err);
+    return rc < 0 ? berth_workspace_git_excuse(trip, rc, &ignored, err) : rc;
 }
 
 int berth_workspace_git_open(struct berth_git_trip *trip, struct berth_error *err)
@@ -296,7 +353,9 @@ static int read_repository(struct berth_git_trip *trip, struct berth_error *err)
     struct berth_workspace_git *g = &trip->state->git;
     const char *index = NULL;
     int rc = berth_workspace_git_open(trip, err);
-    if (rc < 0 || !trip->home.git.engine)
+    if (rc == BERTH_OK && !trip->home.git.engine)
+        return read_rules_above(trip, err);
+    if (rc < 0)
         return rc;
     rc = berth_workspace_git_head(trip, &g->ref, &g->head, err);
     if (rc == BERTH_OK)
