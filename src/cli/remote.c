@@ -207,13 +207,15 @@ static int remote_print_json(struct remote *r)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
-    struct cli_answer result = {0};
+    struct cli_answer result = {0}, run; /* the stream has the run without its difference */
     if (r->result && cli_get(r->cli, &result, "/api/execs/%s/result", r->s.exec_id) < 0)
         return cli_run_failed(r->cli);
     if (!r->run_id)
         return cli_print_text(r->cli, result.text);
+    if (cli_get(r->cli, &run, "/api/runs/%s", r->run_id) < 0)
+        return cli_run_failed(r->cli);
     berth_json_open(&w, '{');
-    berth_json_put_raw(&w, "run", berth_json_text_in(&r->cli->arena, r->run));
+    berth_json_put_raw(&w, "run", run.text);
     berth_json_put_raw(&w, "result", result.text);
     berth_json_close(&w, '}');
     return cli_print(r->cli, &buf);
