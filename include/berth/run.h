@@ -90,6 +90,7 @@ struct berth_run_sync {
     const char *const *exclude; /* as in struct berth_workspace_push */
     enum berth_merge_policy on_conflict;
     const char *branch; /* as in struct berth_workspace_push; or NULL */
+    struct berth_workspace_setup setup;
     bool no_restore;    /* the changes stay in the place, which is kept */
     bool mass_deletion; /* as in struct berth_workspace_pull */
 };

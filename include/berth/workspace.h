@@ -27,6 +27,28 @@ struct berth_workspace_progress {
 /* Called by any thread, at most ten times a second. Must not block. */
 typedef void berth_workspace_progress_fn(void *ctx, const struct berth_workspace_progress *now);
 
+/* A directory that the place gets besides the workspace, such as the settings of an agent. */
+struct berth_workspace_asset {
+    const char *key;            /* its name in the place: letters, digits, ".", "_" and "-" */
+    const char *path;           /* a directory on this machine */
+    bool follow_links;          /* send what links lead to, instead of the links */
+    const char *const *exclude; /* as in struct berth_workspace_push */
+};
+
+/* What a place gets before its first command. Nothing of it comes home. */
+struct berth_workspace_setup {
+    /* The assets are in .paperclip-runtime/ADAPTER/KEY below the workspace. Whatever a command
+     * changed in them is undone by the next push. NULL: "agent". */
+    const char *adapter;
+    const struct berth_workspace_asset *assets;
+    int asset_count;
+    /* A command for the shell of the place, which installs a program. It runs in "/" before the
+     * workspace is sent, for up to 5 minutes. When it fails, the push goes on with a warning.
+     * NULL: nothing is installed. */
+    const char *install_command;
+    const char *detect_command; /* not installed if the place has this program; or NULL */
+};
+
 /* A directory to send. Initialise with BERTH_WORKSPACE_PUSH_INIT. */
 struct berth_workspace_push {
     const char *lease_id; /* active */
@@ -43,6 +65,7 @@ struct berth_workspace_push {
     /* An id, whose first eight digits name remote versions (NAME.remote-ID) and commits
      * (refs/berth/ID) at home. NULL: the id of the lease. */
     const char *label;
+    struct berth_workspace_setup setup;
     berth_workspace_progress_fn *on_progress; /* or NULL */
     void *ctx;                                /* for on_progress */
     bool dry_run;  /* only count what would be sent; the lease is not used */
@@ -83,9 +106,10 @@ struct berth_workspace_report {
     size_t recovered; /* steps of an earlier merge that was interrupted, and was finished now */
     /* Ids of other leases that hold the directory, too, and whose work is not home. */
     struct berth_list shared_with;
-    const char *note; /* push: why the repository did not travel as a whole; or NULL */
-    const char *json; /* pull: all of it but the difference as an object, as a run shows it */
-    const char *diff; /* pull: the difference, if it was wanted; else NULL */
+    const char *note;    /* push: why the repository did not travel as a whole; or NULL */
+    const char *warning; /* how the install command failed; or NULL */
+    const char *json;    /* pull: all of it but the difference as an object, as a run shows it */
+    const char *diff;    /* pull: the difference, if it was wanted; else NULL */
     const char *json_with_diff; /* pull: `json` and the difference, as the API answers */
 };
 

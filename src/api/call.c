@@ -16,8 +16,16 @@
 
 /* --- bodies --- */
 
-static const char *const type_names[] = {"string", "object",           "boolean",          "number",
-                                         "string", "array of strings", "object of strings"};
+static const char *const type_names[] = {
+    [BERTH_API_TEXT] = "string",
+    [BERTH_API_OBJECT] = "object",
+    [BERTH_API_FLAG] = "boolean",
+    [BERTH_API_NUMBER] = "number",
+    [BERTH_API_WORD] = "string",
+    [BERTH_API_TEXTS] = "array of strings",
+    [BERTH_API_PAIRS] = "object of strings",
+    [BERTH_API_OBJECTS] = "array of objects",
+};
 
 static bool is_text(const struct berth_json *value)
 {
@@ -30,6 +38,14 @@ static bool are_texts(const struct berth_json *array)
     bool all = berth_json_is(array, BERTH_JSON_ARRAY);
     for (size_t i = 0; all && i < berth_json_count(array); i++)
         all = is_text(berth_json_at(array, i));
+    return all;
+}
+
+static bool are_objects(const struct berth_json *array)
+{
+    bool all = berth_json_is(array, BERTH_JSON_ARRAY);
+    for (size_t i = 0; all && i < berth_json_count(array); i++)
+        all = berth_json_is(berth_json_at(array, i), BERTH_JSON_OBJECT);
     return all;
 }
 
@@ -55,6 +71,8 @@ static bool has_type(const struct berth_json *value, enum berth_api_type type)
         return are_texts(value);
     case BERTH_API_PAIRS:
         return are_pairs(value);
+    case BERTH_API_OBJECTS:
+        return are_objects(value);
     case BERTH_API_OBJECT:
         return berth_json_is(value, BERTH_JSON_OBJECT);
     case BERTH_API_FLAG:
@@ -82,6 +100,14 @@ static void set_texts(struct berth_arena *arena, const struct berth_json *array,
                              berth_arena_strdup(arena, berth_json_str(berth_json_at(array, i))));
 }
 
+static void set_objects(struct berth_arena *arena, const struct berth_json *array,
+                        struct berth_list *out)
+{
+    *out = (struct berth_list){0};
+    for (size_t i = 0; i < berth_json_count(array); i++)
+        (void)berth_list_add(out, arena, berth_json_canonical_in(arena, berth_json_at(array, i)));
+}
+
 static void set_pairs(struct berth_arena *arena, const struct berth_json *object,
                       struct berth_list *out)
 {
@@ -106,6 +132,8 @@ static void set_field(struct berth_api_call *c, const struct berth_api_field *f,
         set_texts(&c->arena, value, at);
     else if (f->type == BERTH_API_PAIRS)
         set_pairs(&c->arena, value, at);
+    else if (f->type == BERTH_API_OBJECTS)
+        set_objects(&c->arena, value, at);
     else if (f->type == BERTH_API_NUMBER)
         *(int64_t *)at = berth_json_int(value);
     else if ((*(int *)at = berth_api_find_word(f->words, berth_json_str(value))) < 0)

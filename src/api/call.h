@@ -142,10 +142,11 @@ enum berth_api_type {
     BERTH_API_TEXT,
     BERTH_API_OBJECT, /* as JSON text */
     BERTH_API_FLAG,
-    BERTH_API_NUMBER, /* whole, 0 or more: an int64_t */
-    BERTH_API_WORD,   /* one of `words`: an int */
-    BERTH_API_TEXTS,  /* an array of them: a berth_list */
-    BERTH_API_PAIRS,  /* an object of texts: a berth_list of "name=text" */
+    BERTH_API_NUMBER,  /* whole, 0 or more: an int64_t */
+    BERTH_API_WORD,    /* one of `words`: an int */
+    BERTH_API_TEXTS,   /* an array of them: a berth_list */
+    BERTH_API_PAIRS,   /* an object of texts: a berth_list of "name=text" */
+    BERTH_API_OBJECTS, /* an array of objects: a berth_list of JSON texts */
 };
 struct berth_api_field {
     const char *name;

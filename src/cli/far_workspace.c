@@ -60,6 +60,7 @@ static int push_into(struct cli *cli, const char *lease_id, const struct berth_r
     push.exclude = sync->exclude;
     push.on_conflict = sync->on_conflict;
     push.branch = sync->branch;
+    push.setup = sync->setup;
     push.label = label;
     push.cancel_fd = cli->cancel_fd;
     push.on_progress = progress_of(cli);

@@ -234,11 +234,9 @@ static int read_options(struct cli *cli, int argc, char **argv, struct run_optio
                                          {"stdin", .flag = &o->keep_stdin},
                                          {"in-place", .flag = &o->in_place},
                                          {"workspace", &o->sync.path},
-                                         {"exclude", .texts = &o->sync.exclude},
-                                         {"on-conflict", &o->sync.on_conflict},
+                                         CLI_SYNC_OPTIONS(&o->sync),
                                          {"no-restore", .flag = &o->no_restore},
                                          {"mass-deletion", .flag = &o->mass_deletion},
-                                         {"branch", &o->sync.branch},
                                          {"dry-run", .flag = &o->dry_run},
                                          {0}};
     int end;
@@ -340,8 +338,7 @@ const struct cli_command cli_run_commands[] = {
     {"run", NULL,
      "[-e|--environment ENVIRONMENT] [-C|--cwd DIR] [--env NAME[=VALUE]]..."
      " [--env-from-secret NAME=SECRET]... [--timeout 15m] [--ttl 1h] [--provision COMMAND]"
-     " [-w|--workspace DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
-     " [--branch NAME]"
+     " [-w|--workspace DIR " CLI_SYNC_USAGE
      " [--no-restore] [--mass-deletion] [--dry-run]] [--in-place] [-t|--tty] [-d|--detach "
      "[--stdin]] -- "
      "COMMAND [ARGUMENT]...",

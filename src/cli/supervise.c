@@ -24,7 +24,9 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/run_socket.h"
+#include "cli/sync.h"
 #include "core/run/run.h"
+#include "core/workspace/workspace.h"
 #include "os/fs.h"
 #include "os/spawn.h"
 
@@ -50,6 +52,27 @@ static void put_number(struct berth_buf *buf, const char *name, int64_t number)
     put_field(buf, name, text);
 }
 
+static void write_sync(const struct berth_run_sync *sync, struct berth_buf *buf)
+{
+    const struct berth_workspace_setup *setup = &sync->setup;
+    put_field(buf, "sync", sync->path);
+    put_field(buf, "branch", sync->branch);
+    put_field(buf, "on-conflict",
+              sync->path ? berth_merge_policies.names[sync->on_conflict] : NULL);
+    put_number(buf, "no-restore", sync->no_restore);
+    put_number(buf, "mass-deletion", sync->mass_deletion);
+    for (const char *const *rule = sync->exclude; rule && *rule; rule++)
+        put_field(buf, "exclude", *rule);
+    put_field(buf, "adapter", setup->adapter);
+    put_field(buf, "install", setup->install_command);
+    put_field(buf, "detect", setup->detect_command);
+    for (int i = 0; i < setup->asset_count; i++) {
+        put_number(buf, "follow-links", setup->assets[i].follow_links);
+        berth_buf_puts(buf, "asset=");
+        put_field(buf, setup->assets[i].key, setup->assets[i].path);
+    }
+}
+
 static int write_request(const struct berth_run_request *r, bool keep_stdin, struct berth_buf *buf,
                          struct berth_error *err)
 {
@@ -59,13 +82,7 @@ static int write_request(const struct berth_run_request *r, bool keep_stdin, str
     put_field(buf, "cwd", r->command.cwd);
     put_field(buf, "workspace", r->workspace);
     put_number(buf, "in-place", r->in_place);
-    put_field(buf, "sync", r->sync.path);
-    put_field(buf, "branch", r->sync.branch);
-    put_number(buf, "on-conflict", r->sync.on_conflict);
-    put_number(buf, "no-restore", r->sync.no_restore);
-    put_number(buf, "mass-deletion", r->sync.mass_deletion);
-    for (const char *const *rule = r->sync.exclude; rule && *rule; rule++)
-        put_field(buf, "exclude", *rule);
+    write_sync(&r->sync, buf);
     put_number(buf, "ttl", r->ttl_ms);
     put_number(buf, "timeout", r->command.timeout_ms);
     put_number(buf, "stdin", keep_stdin);
@@ -166,7 +183,8 @@ int cli_detach(struct cli *cli, const struct berth_run_request *request, bool ke
 
 struct supervision {
     struct cli *cli;
-    struct berth_list argv, env, secrets, exclude;
+    struct berth_list argv, env, secrets;
+    struct cli_sync sync;
     struct cli_run_socket *control;
     bool told, keep_stdin;
 };
@@ -185,9 +203,14 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
                   {"provision", .text = &r->provision_command},
                   {"cwd", .text = &r->command.cwd},
                   {"workspace", .text = &r->workspace},
-                  {"sync", .text = &r->sync.path},
-                  {"branch", .text = &r->sync.branch},
-                  {"exclude", .list = &s->exclude},
+                  {"sync", .text = &s->sync.path},
+                  {"branch", .text = &s->sync.branch},
+                  {"on-conflict", .text = &s->sync.on_conflict},
+                  {"exclude", .list = &s->sync.exclude},
+                  {"adapter", .text = &s->sync.adapter},
+                  {"install", .text = &s->sync.install},
+                  {"detect", .text = &s->sync.detect},
+                  {"asset", .list = &s->sync.assets},
                   {"ttl", .number = &r->ttl_ms},
                   {"timeout", .number = &r->command.timeout_ms},
                   {"secret", .list = &s->secrets},
@@ -201,8 +224,8 @@ static void take_field(struct supervision *s, struct berth_run_request *r, const
         r->sync.no_restore = *value == '1';
     if (strcmp(name, "mass-deletion") == 0)
         r->sync.mass_deletion = *value == '1';
-    if (strcmp(name, "on-conflict") == 0)
-        r->sync.on_conflict = (enum berth_merge_policy)strtol(value, NULL, 10);
+    if (strcmp(name, "follow-links") == 0)
+        s->sync.follow_links = *value == '1';
     for (unsigned i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (strcmp(name, fields[i].name) != 0)
             continue;
@@ -228,8 +251,6 @@ static int take_secrets(struct supervision *s, struct berth_run_request *r)
     }
     r->secrets = all;
     r->secret_count = s->secrets.count;
-    (void)berth_list_add(&s->exclude, &s->cli->arena, NULL);
-    r->sync.exclude = (const char *const *)(void *)s->exclude.items;
     return berth_arena_check(&s->cli->arena, &s->cli->err);
 }
 
@@ -250,6 +271,8 @@ static int read_request(struct supervision *s, struct berth_buf *buf, struct ber
     (void)berth_list_add(&s->argv, &cli->arena, NULL);
     if (rc == BERTH_OK)
         rc = take_secrets(s, r);
+    if (rc == BERTH_OK && cli_sync_read(cli, &s->sync, &r->sync) != CLI_OK)
+        rc = berth_fail(&cli->err, BERTH_E_INVALID, "The workspace of the run cannot be read.");
     if (rc == BERTH_OK && s->argv.count < 2)
         rc = berth_fail(&cli->err, BERTH_E_INVALID,
                         "berth run --detach starts this; there is no command to run.");

@@ -14,24 +14,66 @@
 #include "cli/print.h"
 #include "core/workspace/workspace.h"
 
+/* Returns the directory as an absolute path, in the arena; NULL after the error was printed. */
+static const char *real_path(struct cli *cli, const char *option, const char *path)
+{
+    auto_free char *real = realpath(path, NULL);
+    const char *copy = real ? berth_arena_strdup(&cli->arena, real) : NULL;
+    if (!copy)
+        (void)cli_usage(cli, "%s %s: %s", option, path, real ? "out of memory" : strerror(errno));
+    return copy;
+}
+
+/* Reads "KEY=DIR" of each asset. */
+static int read_assets(struct cli *cli, const struct cli_sync *o, struct berth_workspace_setup *out)
+{
+    struct berth_workspace_asset *all =
+        berth_arena_alloc(&cli->arena, ((size_t)o->assets.count + 1) * sizeof *all);
+    if (!all)
+        return cli_usage(cli, "out of memory");
+    for (int i = 0; i < o->assets.count; i++) {
+        const char *text = o->assets.items[i], *equals = strchr(text, '=');
+        if (!equals)
+            return cli_usage(cli, "--asset %s: write KEY=DIR", text);
+        all[i] = (struct berth_workspace_asset){
+            .key = berth_arena_copy(&cli->arena, text, (size_t)(equals - text)),
+            .path = real_path(cli, "--asset", equals + 1),
+            .follow_links = o->follow_links};
+        if (!all[i].path)
+            return CLI_USAGE;
+    }
+    out->assets = all;
+    out->asset_count = o->assets.count;
+    return CLI_OK;
+}
+
 int cli_sync_read(struct cli *cli, struct cli_sync *o, struct berth_run_sync *out)
 {
     int policy = BERTH_MERGE_KEEP_BOTH;
-    if (!o->path && (o->exclude.count || o->on_conflict || o->branch))
-        return cli_usage(cli, "--exclude, --on-conflict and --branch belong to --workspace");
+    if (!o->path && (o->exclude.count || o->on_conflict || o->branch || o->assets.count ||
+                     o->adapter || o->install))
+        return cli_usage(cli,
+                         "--exclude, --on-conflict, --branch, --asset, --adapter and --install "
+                         "belong to --workspace");
+    if (o->detect && !o->install)
+        return cli_usage(cli, "--detect belongs to --install");
+    if (o->follow_links && !o->assets.count)
+        return cli_usage(cli, "--follow-links belongs to --asset");
     if (cli_choice(cli, "on-conflict", o->on_conflict, &berth_merge_policies, &policy) != CLI_OK)
         return CLI_USAGE;
     if (!o->path)
         return CLI_OK;
-    auto_free char *path = realpath(o->path, NULL);
-    if (!path)
-        return cli_usage(cli, "--workspace %s: %s", o->path, strerror(errno));
+    out->path = real_path(cli, "--workspace", o->path);
+    if (!out->path)
+        return CLI_USAGE;
     (void)berth_list_add(&o->exclude, &cli->arena, NULL);
-    out->path = berth_arena_strdup(&cli->arena, path);
     out->exclude = (const char *const *)(void *)o->exclude.items;
     out->on_conflict = (enum berth_merge_policy)policy;
     out->branch = o->branch;
-    return out->path && out->exclude ? CLI_OK : cli_usage(cli, "out of memory");
+    out->setup.adapter = o->adapter;
+    out->setup.install_command = o->install;
+    out->setup.detect_command = o->detect;
+    return out->exclude ? read_assets(cli, o, &out->setup) : cli_usage(cli, "out of memory");
 }
 
 void cli_progress_text(struct cli_progress *p, const struct berth_workspace_progress *now,
@@ -51,6 +93,26 @@ void cli_progress_text(struct cli_progress *p, const struct berth_workspace_prog
                    (double)all / mb, seconds > 0 ? (double)now->bytes / mb / seconds : 0);
 }
 
+static void put_setup(struct cli *cli, struct berth_json_writer *w,
+                      const struct berth_workspace_setup *setup)
+{
+    if (setup->adapter)
+        cli_put(cli, w, "adapter", setup->adapter);
+    if (setup->install_command)
+        cli_put(cli, w, "installCommand", setup->install_command);
+    if (setup->detect_command)
+        cli_put(cli, w, "detectCommand", setup->detect_command);
+    berth_json_open_in(w, "assets", '[');
+    for (int i = 0; i < setup->asset_count; i++) {
+        berth_json_open(w, '{');
+        cli_put(cli, w, "key", setup->assets[i].key);
+        cli_put(cli, w, "localDir", setup->assets[i].path);
+        berth_json_put_bool(w, "followSymlinks", setup->assets[i].follow_links);
+        berth_json_close(w, '}');
+    }
+    berth_json_close(w, ']');
+}
+
 void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
                   const struct berth_run_sync *sync)
 {
@@ -66,6 +128,7 @@ void cli_sync_put(struct cli *cli, struct berth_json_writer *w, const char *key,
     berth_json_put_str(w, "onConflict", berth_merge_policies.names[sync->on_conflict]);
     if (sync->branch)
         cli_put(cli, w, "branch", sync->branch);
+    put_setup(cli, w, &sync->setup);
     if (sync->no_restore)
         berth_json_put_bool(w, "noRestore", true);
     if (sync->mass_deletion)
@@ -134,6 +197,9 @@ static void say_git(struct cli *cli, FILE *to, const struct berth_json *git, boo
 void cli_sync_say_findings(struct cli *cli, FILE *to, const struct berth_json *report)
 {
     const struct berth_json *leases = berth_json_get(report, "sharedWith");
+    const char *warning = cli_text(report, "warning");
+    if (warning)
+        (void)fprintf(to, "%s%s\n", prefix_of(to), cli_clean(cli, warning));
     if (!cli->quiet && berth_json_get(report, "recovered"))
         (void)fprintf(to,
                       "%san earlier merge into this directory was interrupted: it is finished "

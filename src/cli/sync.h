@@ -12,10 +12,24 @@
 
 /* The options as they were given. */
 struct cli_sync {
-    const char *path; /* NULL: no workspace */
-    struct berth_list exclude;
-    const char *on_conflict, *branch;
+    const char *path;                  /* NULL: no workspace */
+    struct berth_list exclude, assets; /* assets: "KEY=DIR" */
+    const char *on_conflict, *branch, *adapter, *install, *detect;
+    bool follow_links;
 };
+/* The rows of a table of options for them, but for the path. */
+#define CLI_SYNC_OPTIONS(o)                                                                        \
+    {"exclude", .texts = &(o)->exclude}, {"on-conflict", &(o)->on_conflict},                       \
+        {"branch", &(o)->branch}, {"asset", .texts = &(o)->assets},                                \
+        {"follow-links", .flag = &(o)->follow_links}, {"adapter", &(o)->adapter},                  \
+        {"install", &(o)->install},                                                                \
+    {                                                                                              \
+        "detect", &(o)->detect                                                                     \
+    }
+#define CLI_SYNC_USAGE                                                                             \
+    "[--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail] [--branch NAME]"           \
+    " [--asset KEY=DIR]... [--follow-links] [--adapter NAME] [--install COMMAND"                   \
+    " [--detect PROGRAM]]"
 
 /* Reads the options. The path becomes absolute. Returns CLI_OK, or CLI_USAGE after the error has
  * been printed. */

@@ -41,10 +41,7 @@ static int workspace_push(struct cli *cli, int argc, char **argv)
                                             {0}};
     struct cli_sync o = {0};
     struct berth_run_sync sync = {0};
-    const struct cli_option options[] = {{"exclude", .texts = &o.exclude},
-                                         {"on-conflict", &o.on_conflict},
-                                         {"branch", &o.branch},
-                                         {0}};
+    const struct cli_option options[] = {CLI_SYNC_OPTIONS(&o), {0}};
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
     struct cli_answer report;
@@ -164,10 +161,8 @@ static int workspace_open(struct cli *cli, int argc, char **argv)
 }
 
 const struct cli_command cli_workspace_commands[] = {
-    {"workspace", "push",
-     "LEASE DIR [--exclude PATTERN]... [--on-conflict keep-both|remote|local|fail]"
-     " [--branch NAME]",
-     "send a directory to the place of a lease", workspace_push},
+    {"workspace", "push", "LEASE DIR " CLI_SYNC_USAGE, "send a directory to the place of a lease",
+     workspace_push},
     {"workspace", "pull", "LEASE [--on-conflict keep-both|remote|local|fail] [--mass-deletion]",
      "bring the changes home, also from a place that was kept", workspace_pull},
     {"workspace", "diff", "LEASE", "show what a pull would change", workspace_diff},

@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/caller.h"
 #include "api/place_call.h"
+#include "api/sync.h"
 #include "core/company.h"
 #include "core/environment/environment.h"
 #include "core/place_share.h"
@@ -272,18 +273,11 @@ static int push_now(struct berth_api_call *c, struct berth_error *err)
 static int push(struct berth_api_call *c, struct berth_error *err)
 {
     struct body {
-        const char *path, *branch;
-        struct berth_list exclude;
-        int on_conflict;
+        struct berth_api_sync in;
     } body = {0};
-    const struct berth_api_field fields[] = {
-        {"path", BERTH_API_TEXT, offsetof(struct body, path), .required = true},
-        {"exclude", BERTH_API_TEXTS, offsetof(struct body, exclude)},
-        {"onConflict", BERTH_API_WORD, offsetof(struct body, on_conflict),
-         .words = berth_merge_policies.names},
-        {"branch", BERTH_API_TEXT, offsetof(struct body, branch), .nullable = true},
-        {0}};
+    const struct berth_api_field fields[] = {BERTH_API_SYNC_FIELDS(struct body, in), {0}};
     struct berth_lease *l = NULL;
+    struct berth_run_sync sync;
     struct berth_workspace_push *wanted = berth_api_state(c, sizeof *wanted);
     if (!wanted)
         return berth_arena_check(&c->arena, err);
@@ -292,21 +286,17 @@ static int push(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_allow_local(c, true, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
-    if (rc == BERTH_OK && body.path[0] != '/')
-        rc = berth_fail(err, BERTH_E_INVALID, "The path of a workspace must be absolute.");
+    if (rc == BERTH_OK)
+        rc = berth_api_sync_build(c, &body.in, &sync, err);
     if (rc < 0)
         return rc;
-    (void)berth_list_add(&body.exclude, &c->arena, NULL);
-    *wanted =
-        (struct berth_workspace_push){.lease_id = l->id,
-                                      .path = body.path,
-                                      .exclude = (const char *const *)(void *)body.exclude.items,
-                                      .on_conflict = (enum berth_merge_policy)body.on_conflict,
-                                      .branch = body.branch,
-                                      .cancel_fd = berth_api_left_fd(c)};
-    rc = berth_arena_check(&c->arena, err);
-    if (rc < 0)
-        return rc;
+    *wanted = (struct berth_workspace_push){.lease_id = l->id,
+                                            .path = sync.path,
+                                            .exclude = sync.exclude,
+                                            .on_conflict = sync.on_conflict,
+                                            .branch = sync.branch,
+                                            .setup = sync.setup,
+                                            .cancel_fd = berth_api_left_fd(c)};
     return berth_api_at_lease(c, l, push_now, err);
 }
 

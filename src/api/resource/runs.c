@@ -288,7 +288,7 @@ struct run_body {
     bool in_place;
     struct berth_list secrets; /* "NAME=id" */
     const char *sync_json;
-    struct berth_api_sync sync;
+    struct berth_run_sync sync;
 };
 
 static int take_secrets(struct berth_api_call *c, const struct berth_list *pairs,
@@ -464,7 +464,7 @@ static int run_create(struct berth_api_call *c, struct berth_error *err)
     request.environment_id = body.environment_id;
     request.workspace = body.workspace;
     request.in_place = body.in_place;
-    request.sync = body.sync.sync;
+    request.sync = body.sync;
     request.provision_command = body.provision;
     request.issue_id = body.issue_id;
     request.execution_workspace_id = body.execution_workspace_id;

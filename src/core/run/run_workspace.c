@@ -24,6 +24,7 @@ int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const c
     push.exclude = sync->exclude;
     push.on_conflict = sync->on_conflict;
     push.branch = sync->branch;
+    push.setup = sync->setup;
     push.cancel_fd = cancel_fd;
     push.on_progress = request->on_progress;
     push.ctx = request->handlers.ctx;

@@ -14,6 +14,8 @@
  * made with the repository. */
 #define BERTH_TRANSPORT_TOKEN ".berth/token"
 #define BERTH_TRANSPORT_TOKEN_COPY ".git/berth-token"
+/* In the directory of a place: for files on their way. */
+#define BERTH_TRANSPORT_SCRATCH ".paperclip-runtime/berth"
 #define BERTH_TRANSPORT_REPLACED                                                                   \
     "The place was replaced: its directory does not have the token that was written when the "     \
     "workspace was sent. Nothing was changed here."
@@ -27,7 +29,8 @@ struct berth_transport_ops {
     int (*list)(struct berth_transport *t, const char *token, struct berth_ignore *ignore,
                 const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
                 struct berth_error *err);
-    /* Makes the place like the tree below root_fd, and writes the token there. `there` is the list
+    /* Makes the place like the tree below root_fd, and writes the token there, unless it is NULL.
+     * `there` is the list
      * of the place. `tree` lists the tree; its files are hashed, unless `there` is empty: then they
      * are hashed on the way. *copy becomes the list of the place. */
     int (*send)(struct berth_transport *t, int root_fd, struct berth_tree_manifest *tree,
@@ -50,12 +53,24 @@ struct berth_transport {
     struct berth_progress *progress; /* counts the bytes of send and gather; NULL: not counted */
 };
 
+/* `below` is the path of a directory below the one of the place, which is made when it is missing;
+ * NULL: the directory itself. */
+
 /* The directory is on this machine. `journals`, as in struct berth_apply_root, outlives it. */
-int berth_transport_directory_new(const char *path, const char *journals, int cancel_fd,
-                                  struct berth_transport **out, struct berth_error *err);
+int berth_transport_directory_new(const char *path, const char *below, const char *journals,
+                                  int cancel_fd, struct berth_transport **out,
+                                  struct berth_error *err);
 /* The directory is in the place of an active lease that runs commands. Content from the place is
  * kept in the directory `blobs` on this machine, which free removes. The arena outlives it. */
 int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_arena *arena,
-                              const char *lease_id, const char *directory, const char *blobs,
-                              int cancel_fd, struct berth_transport **out, struct berth_error *err);
+                              const char *lease_id, const char *directory, const char *below,
+                              const char *blobs, int cancel_fd, struct berth_transport **out,
+                              struct berth_error *err);
+
+/* Opens the one or the other for the workspace of a trip, and sets trip->in_place. */
+struct berth_git_trip;
+int berth_transport_open(struct berth_git_trip *trip, const char *below,
+                         struct berth_transport **out, struct berth_error *err);
+void berth_transport_close(struct berth_transport **t); /* NULL is fine */
+#define auto_transport __attribute__((cleanup(berth_transport_close))) struct berth_transport
 #endif

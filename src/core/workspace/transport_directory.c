@@ -2,6 +2,7 @@
  * src/core/workspace/transport_directory.c - a place whose directory is on this machine. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -10,6 +11,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/limits.h"
 #include "base/time.h"
 #include "core/workspace/transport.h"
 #include "os/fs.h"
@@ -163,7 +165,8 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
                  : berth_tree_copy(root_fd, tree, d->root.fd, t->cancel_fd, t->progress, err);
     berth_progress_end(t->progress);
     if (rc == BERTH_OK)
-        rc = write_token(d->root.fd, token, err);
+        rc = token ? write_token(d->root.fd, token, err)
+                   : berth_fs_remove_tree_at(d->root.fd, ".berth", err);
     if (rc < 0)
         return rc;
     return list_copy(d, tree, there, copy, err);
@@ -199,12 +202,35 @@ static const struct berth_transport_ops directory_ops = {.list = directory_list,
                                                          .fetch = directory_fetch,
                                                          .free = directory_free};
 
-int berth_transport_directory_new(const char *path, const char *journals, int cancel_fd,
-                                  struct berth_transport **out, struct berth_error *err)
+/* Returns a directory below the one that `fd` is, instead of it. Missing ones are made. A command
+ * of the place may have put links there; they are not followed. Returns -1 with errno. */
+static int open_below(int fd, const char *below)
 {
-    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char name[BERTH_TREE_NAME_BYTES_MAX + 1];
+    while (fd >= 0 && *below) {
+        size_t len = strcspn(below, "/");
+        (void)snprintf(name, sizeof name, "%.*s", (int)len, below);
+        int next = mkdirat(fd, name, S_IRWXU) == 0 || errno == EEXIST
+                       ? openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                       : -1;
+        int cause = errno;
+        (void)close(fd);
+        errno = cause;
+        fd = next;
+        below += len + (below[len] == '/');
+    }
+    return fd;
+}
+
+int berth_transport_directory_new(const char *path, const char *below, const char *journals,
+                                  int cancel_fd, struct berth_transport **out,
+                                  struct berth_error *err)
+{
+    auto_close int fd =
+        open_below(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), below ? below : "");
     if (fd < 0)
-        return berth_fail_errno(err, "Cannot open the directory %s of the place", path);
+        return berth_fail_errno(err, "Cannot open the directory %s%s%s of the place", path,
+                                below ? "/" : "", below ? below : "");
     struct directory_transport *d = calloc(1, sizeof *d);
     if (!d)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");

@@ -80,13 +80,15 @@ static const char open_script[] = ENTER LISTED " rm -f " TOKENS " && xargs -0 ch
 
 static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
 
-/* The token comes last: a place without it was not completely filled. GNU tar makes a link that
- * leads out of its directory only at the end, when a directory may be closed again, unless it has
- * the option P. The archive is ours: its paths are relative, and none is below a link. */
+/* The token comes last: a place without it was not completely filled. A directory that gets no
+ * token keeps nothing of ours. GNU tar makes a link that leads out of its directory only at the
+ * end, when a directory may be closed again, unless it has the option P. The archive is ours: its
+ * paths are relative, and none is below a link. */
 static const char extract_script[] = ENTER LISTED NEEDS_TAR
     " case $(tar --version 2>/dev/null) in *GNU*) p=P;; *) p=;; esac;"
     " mkdir -p .berth && rm -f " TOKENS " && echo '*' > .berth/.gitignore && tar -xp${p}f - &&"
-    " rm -f .berth/listed && printf %s \"$4\" > " BERTH_TRANSPORT_TOKEN;
+    " if [ -z \"$4\" ]; then rm -rf .berth; else"
+    " rm -f .berth/listed && printf %s \"$4\" > " BERTH_TRANSPORT_TOKEN "; fi";
 
 static int run_script(struct shell_transport *t, struct berth_place_script *s, const char *token,
                       const char *fresh_token, struct berth_error *err)
@@ -402,17 +404,19 @@ static const struct berth_transport_ops shell_ops = {.list = shell_list,
                                                      .free = shell_free};
 
 int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_arena *arena,
-                              const char *lease_id, const char *directory, const char *blobs,
-                              int cancel_fd, struct berth_transport **out, struct berth_error *err)
+                              const char *lease_id, const char *directory, const char *below,
+                              const char *blobs, int cancel_fd, struct berth_transport **out,
+                              struct berth_error *err)
 {
     struct shell_transport *t = calloc(1, sizeof *t);
     if (!t)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
     *t = (struct shell_transport){.base = {.ops = &shell_ops, .cancel_fd = cancel_fd},
-                                  .directory = strdup(directory),
                                   .lease_id = strdup(lease_id),
                                   .blobs_fd = -1};
-    if (asprintf(&t->scratch, "%s/.paperclip-runtime/berth", directory) < 0)
+    if (asprintf(&t->directory, "%s%s%s", directory, below ? "/" : "", below ? below : "") < 0)
+        t->directory = NULL;
+    if (asprintf(&t->scratch, "%s/" BERTH_TRANSPORT_SCRATCH, directory) < 0)
         t->scratch = NULL;
     int rc = t->directory && t->lease_id && t->scratch
                  ? berth_fs_mkdirs(blobs, S_IRWXU, err)

@@ -25,6 +25,7 @@
 #include "core/workspace/workspace_branch.h"
 #include "core/workspace/workspace_diff.h"
 #include "core/workspace/workspace_git.h"
+#include "core/workspace/workspace_setup.h"
 #include "core/workspace/workspace_state.h"
 #include "os/fs.h"
 #include "sync/apply.h"
@@ -108,34 +109,6 @@ static struct berth_progress *watch(struct watched *w, berth_workspace_progress_
     return fn ? &w->progress : NULL;
 }
 
-/* --- the place --- */
-
-static void transport_free(struct berth_transport **t)
-{
-    if (*t)
-        (*t)->ops->free(*t);
-}
-#define auto_transport __attribute__((cleanup(transport_free))) struct berth_transport
-
-/* Opens the way to the place. */
-static int open_transport(struct berth_git_trip *trip, struct berth_transport **out,
-                          struct berth_error *err)
-{
-    struct berth_workspace_site *site = trip->site;
-    const char *blobs;
-    int rc = site->ops->is_near(site, trip->lease_id, &trip->in_place, err);
-    if (rc < 0)
-        return rc;
-    if (trip->in_place)
-        return berth_transport_directory_new(trip->state->cwd, trip->journals, trip->cancel_fd, out,
-                                             err);
-    rc = berth_workspace_state_path(site->states, trip->arena, trip->lease_id, ".blobs", &blobs,
-                                    err);
-    return rc < 0 ? rc
-                  : berth_transport_shell_new(site, trip->arena, trip->lease_id, trip->state->cwd,
-                                              blobs, trip->cancel_fd, out, err);
-}
-
 /* --- sending --- */
 
 static int add_excludes(struct berth_ignore *ignore, const char *const *rules,
@@ -197,7 +170,7 @@ static int begin_state(const struct berth_workspace_site *site,
     s->token = berth_arena_strdup(&s->arena, token.text);
     s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
-    s->shared = s->repository = s->branch = s->branch_start = s->recovered = "";
+    s->shared = s->repository = s->branch = s->branch_start = s->recovered = s->warning = "";
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK && push->branch)
         rc = choose_branch(site, push, s, err); /* only what is committed travels */
@@ -337,6 +310,7 @@ static void fill_report(const struct berth_workspace_state *s, struct berth_aren
     out->skipped = s->base.skipped;
     out->bytes = s->base.bytes;
     out->note = s->git.note && *s->git.note ? berth_arena_strdup(arena, s->git.note) : NULL;
+    out->warning = *s->warning ? berth_arena_strdup(arena, s->warning) : NULL;
     for (size_t i = 0; i < s->base.count; i++)
         out->files += s->base.entries[i].kind != BERTH_ENTRY_DIRECTORY;
 }
@@ -366,7 +340,7 @@ static int push_root(struct berth_git_trip *trip, const struct berth_workspace_p
     if (rc == BERTH_OK)
         rc = keep_findings(trip->state, out, err);
     if (rc == BERTH_OK)
-        rc = open_transport(trip, &t, err);
+        rc = berth_transport_open(trip, NULL, &t, err);
     if (t)
         t->progress = watch(&watched, push->on_progress, push->ctx, false);
     if (rc == BERTH_OK)
@@ -402,7 +376,11 @@ static int push_state(struct berth_git_trip *trip, const struct berth_workspace_
     if (push->dry_run)
         return rc < 0 ? rc : measure(trip, root_fd, out, err);
     if (rc == BERTH_OK)
+        rc = berth_workspace_install(trip, &push->setup, err);
+    if (rc == BERTH_OK)
         rc = push_root(trip, push, root_fd, out, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_send_assets(trip, &push->setup, err);
     return rc < 0 ? rc : push_record(trip, err);
 }
 
@@ -420,6 +398,8 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
     const char *note = NULL;
     *out = (struct berth_workspace_report){.cwd = cwd};
     int rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_workspace_setup_check(&push->setup, err);
     if (rc == BERTH_OK && !push->dry_run)
         rc = refuse_second_push(site, push->lease_id, err);
     if (rc == BERTH_OK)
@@ -582,6 +562,8 @@ void berth_workspace_put_findings(struct berth_json_writer *w,
                                   const struct berth_workspace_report *report)
 {
     const struct berth_list *leases = &report->shared_with;
+    if (report->warning)
+        berth_json_put_foreign(w, "warning", report->warning);
     if (report->recovered)
         berth_json_put_int(w, "recovered", (int64_t)report->recovered);
     berth_json_open_in(w, "sharedWith", '[');
@@ -633,6 +615,7 @@ static int write_report(const struct homecoming *h, struct berth_workspace_repor
     out->deleted = h->plan.deleted;
     out->bytes = h->plan.bytes;
     out->skipped = h->remote.skipped;
+    out->warning = *h->state.warning ? h->state.warning : NULL;
     out->conflicts = h->plan.conflict_count + h->applied.conflict_count;
     if (h->diff_made)
         out->diff = berth_arena_strdup(h->trip.arena, berth_buf_str(&h->diff));
@@ -674,7 +657,7 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
     }
     if (h->branch.head)
         s->branch_start = h->branch.head;
-    s->recovered = "";
+    s->recovered = s->warning = "";
     int rc = take_baseline(h, err);
     if (rc < 0)
         return rc;
@@ -754,7 +737,7 @@ static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
     add_sharers(&h->trip, &out->shared_with);
     out->recovered += strtoul(h->state.recovered, NULL, 10);
     if (rc == BERTH_OK)
-        rc = open_transport(&h->trip, &t, err);
+        rc = berth_transport_open(&h->trip, NULL, &t, err);
     if (t)
         t->progress = watch(&watched, h->pull->on_progress, h->pull->ctx, true);
     if (rc == BERTH_OK)

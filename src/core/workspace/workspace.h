@@ -18,8 +18,8 @@ extern const struct berth_enum berth_merge_policies;
 int berth_workspace_send(struct berth *b, struct berth_arena *arena,
                          const struct berth_workspace_push *push, const char *cwd,
                          struct berth_workspace_report *out, struct berth_error *err);
-/* Writes the members of a report that say what else was found: "sharedWith", and "recovered" if an
- * earlier merge was finished. */
+/* Writes the members of a report that say what else was found: "sharedWith", "recovered" if an
+ * earlier merge was finished, and "warning" if a program could not be installed. */
 void berth_workspace_put_findings(struct berth_json_writer *w,
                                   const struct berth_workspace_report *report);
 #endif

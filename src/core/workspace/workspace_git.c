@@ -40,7 +40,7 @@ int berth_workspace_git_script(struct berth_git_trip *trip, struct berth_place_s
 {
     struct berth_place_shell shell;
     const char *cwd = trip->state->cwd;
-    const char *scratch = berth_arena_printf(trip->arena, "%s/.paperclip-runtime/berth", cwd);
+    const char *scratch = berth_arena_printf(trip->arena, "%s/" BERTH_TRANSPORT_SCRATCH, cwd);
     if (!scratch)
         return berth_arena_check(trip->arena, err);
     int rc = trip->site->ops->open_shell(trip->site, trip->arena, trip->lease_id, scratch,
@@ -400,7 +400,8 @@ static const char receive_script[] =
     " command -v git >/dev/null || { cat >/dev/null; exit 46; };"
     " if ! [ -e .git ]; then"
     "  if [ \"$2\" = sha1 ]; then git init -q . || exit;"
-    "  else git init -q --object-format=\"$2\" . || exit; fi; fi;"
+    "  else git init -q --object-format=\"$2\" . || exit; fi;"
+    "  mkdir -p .git/info && echo /.paperclip-runtime/ >> .git/info/exclude || exit; fi;"
     " [ -z \"$8\" ] || printf %s \"$8\" > .git/shallow || exit;"
     " mkdir -p .berth && cat > .berth/bundle || exit;"
     " if [ -s .berth/bundle ]; then git -c gc.auto=0 fetch -q --no-tags .berth/bundle"

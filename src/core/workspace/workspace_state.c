@@ -19,7 +19,7 @@
 
 #define HEAD "berth workspace 1\n"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
-#define TEXTS 14                                 /* at the beginning */
+#define TEXTS 15                                 /* at the beginning */
 #define BEGINNING_BYTES (sizeof HEAD + PATH_MAX) /* of a state: as far as the path */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
@@ -92,7 +92,8 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
                                 s->repository,
                                 s->branch,
                                 s->branch_start,
-                                s->recovered};
+                                s->recovered,
+                                s->warning};
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
         berth_record_put_text(&out, rest[i] ? rest[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
@@ -149,6 +150,7 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     out->branch = texts[11];
     out->branch_start = texts[12];
     out->recovered = texts[13];
+    out->warning = texts[14];
     out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
                                             .ref = texts[5],
                                             .head = texts[6],

@@ -32,6 +32,7 @@ struct berth_workspace_state {
     const char *shared; /* ids of other leases that had the directory, too; one on each line */
     /* How many steps of an earlier merge the push has finished; "": none. */
     const char *recovered;
+    const char *warning; /* how the install command failed; "": it did not */
     enum berth_merge_policy policy;
     struct berth_workspace_git git;
     struct berth_ignore *ignore; /* the rules when it was sent, for all three trees */

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * src/core/workspace/workspace_setup.c - see workspace_setup.h. */
+#include "core/workspace/workspace_setup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "core/workspace/place_script.h"
+#include "core/workspace/transport.h"
+#include "os/fs.h"
+#include "sync/follow.h"
+#include "sync/tree.h"
+
+#define DEFAULT_ADAPTER "agent"
+#define KEY_BYTES_MAX 64
+#define TAIL_LINES 3 /* of the output of an install command, for the warning */
+#define TAIL_BYTES_MAX 480
+
+/* --- names --- */
+
+static bool is_name(const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = name ? strlen(name) : 0;
+    return len && len <= KEY_BYTES_MAX && name[0] != '.' && name[0] != '-' &&
+           strspn(name, letters) == len;
+}
+
+int berth_workspace_setup_check(const struct berth_workspace_setup *setup, struct berth_error *err)
+{
+    static const char rule[] =
+        "has up to 64 letters, digits, \".\", \"_\" and \"-\", and begins with a letter, a digit "
+        "or \"_\"";
+    const char *scratch = strrchr(BERTH_TRANSPORT_SCRATCH, '/') + 1;
+    if (setup->adapter && (!is_name(setup->adapter) || strcmp(setup->adapter, scratch) == 0))
+        return berth_fail(err, BERTH_E_INVALID,
+                          "The adapter \"%.100s\" cannot be a directory of the place: its name %s, "
+                          "and is not \"%s\".",
+                          setup->adapter, rule, scratch);
+    for (int i = 0; i < setup->asset_count; i++) {
+        const char *key = setup->assets[i].key;
+        if (!is_name(key))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "The key \"%.100s\" of an asset is not one: it %s.", key ? key : "",
+                              rule);
+        for (int j = 0; j < i; j++)
+            if (strcmp(setup->assets[j].key, key) == 0)
+                return berth_fail(err, BERTH_E_INVALID, "Two assets have the key \"%s\".", key);
+    }
+    return BERTH_OK;
+}
+
+/* --- the program --- */
+
+/* Prints the end of what the command wrote, and its exit status. The status of a pipe is that of
+ * its last command, so the first one prints its own. */
+static const char install_script[] =
+    "if [ -n \"$2\" ] && command -v \"$2\" >/dev/null 2>&1; then exit 0; fi;"
+    " { \"$0\" -c \"$1\" 2>&1; r=$?; echo; echo $r; } </dev/null | tail -c 4096";
+
+/* Takes the last line that is not blank off the text. Returns it, or NULL. */
+static char *take_last_line(char *text, size_t *len)
+{
+    while (*len && strchr(" \t\r\n", text[*len - 1]))
+        --*len;
+    size_t begin = *len;
+    while (begin && text[begin - 1] != '\n')
+        begin--;
+    if (begin == *len)
+        return NULL;
+    text[*len] = '\0';
+    *len = begin;
+    return text + begin;
+}
+
+/* Writes how the command failed, with the end of what it wrote. Nothing when it succeeded. */
+static int judge_install(struct berth_git_trip *trip, const char *command, struct berth_buf *out,
+                         struct berth_error *err)
+{
+    struct berth_workspace_state *s = trip->state;
+    char *text = berth_buf_str(out) ? out->data : NULL;
+    size_t len = out->len;
+    const char *status = text ? take_last_line(text, &len) : NULL, *tail = "";
+    if (!status || strcmp(status, "0") == 0)
+        return BERTH_OK;
+    for (int i = 0; i < TAIL_LINES; i++) {
+        const char *line = take_last_line(text, &len);
+        if (line)
+            tail = berth_arena_printf(trip->arena, "%s%s%s", line, *tail ? " | " : "",
+                                      tail ? tail : "");
+        if (!tail)
+            return berth_arena_check(trip->arena, err);
+    }
+    s->warning = berth_arena_printf(&s->arena, "The install command ended with status %s: %s%s%.*s",
+                                    status, command, *tail ? ": " : "", TAIL_BYTES_MAX, tail);
+    return berth_arena_check(&s->arena, err);
+}
+
+int berth_workspace_install(struct berth_git_trip *trip, const struct berth_workspace_setup *setup,
+                            struct berth_error *err)
+{
+    struct berth_workspace_state *s = trip->state;
+    auto_buf out = BERTH_BUF_INIT(65536);
+    struct berth_place_script script = {.what = "install a program",
+                                        .text = install_script,
+                                        .take = berth_place_script_take_text,
+                                        .ctx = &out};
+    const char *command = setup->install_command;
+    const char *const args[] = {command, setup->detect_command ? setup->detect_command : "", NULL};
+    int exit_code = -1;
+    if (!command || command[strspn(command, " \t\r\n")] == '\0')
+        return BERTH_OK;
+    int rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
+    if (rc == BERTH_OK)
+        return judge_install(trip, command, &out, err);
+    if (rc != BERTH_E_TIMEOUT && exit_code < 0)
+        return rc;
+    s->warning = berth_arena_printf(&s->arena, "The install command failed: %s: %.480s", command,
+                                    err->message);
+    return berth_arena_check(&s->arena, err);
+}
+
+/* --- the assets --- */
+
+/* A directory here that is to be sent. */
+struct source {
+    int fd;
+    char *copy; /* with the content of what links lead to; removed at the end; or NULL */
+};
+
+static void source_close(struct source *s)
+{
+    struct berth_error ignored; /* the next push of the lease removes it */
+    if (s->fd >= 0)
+        (void)close(s->fd);
+    if (s->copy)
+        (void)berth_fs_remove_tree(s->copy, &ignored);
+    free(s->copy);
+}
+#define auto_source __attribute__((cleanup(source_close))) struct source
+
+/* Replaces the directory by a copy of it without links. */
+static int resolve_links(struct berth_git_trip *trip, struct berth_ignore *ignore, struct source *s,
+                         struct berth_error *err)
+{
+    const char *path;
+    int rc = berth_workspace_state_path(trip->site->states, trip->arena, trip->lease_id, ".asset",
+                                        &path, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_remove_tree(path, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(path, S_IRWXU, err);
+    if (rc < 0)
+        return rc;
+    s->copy = strdup(path);
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (!s->copy || fd < 0)
+        return berth_fail_errno(err, "Cannot open %s", path);
+    rc = berth_tree_follow(s->fd, fd, ignore, trip->cancel_fd, err);
+    int original = s->fd;
+    s->fd = fd;
+    fd = original;
+    return rc;
+}
+
+static int open_source(struct berth_git_trip *trip, const struct berth_workspace_asset *asset,
+                       struct berth_ignore *ignore, struct source *out, struct berth_error *err)
+{
+    out->fd = open(asset->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (out->fd < 0)
+        return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
+                                asset->path, asset->key);
+    return asset->follow_links ? resolve_links(trip, ignore, out, err) : BERTH_OK;
+}
+
+/* Makes the directory of the place like the source. */
+static int send_source(struct berth_git_trip *trip, const struct source *source,
+                       struct berth_ignore *ignore, const char *below, struct berth_error *err)
+{
+    struct berth_tree_options options = {.ignore = ignore, .cancel_fd = trip->cancel_fd};
+    auto_tree_manifest here = {0}, there = {0}, copy = {0};
+    auto_transport *t = NULL;
+    int rc = berth_tree_list(source->fd, &options, &here, err);
+    if (rc == BERTH_OK)
+        rc = berth_transport_open(trip, below, &t, err);
+    if (rc == BERTH_OK)
+        rc = t->ops->list(t, NULL, ignore, NULL, &there, err);
+    if (rc == BERTH_OK && there.count)
+        rc = berth_tree_hash(source->fd, &here, NULL, trip->cancel_fd, err);
+    return rc < 0 ? rc : t->ops->send(t, source->fd, &here, &there, NULL, &copy, err);
+}
+
+static int send_asset(struct berth_git_trip *trip, const char *adapter,
+                      const struct berth_workspace_asset *asset, struct berth_error *err)
+{
+    auto_source source = {.fd = -1};
+    struct berth_ignore *ignore;
+    const char *below =
+        berth_arena_printf(trip->arena, ".paperclip-runtime/%s/%s", adapter, asset->key);
+    int rc = berth_arena_check(trip->arena, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&ignore, err);
+    if (rc < 0)
+        return rc;
+    for (const char *const *rule = asset->exclude; rc == BERTH_OK && rule && *rule; rule++)
+        rc = berth_ignore_add_override(ignore, *rule, err);
+    if (rc == BERTH_OK)
+        rc = open_source(trip, asset, ignore, &source, err);
+    if (rc == BERTH_OK)
+        rc = send_source(trip, &source, ignore, below, err);
+    berth_ignore_free(ignore);
+    return rc;
+}
+
+int berth_workspace_send_assets(struct berth_git_trip *trip,
+                                const struct berth_workspace_setup *setup, struct berth_error *err)
+{
+    const char *adapter = setup->adapter ? setup->adapter : DEFAULT_ADAPTER;
+    int rc = BERTH_OK;
+    for (int i = 0; rc == BERTH_OK && i < setup->asset_count; i++)
+        rc = send_asset(trip, adapter, &setup->assets[i], err);
+    return rc;
+}
