@@ -222,11 +222,13 @@ static int change_work(struct cli *cli, const char *lease_id, const char *state,
     return rc < 0 ? hand_on_error(cli, err) : rc;
 }
 
-static int far_mark(struct berth_workspace_site *site, const char *lease_id, bool away,
-                    struct berth_error *err)
+static int far_mark(struct berth_workspace_site *site, const char *lease_id,
+                    enum berth_work_mark mark, struct berth_error *err)
 {
+    static const char *const states[] = {
+        [BERTH_WORK_SENDING] = "sending", [BERTH_WORK_AWAY] = "away", [BERTH_WORK_HOME] = "home"};
     struct cli_answer ignored;
-    return change_work(cli_of(site), lease_id, away ? "away" : "home", &ignored, err);
+    return change_work(cli_of(site), lease_id, states[mark], &ignored, err);
 }
 
 static int far_reopen(struct berth_workspace_site *site, const char *lease_id, bool *reopened,

@@ -189,8 +189,8 @@ static int script(struct berth_api_call *c, struct berth_error *err)
 
 static int work(struct berth_api_call *c, struct berth_error *err)
 {
-    enum { AWAY, HOME, REOPEN };
-    static const char *const words[] = {"away", "home", "reopen", NULL};
+    enum { SENDING, AWAY, HOME, REOPEN };
+    static const char *const words[] = {"sending", "away", "home", "reopen", NULL};
     struct body {
         int state;
     } body = {0};
@@ -204,9 +204,10 @@ static int work(struct berth_api_call *c, struct berth_error *err)
         rc = berth_api_body(c, fields, &body, NULL, err);
     if (rc < 0)
         return rc;
-    rc = body.state == AWAY   ? berth_lease_work_begin(c->b, lease->id, err)
-         : body.state == HOME ? berth_lease_work_end(c->b, lease->id, err)
-                              : berth_lease_work_reopen(c->b, lease->id, &reopened, err);
+    rc = body.state == SENDING ? berth_lease_work_send(c->b, lease->id, err)
+         : body.state == AWAY  ? berth_lease_work_begin(c->b, lease->id, err)
+         : body.state == HOME  ? berth_lease_work_end(c->b, lease->id, err)
+                               : berth_lease_work_reopen(c->b, lease->id, &reopened, err);
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');

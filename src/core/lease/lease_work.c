@@ -56,6 +56,22 @@ static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
     return work_save(db, w, l, err);
 }
 
+static int tx_send(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || (!l->work_at_ms && !l->home_at_ms))
+        return rc;
+    if (l->work_at_ms)
+        return berth_fail(err, BERTH_E_CONFLICT,
+                          "The place of lease %s holds work that did not come home. Fetch it with "
+                          "\"berth workspace pull %s\" first.",
+                          l->id, l->id);
+    l->home_at_ms = 0;
+    return work_save(db, w, l, err);
+}
+
 static int tx_end(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work_change *w = ctx;
@@ -120,6 +136,12 @@ static int work_change(struct work_change *w, const char *lease_id, berth_tx_fn 
             return rc;
     }
     return berth_fail(err, BERTH_E_CONFLICT, "The lease keeps changing: try again.");
+}
+
+int berth_lease_work_send(struct berth *b, const char *lease_id, struct berth_error *err)
+{
+    struct work_change w = {.b = b};
+    return work_change(&w, lease_id, tx_send, err);
 }
 
 int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_error *err)

@@ -8,6 +8,9 @@
 #include "core/berth.h"
 #include "store/lease.h"
 
+/* Notes that a workspace is being sent: commands set no mark until berth_lease_work_begin, because
+ * a workspace that was not sent as a whole cannot come home. CONFLICT: the mark is set. */
+int berth_lease_work_send(struct berth *b, const char *lease_id, struct berth_error *err);
 /* Sets the mark of an active lease, unless it is set. CONFLICT: the lease is not active. */
 int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_error *err);
 /* Removes the mark: the work is home. It stays while a command runs in the place. */

@@ -344,6 +344,8 @@ static int push_root(struct berth_git_trip *trip, const struct berth_workspace_p
     if (t)
         t->progress = watch(&watched, push->on_progress, push->ctx, false);
     if (rc == BERTH_OK)
+        rc = trip->site->ops->mark(trip->site, trip->lease_id, BERTH_WORK_SENDING, err);
+    if (rc == BERTH_OK)
         rc = send_tree(trip, t, root_fd, &fresh, err);
     return rc < 0 ? rc : berth_workspace_git_send(trip, fresh, err);
 }
@@ -356,7 +358,7 @@ static int push_record(struct berth_git_trip *trip, struct berth_error *err)
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_state);
-    rc = trip->site->ops->mark(trip->site, trip->lease_id, true, err);
+    rc = trip->site->ops->mark(trip->site, trip->lease_id, BERTH_WORK_AWAY, err);
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_mark);
@@ -670,7 +672,7 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_home);
-    return site->ops->mark(site, h->pull->lease_id, false, err);
+    return site->ops->mark(site, h->pull->lease_id, BERTH_WORK_HOME, err);
 }
 
 /* Fetches commits of the place. When that fails the files come home all the same, and the place is

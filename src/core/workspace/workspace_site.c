@@ -45,11 +45,13 @@ static int runtime_open_shell(struct berth_workspace_site *site, struct berth_ar
                                   err);
 }
 
-static int runtime_mark(struct berth_workspace_site *site, const char *lease_id, bool away,
-                        struct berth_error *err)
+static int runtime_mark(struct berth_workspace_site *site, const char *lease_id,
+                        enum berth_work_mark mark, struct berth_error *err)
 {
-    return away ? berth_lease_work_begin(runtime_of(site), lease_id, err)
-                : berth_lease_work_end(runtime_of(site), lease_id, err);
+    struct berth *b = runtime_of(site);
+    return mark == BERTH_WORK_SENDING ? berth_lease_work_send(b, lease_id, err)
+           : mark == BERTH_WORK_AWAY  ? berth_lease_work_begin(b, lease_id, err)
+                                      : berth_lease_work_end(b, lease_id, err);
 }
 
 static int runtime_reopen(struct berth_workspace_site *site, const char *lease_id, bool *reopened,

@@ -12,6 +12,13 @@
 
 struct berth_workspace_site;
 
+/* What the place of a lease holds. */
+enum berth_work_mark {
+    BERTH_WORK_SENDING, /* a part of a workspace */
+    BERTH_WORK_AWAY,    /* a workspace, whose changes are not home */
+    BERTH_WORK_HOME,    /* a workspace, whose changes are home */
+};
+
 struct berth_workspace_site_ops {
     /* Looks at an active lease. *has_work: its place holds work that is not home. */
     int (*look)(struct berth_workspace_site *site, const char *lease_id, bool *has_work,
@@ -23,8 +30,8 @@ struct berth_workspace_site_ops {
     int (*open_shell)(struct berth_workspace_site *site, struct berth_arena *arena,
                       const char *lease_id, const char *directory, int cancel_fd,
                       struct berth_place_shell *out, struct berth_error *err);
-    /* Notes whether the place holds work that is not home. */
-    int (*mark)(struct berth_workspace_site *site, const char *lease_id, bool away,
+    /* Notes what the place holds. With BERTH_WORK_SENDING, CONFLICT: work that is not home. */
+    int (*mark)(struct berth_workspace_site *site, const char *lease_id, enum berth_work_mark mark,
                 struct berth_error *err);
     /* Makes a retained lease active again. *reopened: the lease was retained before. Sweeps leave
      * the lease alone until give_back, or until its deadline. */
