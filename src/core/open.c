@@ -167,6 +167,8 @@ static int runtime_start(struct berth *b, const struct berth_options *options,
     if (rc == BERTH_OK)
         rc = berth_store_open(berth_builtins.databases, options->store, &b->store, err);
     if (rc == BERTH_OK)
+        rc = berth_data_directory_check(b->store, err);
+    if (rc == BERTH_OK)
         rc = berth_lease_execs_new(b->pool, b->store, &b->lease_execs, err);
     if (rc == BERTH_OK)
         rc = berth_mask_budget_new(&b->mask_budget, err);

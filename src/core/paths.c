@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "os/fs.h"
 #include "store/store.h"
 
 int berth_data_directory(char **out, struct berth_error *err)
@@ -26,6 +27,13 @@ int berth_data_directory(char **out, struct berth_error *err)
     if (asprintf(out, "%s%s/berth", named ? data : home, named ? "" : "/.local/share") < 0)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
     return BERTH_OK;
+}
+
+int berth_data_directory_check(const struct berth_store *store, struct berth_error *err)
+{
+    auto_free char *directory = NULL;
+    int rc = berth_store_shared(store) ? berth_data_directory(&directory, err) : BERTH_OK;
+    return rc < 0 || !directory ? rc : berth_fs_refuse_root("data directory", directory, err);
 }
 
 int berth_default_store(char **out, struct berth_error *err)

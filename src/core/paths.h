@@ -7,6 +7,9 @@
 
 /* Returns $XDG_DATA_HOME/berth, else ~/.local/share/berth. */
 int berth_data_directory(char **out, struct berth_error *err);
+/* Refuses root in the data directory of another user (berth_fs_refuse_root), if the store is not a
+ * file: keys, logs and journals are there then. */
+int berth_data_directory_check(const struct berth_store *store, struct berth_error *err);
 /* Returns the address of the user's own store, a SQLite file in the data directory. */
 int berth_default_store(char **out, struct berth_error *err);
 /* Returns where the key of a store's secrets is unless an option says otherwise. Beside a store

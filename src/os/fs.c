@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -229,6 +230,25 @@ int berth_fs_remove_tree_at(int at, const char *path, struct berth_error *err)
 int berth_fs_remove_tree(const char *path, struct berth_error *err)
 {
     return berth_fs_remove_tree_at(AT_FDCWD, path, err);
+}
+
+int berth_fs_refuse_root(const char *what, const char *path, struct berth_error *err)
+{
+    auto_free char *copy = strdup(path);
+    const char *at = path;
+    struct stat st;
+    if (!copy)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory.");
+    while (stat(at, &st) < 0 && errno == ENOENT && strcmp(at, "/") != 0 && strcmp(at, ".") != 0)
+        at = dirname(copy);
+    if (geteuid() != 0 || stat(at, &st) < 0 || st.st_uid == 0)
+        return BERTH_OK; /* what cannot be looked at is reported when it is opened */
+    return berth_fail(
+        err, BERTH_E_DENIED,
+        "The %s %s belongs to uid %u, and files that root makes there would lock that "
+        "user out. Run berth as that user, for example with setpriv --reuid %u "
+        "--clear-groups.",
+        what, at, (unsigned)st.st_uid, (unsigned)st.st_uid);
 }
 
 void berth_fs_close_dir(DIR **dir)

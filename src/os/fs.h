@@ -53,6 +53,10 @@ enum berth_fs_flaw {
 enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type,
                                       enum berth_fs_guard guard);
 
+/* DENIED: this process is root's, and the file, or the nearest directory above it that exists, is
+ * another user's, who could not use what root makes there. `what` names it, as "store". */
+int berth_fs_refuse_root(const char *what, const char *path, struct berth_error *err);
+
 void berth_fs_close_dir(DIR **dir); /* NULL is fine */
 #define auto_dir auto_clean(berth_fs_close_dir) DIR
 #endif

@@ -298,20 +298,6 @@ static int sqlite_open(const char *where, enum berth_access access, struct berth
     return BERTH_OK;
 }
 
-/* Refuses root where somebody else is the owner: what root makes there, the owner could not use. */
-static int refuse_root(const char *what, const char *path, const struct stat *st,
-                       struct berth_error *err)
-{
-    if (geteuid() != 0 || st->st_uid == 0)
-        return BERTH_OK;
-    return berth_fail(
-        err, BERTH_E_DENIED,
-        "The %s %s belongs to uid %u, and files that root makes there would lock that "
-        "user out. Run berth as that user, for example with setpriv --reuid %u "
-        "--clear-groups.",
-        what, path, (unsigned)st->st_uid, (unsigned)st->st_uid);
-}
-
 /* Refuses a file that is not a database of this user alone. */
 static int sqlite_check_file(const char *where, const struct stat *st, struct berth_error *err)
 {
@@ -327,12 +313,12 @@ static int sqlite_check_file(const char *where, const struct stat *st, struct be
                           "The store %s has %lu names (hard links), and may have only one: remove "
                           "the others, or copy the file.",
                           where, (unsigned long)st->st_nlink);
-    return refuse_root("store", where, st, err);
+    return BERTH_OK;
 }
 
 /* Refuses a directory in which every user could put files in the place of ours, or before us. The
- * files themselves are private, so others may read it. `fresh`: there is no store in it yet. */
-static int sqlite_check_directory(const char *path, bool fresh, struct berth_error *err)
+ * files themselves are private, so others may read it. */
+static int sqlite_check_directory(const char *path, struct berth_error *err)
 {
     struct stat st;
     if (stat(path, &st) < 0)
@@ -342,7 +328,7 @@ static int sqlite_check_directory(const char *path, bool fresh, struct berth_err
                           "Every user can write to the directory %s of the store (mode %o): keep "
                           "the store in a directory of its own, or run chmod o-w %s.",
                           path, (unsigned)st.st_mode & ALLPERMS, path);
-    return fresh ? refuse_root("directory of the store", path, &st, err) : BERTH_OK;
+    return BERTH_OK;
 }
 
 /* Creates the file with mode 0600 and its directory with 0700 if they do not exist. SQLite gives
@@ -353,13 +339,14 @@ static int sqlite_prepare(const char *where, char **canonical, struct berth_erro
     if (!copy)
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: store.");
     const char *directory = dirname(copy);
-    int rc = berth_fs_mkdirs(directory, 0700, err);
     struct stat st;
-    bool fresh = rc == BERTH_OK && stat(where, &st) < 0;
-    if (rc == BERTH_OK && !fresh)
+    int rc = berth_fs_refuse_root("store", where, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_mkdirs(directory, 0700, err);
+    if (rc == BERTH_OK && stat(where, &st) == 0)
         rc = sqlite_check_file(where, &st, err);
     if (rc == BERTH_OK)
-        rc = sqlite_check_directory(directory, fresh, err);
+        rc = sqlite_check_directory(directory, err);
     if (rc < 0)
         return rc;
     /* Opens only a new file: closing a descriptor of a database that this process has open would

@@ -852,6 +852,9 @@ static void root_leaves_stores_of_others_alone(void **state)
     assert_int_equal(unlink(path_of(g)), 0);
     assert_int_equal(chown(g->f.directory, 65534, 65534), 0);
     assert_no_store(g, address, BERTH_E_DENIED, "belongs to uid 65534, and files that root makes");
+    /* So are directories that root would make there. */
+    (void)snprintf(address, sizeof address, "sqlite:%s/a/b/berth.db", g->f.directory);
+    assert_no_store(g, address, BERTH_E_DENIED, "belongs to uid 65534, and files that root makes");
     assert_int_equal(chown(g->f.directory, 0, 0), 0);
     assert_int_equal(access(path_of(g), F_OK), -1);
 }
