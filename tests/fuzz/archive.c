@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tests/fuzz/archive.c - a tar archive from a place. What is accepted is a tree that is possible,
- * whose content is stored under its hash; nothing else is ever written. */
+ * tests/fuzz/archive.c - a tar archive from a place, which may be compressed. What is accepted is a
+ * tree that is possible, whose content is stored under its hash; nothing else is ever written. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "sync/compress.h"
 #include "sync/unpack.h"
+
+#define CONTENT_BYTES_MAX (INT64_C(1) << 22)
 
 /* The archive, in pieces of different sizes. */
 struct feeding {
@@ -53,14 +56,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static int blobs_fd = -1;
     auto_tree_manifest found = {0};
     struct feeding feeding = {data, data + size, 512};
-    struct berth_unpack_source source = {give, &feeding};
+    struct berth_unpack_source raw = {give, &feeding};
+    struct berth_decompressor *d;
     struct berth_error err = {0};
     if (blobs_fd < 0) {
         CHECK(mkdtemp(blobs));
         blobs_fd = open(blobs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         CHECK(blobs_fd >= 0 && atexit(remove_blobs) == 0);
     }
-    if (berth_unpack(&source, NULL, blobs_fd, &found, &err) < 0) {
+    CHECK(berth_decompressor_new(&raw, CONTENT_BYTES_MAX, &d, &err) == BERTH_OK);
+    struct berth_unpack_source source = {berth_decompressor_get, d};
+    int rc = berth_unpack(&source, NULL, blobs_fd, &found, &err);
+    berth_decompressor_free(d);
+    if (rc < 0) {
         CHECK(err.message[0]);
         empty_directory(blobs_fd);
         return 0;

@@ -18,11 +18,14 @@
 #include "core/workspace/place_script.h"
 #include "core/workspace/transport.h"
 #include "os/fs.h"
+#include "sync/compress.h"
 #include "sync/pack.h"
 #include "sync/unpack.h"
 
 #define MISSING_TOKEN 44 /* exit statuses of the scripts */
 #define NOT_LISTED 46
+#define COMPRESSED_BYTES_MIN 65536 /* less is sent as it is */
+#define HEAD_BYTES_MAX 65536       /* of an entry of an archive, and around it */
 
 struct shell_transport {
     struct berth_transport base;
@@ -34,6 +37,8 @@ struct shell_transport {
     int blobs_fd;
     char token[BERTH_ID_SIZE]; /* that the last list compared; or "" */
     bool whole;                /* the last list brought the content of all files */
+    bool has_zstd;             /* the place, when it was listed for a push */
+    bool compressed;           /* the archive of the next script is */
     /* Written into the place when it is listed for a push. A place that was replaced before the
      * difference arrives does not have it. */
     struct berth_id listed;
@@ -45,7 +50,10 @@ static struct shell_transport *shell_of(struct berth_transport *t)
 }
 
 /* --- scripts. $1 is the directory, $2 the token, or "". In those of a push $3 is the word of the
- * list, and $4 the new token --- */
+ * list, and $4 the new token. $5 is not empty when an archive is, or may be, compressed. The status
+ * of a pipe is that of its last command; that of the first one goes through a file --- */
+
+#define HAS_ZSTD "zstd"
 
 /* The files that may have the token, see transport.h. */
 #define TOKENS BERTH_TRANSPORT_TOKEN " " BERTH_TRANSPORT_TOKEN_COPY
@@ -63,16 +71,22 @@ static struct shell_transport *shell_of(struct berth_transport *t)
 #define NEEDS_TAR                                                                                  \
     " command -v tar >/dev/null || { echo tar is missing there: install it >&2; exit 45; };"
 
-/* Before the list. For a push it leaves a word in the place. */
+/* Before the list. For a push it leaves a word in the place, and says whether the place can
+ * decompress an archive. */
 static const char list_head[] =
     ENTER " if [ -z \"$2\" ]; then"
-          " mkdir -p .berth && printf %s \"$3\" > .berth/listed || exit; fi; at= depth= hash=yes;";
+          " mkdir -p .berth && printf %s \"$3\" > .berth/listed || exit;"
+          " command -v zstd >/dev/null && echo " HAS_ZSTD "; fi; at= depth= hash=yes;";
 
 static const char archive_script[] =
     ENTER NEEDS_TAR " tar -cf - --exclude ./.berth --exclude ./.paperclip-runtime .";
 
 static const char fetch_script[] =
-    ENTER NEEDS_TAR " mkdir -p .berth && cat > .berth/list && tar -cf - -T .berth/list";
+    ENTER NEEDS_TAR " mkdir -p .berth && cat > .berth/list && rm -f .berth/status || exit;"
+                    " if [ -n \"$5\" ] && command -v zstd >/dev/null; then"
+                    "  { tar -cf - -T .berth/list; echo $? > .berth/status; } | zstd -1qc || exit;"
+                    "  exit $(cat .berth/status); fi;"
+                    " tar -cf - -T .berth/list";
 
 /* A push that is killed from here on leaves modes that are not the place's own, so the token goes.
  */
@@ -86,14 +100,22 @@ static const char remove_script[] = ENTER LISTED " xargs -0 rm -rf --";
  * paths are relative, and none is below a link. */
 static const char extract_script[] = ENTER LISTED NEEDS_TAR
     " case $(tar --version 2>/dev/null) in *GNU*) p=P;; *) p=;; esac;"
-    " mkdir -p .berth && rm -f " TOKENS " && echo '*' > .berth/.gitignore && tar -xp${p}f - &&"
+    " mkdir -p .berth && rm -f " TOKENS " && echo '*' > .berth/.gitignore || exit;"
+    " if [ -n \"$5\" ]; then rm -f .berth/status;"
+    "  { zstd -dqc; echo $? > .berth/status; } | tar -xp${p}f - || exit;"
+    "  [ \"$(cat .berth/status)\" = 0 ] || exit;"
+    " else tar -xp${p}f - || exit; fi;"
     " if [ -z \"$4\" ]; then rm -rf .berth; else"
-    " rm -f .berth/listed && printf %s \"$4\" > " BERTH_TRANSPORT_TOKEN "; fi";
+    " rm -f .berth/listed .berth/status && printf %s \"$4\" > " BERTH_TRANSPORT_TOKEN "; fi";
 
 static int run_script(struct shell_transport *t, struct berth_place_script *s, const char *token,
                       const char *fresh_token, struct berth_error *err)
 {
-    const char *const args[] = {t->directory, token ? token : "", t->listed.text, fresh_token,
+    const char *const args[] = {t->directory,
+                                token ? token : "",
+                                t->listed.text,
+                                fresh_token ? fresh_token : "",
+                                t->compressed ? "compressed" : "",
                                 NULL};
     int exit_code;
     s->args = args;
@@ -137,6 +159,17 @@ static int take_whole(struct shell_transport *t, struct berth_ignore *ignore,
     return run_script(t, &all, t->token, NULL, err);
 }
 
+/* Removes a line from the beginning of the text. Returns whether it was there. */
+static bool take_line(struct berth_buf *text, const char *line)
+{
+    size_t len = strlen(line);
+    if (text->len < len || memcmp(text->data, line, len) != 0)
+        return false;
+    memmove(text->data, text->data + len, text->len - len);
+    berth_buf_truncate(text, text->len - len);
+    return true;
+}
+
 static int shell_list(struct berth_transport *base, const char *token, struct berth_ignore *ignore,
                       const struct berth_tree_manifest *known, struct berth_tree_manifest *out,
                       struct berth_error *err)
@@ -157,6 +190,7 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
     int rc = berth_arena_check(&arena, err);
     if (rc == BERTH_OK)
         rc = run_script(t, &list, token, NULL, err);
+    t->has_zstd = rc == BERTH_OK && take_line(&text, HAS_ZSTD "\n");
     if (rc == BERTH_OK && berth_place_list_lacks(&arena, &text))
         rc = take_whole(t, ignore, out, err);
     else if (rc == BERTH_OK)
@@ -175,6 +209,7 @@ struct difference {
     int root_fd, cancel_fd;
     int64_t bytes; /* of the changed files */
     struct berth_progress *progress;
+    bool compressed;
 };
 
 static int add_changed(struct difference *d, struct berth_entry *e, struct berth_error *err)
@@ -276,9 +311,17 @@ static ssize_t get_counted(void *ctx, const void **bytes, struct berth_error *er
 static int feed_changed(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
     const struct difference *d = ctx;
-    struct counting counting = {.progress = d->progress, .sink = sink};
-    struct berth_pack_sink counted = {put_counted, &counting};
-    return berth_pack(d->root_fd, d->changed, d->changed_count, &counted, d->cancel_fd, err);
+    struct berth_compressor *c = NULL;
+    int rc = d->compressed ? berth_compressor_new(sink, &c, err) : BERTH_OK;
+    struct berth_pack_sink compressing = {berth_compressor_put, c, NULL};
+    struct counting counting = {.progress = d->progress, .sink = c ? &compressing : sink};
+    struct berth_pack_sink counted = {put_counted, &counting, NULL};
+    if (rc == BERTH_OK)
+        rc = berth_pack(d->root_fd, d->changed, d->changed_count, &counted, d->cancel_fd, err);
+    if (rc == BERTH_OK && c)
+        rc = berth_compressor_end(c, err);
+    berth_compressor_free(c);
+    return rc;
 }
 
 static int shell_send(struct berth_transport *base, int root_fd, struct berth_tree_manifest *tree,
@@ -304,8 +347,10 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
     if (rc == BERTH_OK && d.removed.len)
         rc = run_script(t, &removing, NULL, NULL, err);
     berth_progress_start(base->progress, d.bytes);
+    t->compressed = d.compressed = t->has_zstd && d.bytes >= COMPRESSED_BYTES_MIN;
     if (rc == BERTH_OK)
         rc = run_script(t, &extracting, NULL, token, err);
+    t->compressed = false;
     berth_progress_end(base->progress);
     free(d.changed);
     berth_buf_clear(&d.removed);
@@ -318,6 +363,7 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
 struct gathering {
     const struct berth_entry *const *files;
     size_t count;
+    int64_t bytes; /* of them */
     struct archive_taking taking;
     struct berth_progress *progress;
 };
@@ -336,9 +382,16 @@ static int take_gathered(void *ctx, const struct berth_unpack_source *source,
                          struct berth_error *err)
 {
     struct gathering *g = ctx;
-    struct counting counting = {.progress = g->progress, .source = source};
+    struct berth_decompressor *d = NULL;
+    int64_t bytes_max = g->bytes + (int64_t)g->count * HEAD_BYTES_MAX + HEAD_BYTES_MAX;
+    int rc = berth_decompressor_new(source, bytes_max, &d, err);
+    struct berth_unpack_source plain = {berth_decompressor_get, d};
+    struct counting counting = {.progress = g->progress, .source = &plain};
     struct berth_unpack_source counted = {get_counted, &counting};
-    return take_archive(&g->taking, &counted, err);
+    if (rc == BERTH_OK)
+        rc = take_archive(&g->taking, &counted, err);
+    berth_decompressor_free(d);
+    return rc;
 }
 
 /* Returns whether a list with a name on each line cannot name all files. */
@@ -359,7 +412,6 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
                           .count = count,
                           .taking = {.out = &sent, .blobs_fd = t->blobs_fd},
                           .progress = base->progress};
-    int64_t bytes = 0;
     struct berth_place_script fetching = {.what = "pack the changed files",
                                           .text = fetch_script,
                                           .feed = feed_names,
@@ -368,10 +420,12 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
     if (t->whole || !count)
         return BERTH_OK;
     for (size_t i = 0; i < count; i++)
-        bytes += files[i]->size;
-    berth_progress_start(base->progress, bytes);
+        g.bytes += files[i]->size;
+    berth_progress_start(base->progress, g.bytes);
+    t->compressed = g.bytes >= COMPRESSED_BYTES_MIN;
     int rc = has_odd_name(&g) ? take_whole(t, NULL, &sent, err)
                               : run_script(t, &fetching, t->token, NULL, err);
+    t->compressed = false;
     berth_progress_end(base->progress);
     return rc;
 }
