@@ -20,9 +20,9 @@ enum berth_merge_policy {
 
 /* How far a transfer is. */
 struct berth_workspace_progress {
-    bool returning; /* the changes come home; otherwise the directory is sent */
-    /* Of the files that travel. What is around them counts, too, so that `bytes` may be more. */
-    int64_t bytes, bytes_total;
+    bool returning;             /* the changes come home; otherwise the directory is sent */
+    size_t files, files_total;  /* that travel */
+    int64_t bytes, bytes_total; /* of their content */
 };
 /* Called by any thread, at most ten times a second. Must not block. */
 typedef void berth_workspace_progress_fn(void *ctx, const struct berth_workspace_progress *now);

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include <berth/workspace.h>
+
 #include "api/read_turns.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -22,6 +24,10 @@ struct berth_api_run_waiter;
 struct berth_api_run {
     struct berth_run_job *job;
     struct berth_api_run_waiter *waiters; /* requests that wait for its end (resource/runs.c) */
+    /* How far its files are, since when, and how often that has changed; lives_lock. */
+    struct berth_workspace_progress progress;
+    int64_t began_ms;
+    unsigned changes;
 };
 
 struct berth_api_watch;

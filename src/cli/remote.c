@@ -31,14 +31,15 @@ struct remote {
     struct cli_session s;
     struct cli_follow follow;
     char again[CLI_TARGET_SIZE];
-    const char *run_id;         /* NULL: berth exec, without a run */
-    bool provisions;            /* the run has a provision command, which runs first */
-    char before[BERTH_ID_SIZE]; /* the exec id of the provision command */
-    struct berth_json *result;  /* of our command; NULL: it has not ended */
-    struct berth_json *run;     /* the row of the run after its end */
-    bool cancelled;             /* a cancel has been sent */
-    const char *lease_id;       /* of berth exec */
-    bool log_cut;               /* the log was cut, which also sets "truncated" of the result */
+    const char *run_id;           /* NULL: berth exec, without a run */
+    bool provisions;              /* the run has a provision command, which runs first */
+    char before[BERTH_ID_SIZE];   /* the exec id of the provision command */
+    struct berth_json *result;    /* of our command; NULL: it has not ended */
+    struct berth_json *run;       /* the row of the run after its end */
+    bool cancelled;               /* a cancel has been sent */
+    const char *lease_id;         /* of berth exec */
+    struct cli_progress progress; /* of the workspace of the run */
+    bool log_cut;                 /* the log was cut, which also sets "truncated" of the result */
 };
 
 /* --- requests --- */
@@ -144,6 +145,19 @@ static void put_output(struct remote *r, const struct berth_json *data)
     }
 }
 
+static void say_progress(struct remote *r, const struct berth_json *data)
+{
+    char text[CLI_PROGRESS_SIZE];
+    struct berth_workspace_progress now = {
+        .returning = cli_is(data, "phase", "returning"),
+        .files = (size_t)berth_json_int(berth_json_get(data, "files")),
+        .files_total = (size_t)berth_json_int(berth_json_get(data, "filesTotal")),
+        .bytes = berth_json_int(berth_json_get(data, "bytes")),
+        .bytes_total = berth_json_int(berth_json_get(data, "bytesTotal"))};
+    cli_progress_text(&r->progress, &now, text);
+    cli_session_say(&r->s, text);
+}
+
 static bool remote_on_event(void *ctx, const char *name, const struct berth_json *data)
 {
     struct remote *r = ctx;
@@ -152,6 +166,8 @@ static bool remote_on_event(void *ctx, const char *name, const struct berth_json
         begin_command(r, cli_text(data, "execId"));
     else if (strcmp(name, "output") == 0)
         put_output(r, data);
+    else if (strcmp(name, "progress") == 0)
+        say_progress(r, data);
     else if (strcmp(name, "cut") == 0)
         r->log_cut |= r->s.exec_id[0] && !r->result;
     else if (strcmp(name, "exit") == 0 || (end && !r->run_id))

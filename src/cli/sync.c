@@ -87,10 +87,11 @@ void cli_progress_text(struct cli_progress *p, const struct berth_workspace_prog
         p->began_ms = at_ms;
     int width = all ? (int)(done * (int64_t)(sizeof full - 1) / all) : (int)sizeof full - 1;
     double seconds = (double)(at_ms - p->began_ms) / 1000;
-    (void)snprintf(out, CLI_PROGRESS_SIZE, "%s [%.*s%.*s] %d%% of %.1f MB, %.1f MB/s",
-                   now->returning ? "bringing the work home" : "sending the workspace", width, full,
-                   (int)sizeof full - 1 - width, empty, all ? (int)(done * 100 / all) : 100,
-                   (double)all / mb, seconds > 0 ? (double)now->bytes / mb / seconds : 0);
+    (void)snprintf(
+        out, CLI_PROGRESS_SIZE, "%s [%.*s%.*s] %d%% of %.1f MB, %zu of %zu files, %.1f MB/s",
+        now->returning ? "bringing the work home" : "sending the workspace", width, full,
+        (int)sizeof full - 1 - width, empty, all ? (int)(done * 100 / all) : 100, (double)all / mb,
+        now->files, now->files_total, seconds > 0 ? (double)now->bytes / mb / seconds : 0);
 }
 
 static void put_setup(struct cli *cli, struct berth_json_writer *w,

@@ -38,8 +38,8 @@ int cli_sync_read(struct cli *cli, struct cli_sync *options, struct berth_run_sy
 struct cli_progress {
     int64_t began_ms;
 };
-#define CLI_PROGRESS_SIZE 96
-/* Writes "sending the workspace [####    ] 50% of 12.0 MB, 3.1 MB/s". */
+#define CLI_PROGRESS_SIZE 128
+/* Writes "sending the workspace [####    ] 50% of 12.0 MB, 6 of 9 files, 3.1 MB/s". */
 void cli_progress_text(struct cli_progress *p, const struct berth_workspace_progress *now,
                        char out[CLI_PROGRESS_SIZE]);
 /* Writes a workspace as the API takes it. `key` NULL: its members, into an open object. */

@@ -56,6 +56,7 @@ int berth_tree_manifest_add(struct berth_tree_manifest *m, const struct berth_en
     if (rc < 0)
         return rc;
     m->count++;
+    m->files += entry->kind == BERTH_ENTRY_FILE;
     m->bytes += entry->size;
     return BERTH_OK;
 }

@@ -21,6 +21,7 @@ struct berth_tree_manifest {
     struct berth_arena arena; /* holds the texts */
     struct berth_entry *entries;
     size_t count, cap;
+    size_t files;             /* that are neither directories nor links */
     int64_t bytes;            /* of all files */
     int64_t taken_at_ns;      /* when the tree was read, by the wall clock of its file system */
     size_t skipped;           /* sockets, pipes and devices, which are left out */

@@ -106,9 +106,10 @@ static int put_head(struct packing *p, const struct berth_entry *e)
 
 static int put_data(struct packing *p, const struct berth_entry *e, const char *bytes, size_t len)
 {
-    if (!len || archive_write_data(p->tar, bytes, len) == (ssize_t)len)
-        return BERTH_OK;
-    return pack_failed(p, e->path);
+    if (len && archive_write_data(p->tar, bytes, len) != (ssize_t)len)
+        return pack_failed(p, e->path);
+    berth_progress_add(p->sink->progress, (int64_t)len);
+    return BERTH_OK;
 }
 
 /* Reads up to `len` bytes; fewer only at the end of the file. Returns -1 with errno. */
@@ -208,6 +209,8 @@ int berth_pack(int root_fd, struct berth_entry *const *entries, size_t count,
             return berth_fail(err, BERTH_E_CANCELLED, "Packing the workspace was cancelled.");
         rc = entries[i]->kind == BERTH_ENTRY_FILE ? pack_file(&p, entries[i])
                                                   : put_head(&p, entries[i]);
+        if (rc == BERTH_OK && entries[i]->kind == BERTH_ENTRY_FILE)
+            berth_progress_add_file(sink->progress);
     }
     if (rc == BERTH_OK && archive_write_close(p.tar) != ARCHIVE_OK)
         rc = pack_failed(&p, "the workspace");

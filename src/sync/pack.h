@@ -4,12 +4,14 @@
 #define BERTH_SYNC_PACK_H
 
 #include "sync/manifest.h"
+#include "sync/progress.h"
 
 /* Receives the bytes of an archive, in order. An error ends the packing. */
 struct berth_pack_sink {
     int (*put)(void *ctx, const void *bytes, size_t len, struct berth_error *err);
     void *ctx;
     bool (*is_over)(void *ctx); /* `put` would fail: the bytes are not wanted any more; or NULL */
+    struct berth_progress *progress; /* counts the files that are packed; or NULL */
 };
 
 /* Packs `count` entries of the tree below root_fd, in the order of a manifest. Sets hash, size and

@@ -394,8 +394,11 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
     if (copy < 0)
         return copy;
     int rc = read_file(h->root_fd, copy, digest, chunk, e, err);
+    if (rc < 0)
+        return rc;
+    berth_progress_add_file(h->progress);
     berth_progress_add(h->progress, e->size);
-    return rc < 0 ? rc : finish_copy(copy, e, err);
+    return finish_copy(copy, e, err);
 }
 
 /* What reading one file needs: a digest and memory. */

@@ -115,6 +115,7 @@ static int write_blob(struct unpacking *u, int fd, struct berth_entry *e)
         if (rc < 0)
             return rc;
         end = at + (int64_t)len;
+        berth_progress_add(u->source->progress, (int64_t)len);
     }
     if (got != ARCHIVE_EOF)
         return damaged(u);
@@ -269,6 +270,8 @@ static int read_entry(struct unpacking *u, struct archive_entry *head)
         e.kind = BERTH_ENTRY_FILE;
         e.size = archive_entry_size(head);
         rc = e.size < 0 ? damaged(u) : store_blob(u, &e);
+        if (rc == BERTH_OK)
+            berth_progress_add_file(u->source->progress);
     } else {
         if (!u->out->skipped++)
             u->out->skipped_path = berth_arena_strdup(&u->out->arena, path);

@@ -8,6 +8,7 @@
 
 #include "sync/ignore.h"
 #include "sync/manifest.h"
+#include "sync/progress.h"
 
 /* Gives the bytes of an archive, in order. */
 struct berth_unpack_source {
@@ -15,6 +16,7 @@ struct berth_unpack_source {
      * end; < 0: an error. */
     ssize_t (*get)(void *ctx, const void **bytes, struct berth_error *err);
     void *ctx;
+    struct berth_progress *progress; /* counts the files that are unpacked; or NULL */
 };
 
 /* Reads an archive and adds its entries to `out`, sorted and hashed. Names that never cross, and

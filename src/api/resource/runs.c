@@ -18,6 +18,7 @@
 #include "base/container.h"
 #include "base/id.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "core/activity.h"
 #include "core/company.h"
 #include "core/environment/environment.h"
@@ -238,6 +239,17 @@ static void on_stdin_room(void *ctx)
     berth_api_live_room(p->live);
 }
 
+static void on_progress(void *ctx, const struct berth_workspace_progress *now)
+{
+    struct started_run *p = ctx;
+    berth_lock_take(&p->api->lives_lock);
+    if (!now->bytes)
+        p->run.began_ms = berth_time_mono_ms();
+    p->run.progress = *now;
+    p->run.changes++;
+    berth_lock_drop(&p->api->lives_lock);
+}
+
 static void end_live(struct started_run *p)
 {
     struct berth_api_live *live = p->live;
@@ -331,6 +343,7 @@ static int perform(struct berth_api_call *c, const struct run_body *body,
     r->on_created = on_created;
     r->on_started = on_started;
     r->on_stopped = on_stopped;
+    r->on_progress = on_progress;
     r->handlers = (struct berth_exec_handlers){
         .on_output = on_output, .on_stdin_room = on_stdin_room, .ctx = p};
     p->request = *r;

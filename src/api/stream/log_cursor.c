@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
 #include "core/run/run.h"
@@ -65,6 +66,14 @@ static bool put_output_frame(struct berth_api_log_cursor *c, const struct berth_
     return c->seen[stream] >= end;
 }
 
+/* The id of an event is never below the client's offset. */
+static void put_members(struct berth_api_log_cursor *c, const char *name,
+                        const struct berth_buf *members)
+{
+    uint64_t at = berth_api_log_position(c);
+    berth_api_put_event(c->format, &c->batch, name, at > c->offset ? at : c->offset, members);
+}
+
 void berth_api_log_put_event(struct berth_api_log_cursor *c, const char *name, const char *key,
                              const char *value, const char *result_json)
 {
@@ -73,8 +82,7 @@ void berth_api_log_put_event(struct berth_api_log_cursor *c, const char *name, c
     berth_json_put_str(&j, key, value);
     if (result_json)
         berth_json_put_raw(&j, "result", result_json);
-    uint64_t at = berth_api_log_position(c); /* the event's id is never below the client's offset */
-    berth_api_put_event(c->format, &c->batch, name, at > c->offset ? at : c->offset, &members);
+    put_members(c, name, &members);
 }
 
 /* Writes that the command has ended. A run goes on with its next command. */
@@ -196,6 +204,32 @@ bool berth_api_is_performed(struct berth_api *api, const char *run_id)
     return performed;
 }
 
+/* Writes how far the files of a run are that this daemon performs, when that has changed. */
+static void put_progress(struct berth_api_log_cursor *c)
+{
+    struct berth_api_run now = {0};
+    berth_lock_take(&c->api->lives_lock);
+    const struct berth_api_run *run = berth_map_get(&c->api->runs, c->run_id);
+    if (run)
+        now = *run;
+    berth_lock_drop(&c->api->lives_lock);
+    const struct berth_workspace_progress *p = &now.progress;
+    if (now.changes == c->changes_seen || !p->files_total)
+        return;
+    auto_buf members = BERTH_BUF_INIT(BERTH_API_EVENTS_BYTES_MAX);
+    struct berth_json_writer w = {.buf = &members};
+    int64_t passed_ms = berth_time_mono_ms() - now.began_ms;
+    c->changes_seen = now.changes;
+    berth_json_put_str(&w, "runId", c->run_id);
+    berth_json_put_str(&w, "phase", p->returning ? "returning" : "sending");
+    berth_json_put_int(&w, "files", (int64_t)p->files);
+    berth_json_put_int(&w, "filesTotal", (int64_t)p->files_total);
+    berth_json_put_int(&w, "bytes", p->bytes);
+    berth_json_put_int(&w, "bytesTotal", p->bytes_total);
+    berth_json_put_int(&w, "bytesPerSecond", passed_ms > 0 ? p->bytes * 1000 / passed_ms : 0);
+    put_members(c, "progress", &members);
+}
+
 /* Goes on with the next command of the run, or finds that the run has ended. */
 static int next_command(struct berth_api_log_cursor *c, struct berth_arena *arena,
                         struct berth_error *err)
@@ -209,6 +243,7 @@ static int next_command(struct berth_api_log_cursor *c, struct berth_arena *aren
         rc = berth_exec_rows_next(c->api->b, arena, c->run_id, c->last_id, &next, err);
     if (rc < 0)
         return rc;
+    put_progress(c);
     if (next) {
         (void)snprintf(c->exec_id, sizeof c->exec_id, "%s", next->id);
         berth_api_log_put_event(c, "exec", "execId", c->exec_id, NULL);

@@ -27,6 +27,7 @@ struct berth_api_log_cursor {
     char last_id[BERTH_ID_SIZE]; /* the run's previous command, or "" */
     uint64_t before;             /* bytes of the previous commands */
     uint64_t seen[2];            /* of this command, by stream: the offset of its next byte */
+    unsigned changes_seen;       /* of the progress of the run */
     uint64_t mark; /* in the log: the first frame with something new; 0: its beginning */
 };
 

@@ -95,12 +95,20 @@ static int directory_list(struct berth_transport *t, const char *token, struct b
 
 struct tree_source {
     int root_fd;
+    struct berth_progress *progress;
 };
+
+static void count_file(struct berth_progress *progress, const struct berth_entry *file)
+{
+    berth_progress_add_file(progress);
+    berth_progress_add(progress, file->size);
+}
 
 static int fetch_from_tree(void *ctx, const struct berth_entry *file, int directory_fd,
                            const char *name, struct berth_error *err)
 {
     const struct tree_source *source = ctx;
+    count_file(source->progress, file);
     return berth_tree_copy_file(source->root_fd, file, directory_fd, name, err);
 }
 
@@ -111,9 +119,10 @@ static int send_changes(struct directory_transport *d, int root_fd,
 {
     auto_merge plan = {0};
     auto_apply_report report = {0};
-    struct tree_source source = {root_fd};
+    struct tree_source source = {root_fd, d->base.progress};
     struct berth_apply_source from = {fetch_from_tree, &source};
     int rc = berth_merge_plan(there, tree, there, BERTH_MERGE_REMOTE, "push", &plan, err);
+    berth_progress_start(source.progress, plan.added + plan.updated, plan.bytes);
     if (rc == BERTH_OK)
         rc = berth_apply(&d->root, &plan, &from, &report, err);
     if (rc == BERTH_OK && report.conflict_count)
@@ -159,7 +168,8 @@ static int directory_send(struct berth_transport *t, int root_fd, struct berth_t
                           struct berth_tree_manifest *copy, struct berth_error *err)
 {
     struct directory_transport *d = directory_of(t);
-    berth_progress_start(t->progress, tree->bytes);
+    if (!there->count)
+        berth_progress_start(t->progress, tree->files, tree->bytes);
     int rc = there->count
                  ? send_changes(d, root_fd, tree, there, err)
                  : berth_tree_copy(root_fd, tree, d->root.fd, t->cancel_fd, t->progress, err);
@@ -179,14 +189,14 @@ static int directory_gather(struct berth_transport *t, const struct berth_entry 
     (void)err;
     for (size_t i = 0; i < count; i++)
         bytes += files[i]->size;
-    berth_progress_start(t->progress, bytes);
+    berth_progress_start(t->progress, count, bytes);
     return BERTH_OK;
 }
 
 static int directory_fetch(void *ctx, const struct berth_entry *file, int directory_fd,
                            const char *name, struct berth_error *err)
 {
-    berth_progress_add(directory_of(ctx)->base.progress, file->size);
+    count_file(directory_of(ctx)->base.progress, file);
     return berth_tree_copy_file(directory_of(ctx)->root.fd, file, directory_fd, name, err);
 }
 

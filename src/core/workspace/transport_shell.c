@@ -203,7 +203,7 @@ static int shell_list(struct berth_transport *base, const char *token, struct be
 /* Entries to send, and paths to remove before. */
 struct difference {
     struct berth_entry **changed;
-    size_t changed_count, changed_cap;
+    size_t changed_count, changed_cap, files;
     struct berth_buf removed; /* each closed by NUL */
     struct berth_buf closed;  /* directories there that their owner may not write to; likewise */
     int root_fd, cancel_fd;
@@ -217,6 +217,7 @@ static int add_changed(struct difference *d, struct berth_entry *e, struct berth
     if (!berth_array_grow(&d->changed, &d->changed_cap, d->changed_count, sizeof *d->changed))
         return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: sending files.");
     d->changed[d->changed_count++] = e;
+    d->files += e->kind == BERTH_ENTRY_FILE;
     d->bytes += e->size;
     return BERTH_OK;
 }
@@ -286,38 +287,16 @@ static int feed_removed(void *ctx, const struct berth_pack_sink *sink, struct be
     return sink->put(sink->ctx, d->removed.data, d->removed.len, err);
 }
 
-/* A sink or a source whose bytes are counted. */
-struct counting {
-    struct berth_progress *progress;
-    const struct berth_pack_sink *sink;
-    const struct berth_unpack_source *source;
-};
-
-static int put_counted(void *ctx, const void *bytes, size_t len, struct berth_error *err)
-{
-    const struct counting *c = ctx;
-    berth_progress_add(c->progress, (int64_t)len);
-    return c->sink->put(c->sink->ctx, bytes, len, err);
-}
-
-static ssize_t get_counted(void *ctx, const void **bytes, struct berth_error *err)
-{
-    const struct counting *c = ctx;
-    ssize_t got = c->source->get(c->source->ctx, bytes, err);
-    berth_progress_add(c->progress, got > 0 ? got : 0);
-    return got;
-}
-
 static int feed_changed(void *ctx, const struct berth_pack_sink *sink, struct berth_error *err)
 {
     const struct difference *d = ctx;
     struct berth_compressor *c = NULL;
     int rc = d->compressed ? berth_compressor_new(sink, &c, err) : BERTH_OK;
-    struct berth_pack_sink compressing = {berth_compressor_put, c, NULL};
-    struct counting counting = {.progress = d->progress, .sink = c ? &compressing : sink};
-    struct berth_pack_sink counted = {put_counted, &counting, NULL};
+    struct berth_pack_sink packed =
+        c ? (struct berth_pack_sink){berth_compressor_put, c, NULL, NULL} : *sink;
+    packed.progress = d->progress;
     if (rc == BERTH_OK)
-        rc = berth_pack(d->root_fd, d->changed, d->changed_count, &counted, d->cancel_fd, err);
+        rc = berth_pack(d->root_fd, d->changed, d->changed_count, &packed, d->cancel_fd, err);
     if (rc == BERTH_OK && c)
         rc = berth_compressor_end(c, err);
     berth_compressor_free(c);
@@ -346,7 +325,7 @@ static int shell_send(struct berth_transport *base, int root_fd, struct berth_tr
         rc = run_script(t, &opening, NULL, NULL, err);
     if (rc == BERTH_OK && d.removed.len)
         rc = run_script(t, &removing, NULL, NULL, err);
-    berth_progress_start(base->progress, d.bytes);
+    berth_progress_start(base->progress, d.files, d.bytes);
     t->compressed = d.compressed = t->has_zstd && d.bytes >= COMPRESSED_BYTES_MIN;
     if (rc == BERTH_OK)
         rc = run_script(t, &extracting, NULL, token, err);
@@ -385,11 +364,9 @@ static int take_gathered(void *ctx, const struct berth_unpack_source *source,
     struct berth_decompressor *d = NULL;
     int64_t bytes_max = g->bytes + (int64_t)g->count * HEAD_BYTES_MAX + HEAD_BYTES_MAX;
     int rc = berth_decompressor_new(source, bytes_max, &d, err);
-    struct berth_unpack_source plain = {berth_decompressor_get, d};
-    struct counting counting = {.progress = g->progress, .source = &plain};
-    struct berth_unpack_source counted = {get_counted, &counting};
+    struct berth_unpack_source plain = {berth_decompressor_get, d, g->progress};
     if (rc == BERTH_OK)
-        rc = take_archive(&g->taking, &counted, err);
+        rc = take_archive(&g->taking, &plain, err);
     berth_decompressor_free(d);
     return rc;
 }
@@ -421,7 +398,7 @@ static int shell_gather(struct berth_transport *base, const struct berth_entry *
         return BERTH_OK;
     for (size_t i = 0; i < count; i++)
         g.bytes += files[i]->size;
-    berth_progress_start(base->progress, g.bytes);
+    berth_progress_start(base->progress, count, g.bytes);
     t->compressed = g.bytes >= COMPRESSED_BYTES_MIN;
     int rc = has_odd_name(&g) ? take_whole(t, NULL, &sent, err)
                               : run_script(t, &fetching, t->token, NULL, err);

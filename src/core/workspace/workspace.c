@@ -91,10 +91,11 @@ struct watched {
     bool returning;
 };
 
-static void watched_report(void *ctx, int64_t bytes, int64_t bytes_total)
+static void watched_report(void *ctx, const struct berth_progress_count *count)
 {
     const struct watched *w = ctx;
-    struct berth_workspace_progress now = {w->returning, bytes, bytes_total};
+    struct berth_workspace_progress now = {w->returning, count->files, count->files_total,
+                                           count->bytes, count->bytes_total};
     w->fn(w->ctx, &now);
 }
 
