@@ -84,6 +84,18 @@ int berth_tree_manifest_sort(struct berth_tree_manifest *m, struct berth_error *
     return BERTH_OK;
 }
 
+bool berth_tree_manifest_same(const struct berth_tree_manifest *a,
+                              const struct berth_tree_manifest *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++) {
+        const struct berth_entry *x = &a->entries[i], *y = &b->entries[i];
+        same = x->mtime_ns == y->mtime_ns && x->ctime_ns == y->ctime_ns && x->inode == y->inode &&
+               x->hashed == y->hashed && strcmp(x->path, y->path) == 0 && berth_entry_same(x, y);
+    }
+    return same;
+}
+
 struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *m, const char *path)
 {
     struct berth_entry key = {.path = path};

@@ -26,6 +26,7 @@ struct berth_tree_manifest {
     int64_t taken_at_ns;      /* when the tree was read, by the wall clock of its file system */
     size_t skipped;           /* sockets, pipes and devices, which are left out */
     const char *skipped_path; /* the first of them, or NULL */
+    size_t files_read;        /* by berth_tree_hash: the others were vouched for */
     size_t repositories;      /* names ".git" in it, where berth_tree_list read it */
 };
 
@@ -41,6 +42,9 @@ int berth_tree_manifest_add(struct berth_tree_manifest *manifest, const struct b
 int berth_tree_manifest_sort(struct berth_tree_manifest *manifest, struct berth_error *err);
 /* Returns INVALID when the directory of an entry is not an entry. The entries are sorted. */
 int berth_tree_manifest_check(const struct berth_tree_manifest *manifest, struct berth_error *err);
+/* Returns whether both have the same entries, also their times and inodes. */
+bool berth_tree_manifest_same(const struct berth_tree_manifest *a,
+                              const struct berth_tree_manifest *b);
 /* Returns the entry with this path, or NULL. */
 struct berth_entry *berth_tree_manifest_find(const struct berth_tree_manifest *manifest,
                                              const char *path);

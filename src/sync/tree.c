@@ -540,6 +540,7 @@ int berth_tree_hash(int root_fd, struct berth_tree_manifest *m,
             files[h.count++] = e;
         }
     }
+    m->files_read = h.count;
     int rc = h.count ? hash_files(&h, err) : BERTH_OK;
     for (size_t i = 0; rc == BERTH_OK && i < h.count; i++)
         if (files[i]->ctime_ns >= m->taken_at_ns - WRITEBACK_NS)

@@ -112,8 +112,17 @@ static void forget_worktree(const char *tree)
 
 void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
 {
-    static const char *const suffixes[] = {"",     ".new",  ".blobs",
-                                           ".git", ".diff", BERTH_LEASE_WORKTREE_SUFFIX};
+    static const char *const suffixes[] = {"",
+                                           ".new",
+                                           ".lists-a",
+                                           ".lists-a.new",
+                                           ".lists-b",
+                                           ".lists-b.new",
+                                           ".blobs",
+                                           ".asset",
+                                           ".git",
+                                           ".diff",
+                                           BERTH_LEASE_WORKTREE_SUFFIX};
     auto_free char *workspaces = NULL;
     struct berth_error ignored; /* the sweep tries again */
     if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) < 0)

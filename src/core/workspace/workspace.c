@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -171,7 +172,8 @@ static int begin_state(const struct berth_workspace_site *site,
     s->token = berth_arena_strdup(&s->arena, token.text);
     s->label = berth_arena_copy(&s->arena, push->label ? push->label : push->lease_id, LABEL_LEN);
     s->policy = push->on_conflict;
-    s->shared = s->repository = s->branch = s->branch_start = s->recovered = s->warning = "";
+    s->shared = s->repository = s->branch = s->branch_start = s->recovered = s->warning = s->lists =
+        "";
     int rc = berth_arena_check(&s->arena, err);
     if (rc == BERTH_OK && push->branch)
         rc = choose_branch(site, push, s, err); /* only what is committed travels */
@@ -186,6 +188,7 @@ static int begin_state(const struct berth_workspace_site *site,
 struct earlier {
     const struct berth_git_trip *trip;
     struct berth_workspace_state state; /* empty: there is none, or it is about other directories */
+    char lists[BERTH_ID_SIZE + 1];      /* of the stored state, whatever it is about */
 };
 
 static void *earlier_load(void *ctx)
@@ -193,9 +196,10 @@ static void *earlier_load(void *ctx)
     struct earlier *e = ctx;
     const struct berth_workspace_state *s = e->trip->state;
     struct berth_error ignored; /* without it, all files are read */
-    if (berth_workspace_state_load(e->trip->site->states, e->trip->lease_id, &e->state, &ignored) <
-            0 ||
-        strcmp(e->state.path, s->path) != 0 || strcmp(e->state.cwd, s->cwd) != 0)
+    bool found = berth_workspace_state_load(e->trip->site->states, e->trip->lease_id, &e->state,
+                                            &ignored) == BERTH_OK;
+    (void)snprintf(e->lists, sizeof e->lists, "%s", found ? e->state.lists : "");
+    if (!found || strcmp(e->state.path, s->path) != 0 || strcmp(e->state.cwd, s->cwd) != 0)
         berth_workspace_state_clear(&e->state);
     return NULL;
 }
@@ -216,12 +220,23 @@ static int list_sent(struct earlier *e, int root_fd, struct berth_error *err)
     return rc;
 }
 
+/* Notes whether the stored lists are still right: then they need not be written again. A list that
+ * had to read files is written, so that the next one need not. */
+static void compare_lists(struct berth_workspace_state *s, const struct earlier *e,
+                          const struct berth_tree_manifest *there)
+{
+    s->lists = berth_arena_strdup(&s->arena, e->lists);
+    s->lists_kept = s->lists && e->state.path && !s->base.files_read && !there->files_read &&
+                    berth_tree_manifest_same(&s->base, &e->state.base) &&
+                    berth_tree_manifest_same(&s->copy, &e->state.copy);
+}
+
 /* Makes the place like the directory at home, which is listed. *fresh: the place was empty before.
  */
 static int send_list(struct berth_transport *t, int root_fd, struct berth_workspace_state *s,
-                     const struct berth_workspace_state *earlier, bool *fresh,
-                     struct berth_error *err)
+                     const struct earlier *e, bool *fresh, struct berth_error *err)
 {
+    const struct berth_workspace_state *earlier = &e->state;
     auto_tree_manifest there = {0};
     int rc = t->ops->list(t, NULL, s->ignore, &earlier->copy, &there, err);
     if (rc == BERTH_OK && there.count)
@@ -229,7 +244,11 @@ static int send_list(struct berth_transport *t, int root_fd, struct berth_worksp
                              berth_tree_can_vouch(root_fd) ? &earlier->base : NULL, t->cancel_fd,
                              err);
     *fresh = !there.count;
-    return rc < 0 ? rc : t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
+    if (rc == BERTH_OK)
+        rc = t->ops->send(t, root_fd, &s->base, &there, s->token, &s->copy, err);
+    if (rc == BERTH_OK)
+        compare_lists(s, e, &there);
+    return rc < 0 ? rc : berth_arena_check(&s->arena, err);
 }
 
 /* Lists the directory at home into the state, and makes the place like it. */
@@ -239,7 +258,7 @@ static int send_tree(const struct berth_git_trip *trip, struct berth_transport *
     struct earlier earlier = {.trip = trip};
     int rc = list_sent(&earlier, root_fd, err);
     if (rc == BERTH_OK)
-        rc = send_list(t, root_fd, trip->state, &earlier.state, fresh, err);
+        rc = send_list(t, root_fd, trip->state, &earlier, fresh, err);
     berth_workspace_state_clear(&earlier.state);
     return rc;
 }
@@ -626,14 +645,13 @@ static int write_report(const struct homecoming *h, struct berth_workspace_repor
     return rc < 0 ? rc : write_json(h, out, true, &out->json_with_diff, err);
 }
 
-/* Makes the content of the place the baseline. A file that is the same here has the times and the
- * inode that it has here, so that they vouch for it; the others have none. */
-static int take_baseline(struct homecoming *h, struct berth_error *err)
+/* Lists the content of the place as the next baseline. A file that is the same here has the times
+ * and the inode that it has here, so that they vouch for it; the others have none. */
+static int make_baseline(const struct homecoming *h, struct berth_tree_manifest *base,
+                         struct berth_error *err)
 {
-    struct berth_tree_manifest *base = &h->state.base;
     size_t at = 0;
     int rc = BERTH_OK;
-    berth_tree_manifest_clear(base);
     base->taken_at_ns = h->local.taken_at_ns;
     for (size_t i = 0; rc == BERTH_OK && i < h->remote.count; i++) {
         struct berth_entry e = h->remote.entries[i];
@@ -646,6 +664,34 @@ static int take_baseline(struct homecoming *h, struct berth_error *err)
         rc = berth_tree_manifest_add(base, &e, err);
     }
     return rc;
+}
+
+/* Replaces a list by another one, which becomes empty. */
+static void take_list(struct berth_tree_manifest *list, struct berth_tree_manifest *other)
+{
+    berth_tree_manifest_clear(list);
+    *list = *other;
+    *other = (struct berth_tree_manifest){0};
+}
+
+/* Puts the lists of the place into the state, unless they are there already and no file had to be
+ * read for them. */
+static int take_lists(struct homecoming *h, struct berth_error *err)
+{
+    struct berth_workspace_state *s = &h->state;
+    auto_tree_manifest base = {0};
+    int rc = make_baseline(h, &base, err);
+    if (rc < 0)
+        return rc;
+    s->lists_kept = !h->local.files_read && !h->remote.files_read &&
+                    berth_tree_manifest_same(&base, &s->base) &&
+                    (!s->copy.count || berth_tree_manifest_same(&h->remote, &s->copy));
+    if (s->lists_kept)
+        return BERTH_OK;
+    take_list(&s->base, &base);
+    if (s->copy.count)
+        take_list(&s->copy, &h->remote);
+    return BERTH_OK;
 }
 
 /* From now on the state of the place is the baseline: its changes are home. */
@@ -661,14 +707,9 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
     if (h->branch.head)
         s->branch_start = h->branch.head;
     s->recovered = s->warning = "";
-    int rc = take_baseline(h, err);
+    int rc = take_lists(h, err);
     if (rc < 0)
         return rc;
-    if (s->copy.count) {
-        berth_tree_manifest_clear(&s->copy);
-        s->copy = h->remote;
-        h->remote = (struct berth_tree_manifest){0};
-    }
     rc = berth_workspace_state_save(site->states, h->pull->lease_id, s, err);
     if (rc < 0)
         return rc;

@@ -18,8 +18,10 @@
 #include "sync/record.h"
 
 #define HEAD "berth workspace 1\n"
+#define LISTS_HEAD "berth lists 1 "
+#define LISTS_SUFFIX ".lists-"
 #define STATE_BYTES_MAX ((size_t)1 << 30)
-#define TEXTS 15                                 /* at the beginning */
+#define TEXTS 16                                 /* at the beginning */
 #define BEGINNING_BYTES (sizeof HEAD + PATH_MAX) /* of a state: as far as the path */
 
 void berth_workspace_state_clear(struct berth_workspace_state *s)
@@ -72,42 +74,70 @@ static int sync_directory(const char *path, struct berth_error *err)
     return fd >= 0 && fsync(fd) == 0 ? BERTH_OK : berth_fail_errno(err, "Cannot write %s", path);
 }
 
+/* Removes a file of lists. */
+static void remove_lists(const char *states, const char *lease_id, const char *letter)
+{
+    auto_free char *path = NULL;
+    if (asprintf(&path, "%s/%s" LISTS_SUFFIX "%s", states, lease_id, letter) < 0)
+        path = NULL;
+    else
+        (void)unlink(path);
+}
+
+/* Writes the lists into the file that the stored state does not name, and names it. */
+static int save_lists(const char *states, const char *lease_id, struct berth_workspace_state *s,
+                      struct berth_error *err)
+{
+    auto_buf out = BERTH_BUF_INIT(STATE_BYTES_MAX);
+    auto_free char *path = NULL;
+    struct berth_id id = berth_id_new_random();
+    const char *letter = s->lists[0] == 'a' ? "b" : "a";
+    berth_buf_printf(&out, LISTS_HEAD "%s%s\n", letter, id.text);
+    put_manifest(&s->base, &out);
+    put_manifest(&s->copy, &out);
+    s->lists = berth_arena_printf(&s->arena, "%s%s", letter, id.text);
+    int rc = berth_buf_check(&out, "The manifest of the workspace", err);
+    if (rc == BERTH_OK)
+        rc = berth_arena_check(&s->arena, err);
+    if (rc < 0)
+        return rc;
+    if (asprintf(&path, "%s/%s" LISTS_SUFFIX "%s", states, lease_id, letter) < 0)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    return write_file(path, &out, err);
+}
+
 int berth_workspace_state_save(const char *states, const char *lease_id,
-                               const struct berth_workspace_state *s, struct berth_error *err)
+                               struct berth_workspace_state *s, struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     auto_buf out = BERTH_BUF_INIT(STATE_BYTES_MAX);
     const char *path;
+    bool kept = s->lists_kept && *s->lists;
+    int rc = berth_fs_mkdirs(states, S_IRWXU, err);
+    if (rc == BERTH_OK && !kept)
+        rc = save_lists(states, lease_id, s, err);
+    if (rc < 0)
+        return rc;
     berth_buf_puts(&out, HEAD);
-    berth_record_put_text(&out, s->path);
-    berth_record_put_text(&out, s->cwd);
-    berth_record_put_text(&out, s->token);
-    berth_record_put_text(&out, s->label);
-    const char *const rest[] = {s->git.sent ? "sent" : "",
-                                s->git.ref,
-                                s->git.head,
-                                s->git.index,
-                                s->git.note,
-                                s->shared,
-                                s->repository,
-                                s->branch,
-                                s->branch_start,
-                                s->recovered,
-                                s->warning};
-    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-        berth_record_put_text(&out, rest[i] ? rest[i] : "");
+    const char *const texts[TEXTS] = {
+        s->path,       s->cwd,      s->token,        s->label,     s->git.sent ? "sent" : "",
+        s->git.ref,    s->git.head, s->git.index,    s->git.note,  s->shared,
+        s->repository, s->branch,   s->branch_start, s->recovered, s->warning,
+        s->lists};
+    for (size_t i = 0; i < TEXTS; i++)
+        berth_record_put_text(&out, texts[i] ? texts[i] : "");
     berth_buf_printf(&out, "%d\n", (int)s->policy);
     berth_ignore_write(s->ignore, &out);
-    put_manifest(&s->base, &out);
-    put_manifest(&s->copy, &out);
-    int rc = berth_buf_check(&out, "The manifest of the workspace", err);
-    if (rc == BERTH_OK)
-        rc = berth_fs_mkdirs(states, S_IRWXU, err);
+    rc = berth_buf_check(&out, "The rules of the workspace", err);
     if (rc == BERTH_OK)
         rc = berth_workspace_state_path(states, &arena, lease_id, "", &path, err);
     if (rc == BERTH_OK)
         rc = write_file(path, &out, err);
-    return rc < 0 ? rc : sync_directory(states, err);
+    if (rc == BERTH_OK)
+        rc = sync_directory(states, err);
+    if (rc == BERTH_OK && !kept)
+        remove_lists(states, lease_id, s->lists[0] == 'a' ? "b" : "a");
+    return rc;
 }
 
 static int read_manifest(struct berth_record *r, struct berth_tree_manifest *out,
@@ -151,6 +181,7 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     out->branch_start = texts[12];
     out->recovered = texts[13];
     out->warning = texts[14];
+    out->lists = texts[15];
     out->git = (struct berth_workspace_git){.sent = texts[4] && *texts[4],
                                             .ref = texts[5],
                                             .head = texts[6],
@@ -160,11 +191,46 @@ static int parse_state(const struct berth_buf *bytes, struct berth_workspace_sta
     int rc = berth_arena_check(&out->arena, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&out->ignore, err);
-    if (rc == BERTH_OK)
-        rc = berth_ignore_read(out->ignore, &r, err);
-    if (rc == BERTH_OK)
-        rc = read_manifest(&r, &out->base, err);
+    return rc < 0 ? rc : berth_ignore_read(out->ignore, &r, err);
+}
+
+static int parse_lists(const struct berth_buf *bytes, struct berth_workspace_state *out,
+                       struct berth_error *err)
+{
+    struct berth_record r = {bytes->data, bytes->data + bytes->len};
+    auto_free char *head = NULL;
+    int len = asprintf(&head, LISTS_HEAD "%s\n", out->lists);
+    if (len < 0) {
+        head = NULL;
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
+    }
+    if (bytes->len < (size_t)len || memcmp(bytes->data, head, (size_t)len) != 0)
+        return berth_fail(err, BERTH_E_INVALID, "it does not have the lists of the workspace");
+    r.at += len;
+    int rc = read_manifest(&r, &out->base, err);
     return rc < 0 ? rc : read_manifest(&r, &out->copy, err);
+}
+
+static int read_file(const char *path, struct berth_buf *out, struct berth_error *err)
+{
+    auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return berth_fail(err, BERTH_E_NOT_FOUND, "it does not exist");
+    if (fd < 0)
+        return berth_fail_errno(err, "Cannot read %s", path);
+    return berth_fs_read_all(fd, out, err);
+}
+
+/* Reads the lists that the state names. */
+static int load_lists(const char *states, const char *lease_id, struct berth_workspace_state *out,
+                      const char **path, struct berth_error *err)
+{
+    auto_buf bytes = BERTH_BUF_INIT(STATE_BYTES_MAX);
+    const char suffix[] = {'.', 'l', 'i', 's', 't', 's', '-', out->lists[0], '\0'};
+    int rc = berth_workspace_state_path(states, &out->arena, lease_id, suffix, path, err);
+    if (rc == BERTH_OK)
+        rc = read_file(*path, &bytes, err);
+    return rc < 0 ? rc : parse_lists(&bytes, out, err);
 }
 
 int berth_workspace_state_load(const char *states, const char *lease_id,
@@ -176,15 +242,14 @@ int berth_workspace_state_load(const char *states, const char *lease_id,
     int rc = berth_workspace_state_path(states, &out->arena, lease_id, "", &path, err);
     if (rc < 0)
         return rc;
-    auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT)
+    rc = read_file(path, &bytes, err);
+    if (rc == BERTH_E_NOT_FOUND)
         return berth_fail(err, BERTH_E_NOT_FOUND,
                           "No workspace was sent to lease %s from this machine.", lease_id);
-    if (fd < 0)
-        return berth_fail_errno(err, "Cannot read %s", path);
-    rc = berth_fs_read_all(fd, &bytes, err);
     if (rc == BERTH_OK)
         rc = parse_state(&bytes, out, err);
+    if (rc == BERTH_OK)
+        rc = load_lists(states, lease_id, out, &path, err);
     if (rc < 0 && rc != BERTH_E_NO_MEMORY) {
         struct berth_error cause = *err;
         rc = berth_fail(err, BERTH_E_INTERNAL, "Cannot read %s: %s.", path, cause.message);
@@ -237,4 +302,6 @@ void berth_workspace_state_remove(const char *states, const char *lease_id)
     const char *path;
     if (berth_workspace_state_path(states, &arena, lease_id, "", &path, &ignored) == BERTH_OK)
         (void)unlink(path);
+    remove_lists(states, lease_id, "a");
+    remove_lists(states, lease_id, "b");
 }

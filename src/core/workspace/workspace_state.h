@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/core/workspace/workspace_state.h - what is needed to bring a workspace home, kept in a file
- * LEASE in the directory of the site, so that another process can do it after a crash. The runtime
- * has it beside the store, in workspaces/STORE. */
+ * LEASE in the directory of the site, so that another process can do it after a crash. The lists of
+ * the trees are in a file of their own, LEASE.lists-a or -b. The runtime has both beside the store,
+ * in workspaces/STORE. */
 #ifndef BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
 #define BERTH_CORE_WORKSPACE_WORKSPACE_STATE_H
 
@@ -35,6 +36,9 @@ struct berth_workspace_state {
     const char *warning; /* how the install command failed; "": it did not */
     enum berth_merge_policy policy;
     struct berth_workspace_git git;
+    /* Names the file with the two lists, which is written only when they change. "": none. */
+    const char *lists;
+    bool lists_kept;             /* the file has them already; not stored */
     struct berth_ignore *ignore; /* the rules when it was sent, for all three trees */
     /* The workspace as it was sent, or as it came home. */
     struct berth_tree_manifest base;
@@ -46,9 +50,10 @@ void berth_workspace_state_clear(struct berth_workspace_state *state);
 
 /* `states` is the directory. */
 
-/* Stores the state durably, in place of an earlier one. */
+/* Stores the state durably, in place of an earlier one. `state->lists` names the lists of that one,
+ * if they are known, and then those that were stored. */
 int berth_workspace_state_save(const char *states, const char *lease_id,
-                               const struct berth_workspace_state *state, struct berth_error *err);
+                               struct berth_workspace_state *state, struct berth_error *err);
 /* NOT_FOUND: no workspace was sent to this lease from this machine. */
 int berth_workspace_state_load(const char *states, const char *lease_id,
                                struct berth_workspace_state *out, struct berth_error *err);
