@@ -178,7 +178,9 @@ ssize_t berth_decompressor_get(void *decompressor, const void **bytes, struct be
     if (got == BERTH_OK)
         got = d->zstd ? get_decompressed(d, bytes, err) : get_raw(d, bytes, err);
     if (got > 0 && got > d->bytes_left)
-        return decompress_failed("it has more content than the files that were asked for", err);
+        return berth_fail(err, BERTH_E_UPSTREAM,
+                          "The place sent more content than the files that were asked for had: a "
+                          "file changes there, or the archive is damaged. Try again.");
     d->bytes_left -= got > 0 ? got : 0;
     return got;
 }
