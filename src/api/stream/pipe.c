@@ -254,10 +254,16 @@ int berth_api_pipe_put(void *pipe, const void *bytes, size_t len, struct berth_e
     pthread_mutex_unlock(&p->lock);
     pipe_do(p, put_piece, &put);
     pthread_mutex_lock(&p->lock);
-    while (put.full && !p->room && !p->gone)
-        pthread_cond_wait(&p->changed, &p->lock);
+    bool closing = false;
+    while (put.full && !p->room && !p->gone && !closing) {
+        struct timespec until = berth_time_until(LOOK_MS);
+        (void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
+        closing = berth_is_closing(p->c->b);
+    }
     bool gone = p->gone;
     pthread_mutex_unlock(&p->lock);
+    if (closing)
+        return berth_fail(err, BERTH_E_CANCELLED, "The daemon is stopping.");
     return gone ? berth_fail(err, BERTH_E_CANCELLED, "The client has left.") : BERTH_OK;
 }
 
