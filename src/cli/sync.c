@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 #include "base/time.h"
+#include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/client.h"
 #include "cli/print.h"
@@ -218,8 +219,14 @@ static void say_diff(struct cli *cli, FILE *to, const char *diff, const struct b
 {
     if (!diff || cli->quiet)
         return;
-    for (const char *at = diff; *at; at++)
-        (void)fputc(*at == '\n' || *at == '\t' || (unsigned char)*at >= ' ' ? *at : '?', to);
+    size_t step;
+    for (const char *at = diff; *at; at += step) {
+        uint32_t c = berth_utf8_decode(at, &step);
+        if (c != '\n' && c != '\t' && berth_utf8_is_control(c))
+            (void)fputc('?', to);
+        else
+            (void)fwrite(at, 1, step, to);
+    }
     if (berth_json_true(berth_json_get(report, "diffCut")))
         (void)fprintf(to, "%snot all changes are shown\n", prefix_of(to));
 }
