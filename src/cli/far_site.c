@@ -264,6 +264,8 @@ static int find_states(char **out, struct berth_error *err)
 {
     auto_free char *data = NULL;
     int rc = berth_data_directory(&data, err);
+    if (rc == BERTH_OK)
+        rc = berth_fs_refuse_root("data directory", data, err);
     if (rc == BERTH_OK && asprintf(out, "%s/workspaces/far", data) < 0) {
         *out = NULL;
         rc = berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");

@@ -8,7 +8,7 @@
 /* Returns $XDG_DATA_HOME/berth, else ~/.local/share/berth. */
 int berth_data_directory(char **out, struct berth_error *err);
 /* Refuses root in the data directory of another user (berth_fs_refuse_root), if the store is not a
- * file: keys, logs and journals are there then. */
+ * file. Its keys, logs and journals are in the data directory in that case. */
 int berth_data_directory_check(const struct berth_store *store, struct berth_error *err);
 /* Returns the address of the user's own store, a SQLite file in the data directory. */
 int berth_default_store(char **out, struct berth_error *err);

@@ -242,13 +242,13 @@ int berth_fs_refuse_root(const char *what, const char *path, struct berth_error 
     while (stat(at, &st) < 0 && errno == ENOENT && strcmp(at, "/") != 0 && strcmp(at, ".") != 0)
         at = dirname(copy);
     if (geteuid() != 0 || stat(at, &st) < 0 || st.st_uid == 0)
-        return BERTH_OK; /* what cannot be looked at is reported when it is opened */
-    return berth_fail(
-        err, BERTH_E_DENIED,
-        "The %s %s belongs to uid %u, and files that root makes there would lock that "
-        "user out. Run berth as that user, for example with setpriv --reuid %u "
-        "--clear-groups.",
-        what, at, (unsigned)st.st_uid, (unsigned)st.st_uid);
+        return BERTH_OK; /* another error is reported when the file is opened */
+    return berth_fail(err, BERTH_E_DENIED,
+                      "The %s %s%s%s belongs to uid %u, and files that root makes there would lock "
+                      "that user out. Run berth as that user, for example with setpriv --reuid %u "
+                      "--clear-groups.",
+                      what, path, at == path ? "" : " would be made, and its directory ",
+                      at == path ? "" : at, (unsigned)st.st_uid, (unsigned)st.st_uid);
 }
 
 void berth_fs_close_dir(DIR **dir)

@@ -53,8 +53,9 @@ enum berth_fs_flaw {
 enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type,
                                       enum berth_fs_guard guard);
 
-/* DENIED: this process is root's, and the file, or the nearest directory above it that exists, is
- * another user's, who could not use what root makes there. `what` names it, as "store". */
+/* Returns DENIED when this process belongs to root, but the file, or the nearest directory above it
+ * that exists, belongs to another user: that user could not open files that root makes there.
+ * `what` names the file in the error, as "store". */
 int berth_fs_refuse_root(const char *what, const char *path, struct berth_error *err);
 
 void berth_fs_close_dir(DIR **dir); /* NULL is fine */
