@@ -150,6 +150,7 @@ struct far_run {
     const char *run_id, *lease_id, *directory;
     const char *report;     /* what became of the workspace, as JSON; or NULL */
     const char *diff;       /* what changed here; or NULL */
+    const char *warning;    /* of the workspace that was sent; or NULL */
     struct berth_error err; /* why it failed before or after its command; code 0: it did not */
     const char *code;       /* its errorCode */
     bool home;              /* the work is here */
@@ -219,6 +220,7 @@ static int far_run_send(struct far_run *r)
     int rc = r->directory ? push_into(r->cli, r->lease_id, &r->request->sync, r->run_id,
                                       r->directory, &report)
                           : r->cli->err.code;
+    r->warning = rc == BERTH_OK ? report.warning : NULL;
     return rc < 0 ? far_run_fail(r, "workspace_realization_failed") : rc;
 }
 
@@ -241,7 +243,7 @@ static void far_run_return(struct far_run *r)
     if (!sync->no_restore)
         (void)far_run_fail(r, "workspace_not_home");
     r->report = berth_run_workspace_kept(&r->cli->arena, r->lease_id, sync->path,
-                                         sync->no_restore ? NULL : r->err.message);
+                                         sync->no_restore ? NULL : r->err.message, r->warning);
 }
 
 /* Ends the run by the exit status of its command, or by the error before it. */

@@ -237,6 +237,7 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     if (!berth_json_is(workspace, BERTH_JSON_OBJECT))
         return;
     if (cli_is(workspace, "state", "kept")) {
+        cli_sync_say_findings(cli, to, workspace);
         const char *why = cli_text(workspace, "error");
         (void)fprintf(to,
                       "%s%s%swork is in the place of lease %s: run \"berth workspace "

@@ -206,7 +206,7 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     if (rc == BERTH_OK && p->request->sync.path) {
         run_job_enter(p, BERTH_PHASE_SENDING);
         rc = berth_run_workspace_send(p->b, p->arena, p->out->run->id, p->lease->id, p->request,
-                                      where.cwd, p->cancel_fd, err);
+                                      where.cwd, p->cancel_fd, &p->warning, err);
         p->sent = rc == BERTH_OK;
         if (rc < 0)
             rc = fail_step(p, "workspace_realization_failed", "send the workspace to", err);
@@ -398,8 +398,8 @@ void berth_run_job_conclude(struct berth_run_job *p)
     if (p->sent) {
         struct berth_run_return home;
         run_job_enter(p, BERTH_PHASE_RETURNING);
-        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, p->cancel_fd,
-                                   &home);
+        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, p->warning,
+                                   p->cancel_fd, &home);
         p->homeless = home.error;
         p->out->kept = home.kept;
         p->out->workspace_json = home.json;

@@ -27,6 +27,7 @@ struct berth_run_job {
     struct berth_environment *environment;
     struct berth_lease *lease;
     bool sent;               /* its workspace is in the place */
+    const char *warning;     /* of the workspace that was sent, or NULL */
     const char *homeless;    /* why its work did not come home, or NULL */
     const char *code;        /* errorCode of what failed, or NULL */
     bool outlasted;          /* its lease ended before the command */

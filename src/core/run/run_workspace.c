@@ -13,7 +13,8 @@
 
 int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
                              const char *lease_id, const struct berth_run_request *request,
-                             const char *cwd, int cancel_fd, struct berth_error *err)
+                             const char *cwd, int cancel_fd, const char **warning,
+                             struct berth_error *err)
 {
     struct berth_workspace_push push = BERTH_WORKSPACE_PUSH_INIT;
     const struct berth_run_sync *sync = &request->sync;
@@ -28,11 +29,13 @@ int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const c
     push.cancel_fd = cancel_fd;
     push.on_progress = request->on_progress;
     push.ctx = request->handlers.ctx;
-    return berth_workspace_send(b, arena, &push, cwd, &report, err);
+    int rc = berth_workspace_send(b, arena, &push, cwd, &report, err);
+    *warning = report.warning;
+    return rc;
 }
 
 const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,
-                                     const char *path, const char *why)
+                                     const char *path, const char *why, const char *warning)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     struct berth_json_writer w = {.buf = &buf};
@@ -41,6 +44,8 @@ const char *berth_run_workspace_kept(struct berth_arena *arena, const char *leas
     berth_json_put_str(&w, "state", "kept");
     berth_json_put_str(&w, "leaseId", lease_id);
     berth_json_put_str(&w, "error", why);
+    if (warning)
+        berth_json_put_foreign(&w, "warning", warning);
     berth_json_close(&w, '}');
     return berth_buf_str(&buf) ? berth_arena_copy(arena, berth_buf_str(&buf), buf.len) : NULL;
 }
@@ -63,7 +68,7 @@ static int find_second_wish(int cancel_fd)
 
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                 const struct berth_run_request *request, struct berth_exec *exec,
-                                int cancel_fd, struct berth_run_return *out)
+                                const char *warning, int cancel_fd, struct berth_run_return *out)
 {
     struct berth_workspace_pull pull = BERTH_WORKSPACE_PULL_INIT;
     const struct berth_run_sync *sync = &request->sync;
@@ -85,7 +90,7 @@ void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, cons
     }
     out->kept = true;
     out->json = berth_run_workspace_kept(arena, lease_id, sync->path,
-                                         sync->no_restore ? NULL : err.message);
+                                         sync->no_restore ? NULL : err.message, warning);
     if (sync->no_restore)
         return;
     out->error = berth_arena_printf(

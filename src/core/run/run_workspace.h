@@ -8,10 +8,12 @@
 
 #include "core/berth.h"
 
-/* Sends a directory to the directory `cwd` of the place of a lease. */
+/* Sends a directory to the directory `cwd` of the place of a lease. *warning is that of the report.
+ */
 int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
                              const char *lease_id, const struct berth_run_request *request,
-                             const char *cwd, int cancel_fd, struct berth_error *err);
+                             const char *cwd, int cancel_fd, const char **warning,
+                             struct berth_error *err);
 
 /* What became of the changes. The texts are in the arena. */
 struct berth_run_return {
@@ -25,9 +27,9 @@ struct berth_run_return {
  * the command is read from it first. */
 void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
                                 const struct berth_run_request *request, struct berth_exec *exec,
-                                int cancel_fd, struct berth_run_return *out);
+                                const char *warning, int cancel_fd, struct berth_run_return *out);
 /* Returns the report, as JSON, of work that stays in the place. `why` is NULL when that was asked
- * for. NULL: out of memory. */
+ * for, and `warning` when there is none. NULL: out of memory. */
 const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,
-                                     const char *path, const char *why);
+                                     const char *path, const char *why, const char *warning);
 #endif
