@@ -99,6 +99,14 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
     return berth_buf_check(out, "The output of git", err);
 }
 
+const char *berth_git_take_line(struct berth_arena *arena, const char **at)
+{
+    size_t len = strcspn(*at, "\n");
+    const char *line = berth_arena_copy(arena, *at, len);
+    *at += len + ((*at)[len] == '\n');
+    return line;
+}
+
 bool berth_git_id_valid(const char *text)
 {
     size_t len = text ? strspn(text, "0123456789abcdef") : 0;

@@ -26,6 +26,8 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
 #define BERTH_GIT(git, out, err, ...)                                                              \
     berth_git_run(git, (const char *const[]){__VA_ARGS__, NULL}, out, err)
 
+/* Takes the next line off a text, into the arena. Returns it without its newline. */
+const char *berth_git_take_line(struct berth_arena *arena, const char **at);
 /* Returns whether a text from a stranger is the id of an object: 40 or 64 hexadecimal digits. */
 bool berth_git_id_valid(const char *text);
 /* Returns whether a text from a stranger is a ref that can be stored: `head`, as "refs/heads/", and

@@ -181,15 +181,6 @@ int berth_workspace_git_index_commit(struct berth_git_trip *trip, const char *he
 
 /* --- reading the repository at home --- */
 
-/* Takes the next line off the text, into the arena. */
-static const char *take_line(struct berth_arena *arena, const char **at)
-{
-    size_t len = strcspn(*at, "\n");
-    const char *line = berth_arena_copy(arena, *at, len);
-    *at += len + ((*at)[len] == '\n');
-    return line;
-}
-
 static int read_paths(struct berth_git_trip *trip, struct berth_error *err)
 {
     struct berth_home_git *h = &trip->home;
@@ -200,13 +191,13 @@ static int read_paths(struct berth_git_trip *trip, struct berth_error *err)
                   "--git-path", "info/exclude", "--git-path", "shallow", "--show-object-format");
     if (rc < 0)
         return rc;
-    const char *at = berth_buf_str(&out), *top = take_line(trip->arena, &at);
-    h->directory = take_line(trip->arena, &at);
-    h->index = take_line(trip->arena, &at);
-    h->objects = take_line(trip->arena, &at);
-    h->exclude = take_line(trip->arena, &at);
-    h->shallow_file = take_line(trip->arena, &at);
-    h->format = take_line(trip->arena, &at);
+    const char *at = berth_buf_str(&out), *top = berth_git_take_line(trip->arena, &at);
+    h->directory = berth_git_take_line(trip->arena, &at);
+    h->index = berth_git_take_line(trip->arena, &at);
+    h->objects = berth_git_take_line(trip->arena, &at);
+    h->exclude = berth_git_take_line(trip->arena, &at);
+    h->shallow_file = berth_git_take_line(trip->arena, &at);
+    h->format = berth_git_take_line(trip->arena, &at);
     rc = berth_arena_check(trip->arena, err);
     if (rc == BERTH_OK && (strcmp(top, h->git.directory) != 0 || !*h->format || *at))
         rc = berth_fail(err, BERTH_E_UNPROCESSABLE, "The repository of %.300s is at %.300s.",
@@ -467,14 +458,14 @@ static int find_known(struct berth_git_trip *trip, const char *words[KNOWN_MAX +
     int rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
     const char *at = rc == BERTH_OK && text.len ? berth_buf_str(&text) : "";
     while (*at) {
-        const char *id = take_line(trip->arena, &at);
+        const char *id = berth_git_take_line(trip->arena, &at);
         if (id && berth_git_id_valid(id))
             berth_buf_printf(&ids, "%s\n", id);
     }
     if (rc == BERTH_OK)
         rc = berth_workspace_git_present(trip, &ids, &here, err);
     for (at = rc == BERTH_OK && here.len ? berth_buf_str(&here) : ""; *at && known < KNOWN_MAX;) {
-        const char *id = take_line(trip->arena, &at);
+        const char *id = berth_git_take_line(trip->arena, &at);
         words[known++] = berth_arena_printf(trip->arena, "^%s", id ? id : "");
     }
     words[known] = NULL;

@@ -56,11 +56,12 @@ struct berth_git_return {
     struct berth_list refs;         /* branches, tags, ... of the place; struct place_ref */
     bool has_more_refs;             /* than are listed */
     struct berth_list nested;       /* paths of repositories that stay in the place */
-    const char *state;              /* for the report; NULL: there is nothing to say */
-    const char *kept_ref;           /* where its commits are, unless the branch has them; or NULL */
-    struct berth_list kept_refs;    /* where its other branches, its tags, notes and stashes are */
-    const char *note;               /* what was not done, and why; or NULL */
-    bool imported;                  /* its objects are here */
+    const char *label;    /* in the names of refs here: that of the state, or that and a number */
+    const char *state;    /* for the report; NULL: there is nothing to say */
+    const char *kept_ref; /* where its commits are, unless the branch has them; or NULL */
+    struct berth_list kept_refs; /* where its other branches, its tags, notes and stashes are */
+    const char *note;            /* what was not done, and why; or NULL */
+    bool imported;               /* its objects are here */
 };
 
 /* Finishes the exchange of an index that a killed process left. Called before anything is read. */

@@ -21,6 +21,7 @@
 #define REPORT_BYTES_MAX ((size_t)1 << 20)
 #define BUNDLE_BYTES_MAX ((int64_t)16 << 30)
 #define REFS_MAX 1000
+#define LABELS_MAX 100 /* refs/berth/LABEL, LABEL-2, ... */
 #define IDS_BYTES_MAX ((size_t)256 * 1024)
 #define NESTED_MAX 20
 #define LOCK_TRIES 50 /* for the index, while another git works */
@@ -276,25 +277,99 @@ static int name_commit(const struct berth_git *scratch, const char *ref, const c
     return BERTH_GIT(scratch, NULL, err, "update-ref", ref, id);
 }
 
-/* Names the other refs in the scratch repository, except the branch of HEAD. */
+/* Returns whether a ref of the place gets a name here. The branch of HEAD gets its own. */
+static bool is_kept(const struct berth_git_trip *trip, const struct berth_git_return *r,
+                    const struct place_ref *ref)
+{
+    bool is_head = r->ref && strcmp(ref->ref, r->ref) == 0;
+    bool is_tag = strcmp(ref->kind, "tags") == 0;
+    return !is_head && (is_tag || strcmp(ref->id, trip->state->git.head) != 0);
+}
+
+/* Names the other refs in the scratch repository. */
 static int name_refs(struct berth_git_trip *trip, const struct berth_git *scratch,
-                     struct berth_git_return *r, struct berth_error *err)
+                     const struct berth_git_return *r, struct berth_error *err)
 {
     int rc = BERTH_OK;
     for (int i = 0; rc == BERTH_OK && i < r->refs.count; i++) {
         const struct place_ref *ref = r->refs.items[i];
-        bool is_head = r->ref && strcmp(ref->ref, r->ref) == 0;
-        bool is_tag = strcmp(ref->kind, "tags") == 0;
-        if (is_head || (!is_tag && strcmp(ref->id, trip->state->git.head) == 0))
-            continue;
-        rc = name_commit(scratch,
-                         berth_arena_printf(trip->arena, "refs/in/%s/%s", ref->kind, ref->name),
-                         ref->id, err);
-        const char *kept = berth_arena_printf(trip->arena, "refs/berth/%s/%s/%s", ref->kind,
-                                              trip->state->label, ref->name);
-        (void)berth_list_add(&r->kept_refs, trip->arena, (void *)(uintptr_t)kept);
+        if (is_kept(trip, r, ref))
+            rc = name_commit(scratch,
+                             berth_arena_printf(trip->arena, "refs/in/%s/%s", ref->kind, ref->name),
+                             ref->id, err);
     }
     return rc < 0 ? rc : berth_arena_check(trip->arena, err);
+}
+
+/* Lists the names that these refs get here. */
+static int list_kept(struct berth_git_trip *trip, struct berth_git_return *r,
+                     struct berth_error *err)
+{
+    for (int i = 0; i < r->refs.count; i++) {
+        const struct place_ref *ref = r->refs.items[i];
+        const char *kept =
+            berth_arena_printf(trip->arena, "refs/berth/%s/%s/%s", ref->kind, r->label, ref->name);
+        if (is_kept(trip, r, ref))
+            (void)berth_list_add(&r->kept_refs, trip->arena, (void *)(uintptr_t)kept);
+    }
+    return berth_arena_check(trip->arena, err);
+}
+
+/* Returns whether the ref of an earlier pull, "REF ID", would lose commits if a ref of this pull
+ * took its name. */
+static bool would_lose(struct berth_git_trip *trip, const struct berth_git *scratch,
+                       const char *label, const char *line)
+{
+    auto_buf out = BERTH_BUF_INIT(4096);
+    struct berth_error ignored; /* no ref of this pull has the name, or the histories differ */
+    const char *name = line + strlen("refs/berth/"), *id = strchr(line, ' ');
+    size_t len = strlen(label);
+    if (!id)
+        return false;
+    const char *in = strncmp(name, label, len) == 0 ? "refs/in/head" : NULL;
+    size_t kind = strcspn(name, "/");
+    if (!in) /* KIND/LABEL or KIND/LABEL/NAME */
+        in = berth_arena_printf(trip->arena, "refs/in/%.*s%.*s", (int)kind, name,
+                                (int)(id - (name + kind + 1 + len)), name + kind + 1 + len);
+    if (!in ||
+        BERTH_GIT(scratch, &out, &ignored, "rev-parse", "--quiet", "--verify", in) != BERTH_OK)
+        return false;
+    return strcmp(berth_buf_str(&out), id + 1) != 0 &&
+           BERTH_GIT(scratch, NULL, &ignored, "merge-base", "--is-ancestor", id + 1,
+                     berth_buf_str(&out)) != BERTH_OK;
+}
+
+/* Chooses the label of the refs here, so that no commits of an earlier pull are lost. */
+static int choose_label(struct berth_git_trip *trip, const struct berth_git *scratch,
+                        struct berth_git_return *r, struct berth_error *err)
+{
+    for (int number = 1; number <= LABELS_MAX; number++) {
+        auto_buf out = BERTH_BUF_INIT(REPORT_BYTES_MAX);
+        const char *label = trip->state->label;
+        bool taken = false;
+        if (number > 1)
+            label = berth_arena_printf(trip->arena, "%s-%d", label, number);
+        int rc = berth_arena_check(trip->arena, err);
+        if (rc == BERTH_OK)
+            rc = BERTH_GIT(&trip->home.git, &out, err, "for-each-ref",
+                           "--format=%(refname) %(objectname)",
+                           berth_arena_printf(trip->arena, "refs/berth/%s", label),
+                           berth_arena_printf(trip->arena, "refs/berth/*/%s", label),
+                           berth_arena_printf(trip->arena, "refs/berth/*/%s/**", label));
+        if (rc < 0)
+            return rc;
+        for (const char *at = out.len ? berth_buf_str(&out) : ""; *at && !taken;) {
+            const char *line = berth_git_take_line(trip->arena, &at);
+            taken = line && would_lose(trip, scratch, label, line);
+        }
+        r->label = label;
+        if (!taken)
+            return BERTH_OK;
+    }
+    return berth_fail(err, BERTH_E_UPSTREAM,
+                      "There are %d earlier versions of these commits at refs/berth. Delete those "
+                      "that are not needed.",
+                      LABELS_MAX);
 }
 
 /* Fetches what the scratch repository has into the repository at home. */
@@ -302,7 +377,7 @@ static int fetch_home(struct berth_git_trip *trip, struct berth_git_return *r,
                       struct berth_error *err)
 {
     struct berth_arena *arena = trip->arena;
-    const char *label = trip->state->label;
+    const char *label = r->label;
     const char *words[16] = {"fetch",
                              "--quiet",
                              "--no-tags",
@@ -345,6 +420,10 @@ static int import_commits(struct berth_git_trip *trip, struct berth_git_return *
     if (rc == BERTH_OK)
         rc = name_refs(trip, &scratch, r, err);
     if (rc == BERTH_OK)
+        rc = choose_label(trip, &scratch, r, err);
+    if (rc == BERTH_OK)
+        rc = list_kept(trip, r, err);
+    if (rc == BERTH_OK)
         rc = fetch_home(trip, r, err);
     return rc;
 }
@@ -359,7 +438,7 @@ int berth_workspace_git_fetch(struct berth_git_trip *trip, bool look_only,
                                         .ctx = &text};
     const char *const args[] = {trip->state->cwd, trip->state->git.sent ? "sent" : "", NULL};
     int exit_code;
-    *out = (struct berth_git_return){0};
+    *out = (struct berth_git_return){.label = trip->state->label};
     int rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
     if (rc < 0)
         return rc;
@@ -501,9 +580,8 @@ static int stay_beside(struct berth_git_trip *trip, struct berth_git_return *r, 
         r->note = berth_arena_printf(trip->arena, "%s The commits of the place are in %s.", why,
                                      r->kept_ref);
     else
-        r->note =
-            berth_arena_printf(trip->arena, "%s What the place staged is in refs/berth/index/%s.",
-                               why, trip->state->label);
+        r->note = berth_arena_printf(
+            trip->arena, "%s What the place staged is in refs/berth/index/%s.", why, r->label);
     return berth_arena_check(trip->arena, err);
 }
 
@@ -584,7 +662,7 @@ static int join(struct berth_git_trip *trip, struct berth_git_return *r, struct 
     const char *ref, *head, *index_ref;
     bool moved, joined = true, news = r->head && strcmp(r->head, g->head) != 0;
     int rc = berth_workspace_git_head(trip, &ref, &head, err);
-    index_ref = berth_arena_printf(trip->arena, "refs/berth/index/%s", trip->state->label);
+    index_ref = berth_arena_printf(trip->arena, "refs/berth/index/%s", r->label);
     if (rc == BERTH_OK)
         rc = berth_arena_check(trip->arena, err);
     if (rc < 0)
