@@ -75,6 +75,10 @@ static int parse_output(const struct berth_buf *text, const char *what,
     return BERTH_OK;
 }
 
+/* Refuses a link in the place of the directory above $1, which a command may have put there. */
+#define NO_LINK                                                                                    \
+    "[ ! -h \"${1%/*}\" ] || { echo \"${1%/*} is a symbolic link: remove it\" >&2; exit 47; }; "
+
 /* Runs the script with the file PATH as its input and PATH.out as its output. */
 static int run_on_files(struct berth_place_shell *shell, const struct berth_place_script *s,
                         const char *path, struct berth_place_output *output, int *exit_code,
@@ -111,10 +115,10 @@ static int run_by_files(struct berth_place_shell *shell, const struct berth_plac
     int ignored;
     struct berth_error none;
     (void)snprintf(path, sizeof path, "%s/%s", shell->directory, id.text);
-    int rc = berth_place_shell_command(shell, "make a directory",
-                                       shell->has_leftovers ? "rm -rf \"$1\"; mkdir -p \"$1\""
-                                                            : "mkdir -p \"$1\"",
-                                       make, NULL, &ignored, err);
+    int rc = berth_place_shell_command(
+        shell, "make a directory",
+        shell->has_leftovers ? NO_LINK "rm -rf \"$1\"; mkdir -p \"$1\"" : NO_LINK "mkdir -p \"$1\"",
+        make, NULL, &ignored, err);
     if (rc == BERTH_OK)
         shell->has_leftovers = false;
     if (rc == BERTH_OK && s->feed)

@@ -31,6 +31,7 @@ struct shell_transport {
     struct berth_transport base;
     struct berth_place_shell shell;
     char *directory; /* in the place */
+    char *above;     /* the directory of the place, if `directory` is below it; or NULL */
     char *scratch;   /* in the place, for files on their way */
     char *blobs;     /* on this machine */
     char *lease_id;
@@ -58,10 +59,15 @@ static struct shell_transport *shell_of(struct berth_transport *t)
 /* The files that may have the token, see transport.h. */
 #define TOKENS BERTH_TRANSPORT_TOKEN " " BERTH_TRANSPORT_TOKEN_COPY
 
+/* Refuses links on the way from $6, the directory of the place, to $1. A command may have put them
+ * there, and what they lead to would be made like the tree. */
+#define NO_LINKS                                                                                   \
+    " if [ -n \"$6\" ]; then p=$6; r=${1#\"$6\"/}; while [ -n \"$r\" ]; do p=$p/${r%%/*};"         \
+    "  [ ! -h \"$p\" ] || { echo \"$p is a symbolic link: remove it\" >&2; exit 47; };"            \
+    "  case $r in */*) r=${r#*/};; *) r=;; esac; done; fi;"
 /* Enters the directory and compares the token. */
 #define ENTER                                                                                      \
-    "LC_ALL=C; export LC_ALL;"                                                                     \
-    " if [ -z \"$2\" ]; then mkdir -p \"$1\" || exit; fi;"                                         \
+    "LC_ALL=C; export LC_ALL;" NO_LINKS " if [ -z \"$2\" ]; then mkdir -p \"$1\" || exit; fi;"     \
     " cd \"$1\" || exit;"                                                                          \
     " if [ -n \"$2\" ]; then same=; for token in " TOKENS "; do"                                   \
     "  [ ! -f $token ] || [ \"$(cat $token)\" != \"$2\" ] || same=yes; done;"                      \
@@ -116,6 +122,7 @@ static int run_script(struct shell_transport *t, struct berth_place_script *s, c
                                 t->listed.text,
                                 fresh_token ? fresh_token : "",
                                 t->compressed ? "compressed" : "",
+                                t->above ? t->above : "",
                                 NULL};
     int exit_code;
     s->args = args;
@@ -422,6 +429,7 @@ static void shell_free(struct berth_transport *base)
     if (t->blobs)
         (void)berth_fs_remove_tree(t->blobs, &ignored);
     free(t->directory);
+    free(t->above);
     free(t->scratch);
     free(t->blobs);
     free(t->lease_id);
@@ -447,9 +455,10 @@ int berth_transport_shell_new(struct berth_workspace_site *site, struct berth_ar
                                   .blobs_fd = -1};
     if (asprintf(&t->directory, "%s%s%s", directory, below ? "/" : "", below ? below : "") < 0)
         t->directory = NULL;
+    t->above = below ? strdup(directory) : NULL;
     if (asprintf(&t->scratch, "%s/" BERTH_TRANSPORT_SCRATCH, directory) < 0)
         t->scratch = NULL;
-    int rc = t->directory && t->lease_id && t->scratch
+    int rc = t->directory && t->lease_id && t->scratch && (!below || t->above)
                  ? berth_fs_mkdirs(blobs, S_IRWXU, err)
                  : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
     if (rc == BERTH_OK) {
