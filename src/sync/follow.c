@@ -18,6 +18,7 @@
 
 struct following {
     struct berth_ignore *ignore;
+    const struct stat *closed;
     int cancel_fd;
     size_t entries;
     char path[BERTH_TREE_PATH_BYTES_MAX + 1]; /* of the current entry */
@@ -70,6 +71,10 @@ static int copy_below(struct following *f, const struct level *in, const char *n
     int rc = check_circle(f, in, st);
     if (rc < 0)
         return rc;
+    if (f->closed->st_dev == st->st_dev && f->closed->st_ino == st->st_ino)
+        return berth_fail(f->err, BERTH_E_DENIED,
+                          "%.600s leads to the data of berth, which must not travel. Exclude it.",
+                          f->path);
     if (in->depth == BERTH_TREE_DEPTH_MAX)
         return berth_fail(f->err, BERTH_E_TOO_LARGE, "%.600s is too deep.", f->path);
     auto_close int fd = openat(in->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -130,11 +135,11 @@ static int copy_directory(struct following *f, struct level *here)
     return rc == BERTH_OK && errno ? copy_failed(f) : rc;
 }
 
-int berth_tree_follow(int root_fd, int copy_fd, struct berth_ignore *ignore, int cancel_fd,
-                      struct berth_error *err)
+int berth_tree_follow(int root_fd, int copy_fd, struct berth_ignore *ignore,
+                      const struct stat *closed, int cancel_fd, struct berth_error *err)
 {
     struct stat st;
-    struct following f = {.ignore = ignore, .cancel_fd = cancel_fd, .err = err};
+    struct following f = {.ignore = ignore, .closed = closed, .cancel_fd = cancel_fd, .err = err};
     if (fstat(root_fd, &st) < 0)
         return berth_fail_errno(err, "Cannot read the directory");
     struct level root = {NULL, root_fd, copy_fd, st.st_dev, st.st_ino, 0};

@@ -135,27 +135,6 @@ static int choose_branch(const struct berth_workspace_site *site,
                                       BERTH_LEASE_WORKTREE_SUFFIX, &s->path, err);
 }
 
-/* Refuses a directory that contains the store: its keys would travel, and a deletion in the place
- * would delete them here. */
-static int refuse_store(const struct berth_workspace_site *site, const char *path,
-                        struct berth_error *err)
-{
-    auto_free char *data = strdup(site->states);
-    char *slash = data ? strrchr(data, '/') : NULL;
-    size_t len = strlen(path);
-    if (!slash)
-        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: workspace.");
-    *slash = '\0';
-    auto_free char *real = realpath(data, NULL);
-    if (!real || strncmp(real, path, len) != 0 || (real[len] && real[len] != '/'))
-        return BERTH_OK;
-    return berth_fail(
-        err, BERTH_E_UNPROCESSABLE,
-        "The directory %s contains the data of berth (%s), which must not travel. Send "
-        "a directory without it.",
-        path, real);
-}
-
 /* Fills the parts of the state that the request gives. */
 static int begin_state(const struct berth_workspace_site *site,
                        const struct berth_workspace_push *push, const char *cwd,
@@ -178,7 +157,7 @@ static int begin_state(const struct berth_workspace_site *site,
     if (rc == BERTH_OK && push->branch)
         rc = choose_branch(site, push, s, err); /* only what is committed travels */
     else if (rc == BERTH_OK)
-        rc = refuse_store(site, path, err);
+        rc = berth_workspace_refuse_data(site, path, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&s->ignore, err);
     return rc < 0 ? rc : add_excludes(s->ignore, push->exclude, err);
@@ -389,6 +368,7 @@ static int push_state(struct berth_git_trip *trip, const struct berth_workspace_
                       struct berth_workspace_report *out, struct berth_error *err)
 {
     struct berth_workspace_state *s = trip->state;
+    auto_workspace_assets assets = {0};
     auto_close int root_fd = open_root(trip, s->path, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
@@ -398,11 +378,13 @@ static int push_state(struct berth_git_trip *trip, const struct berth_workspace_
     if (push->dry_run)
         return rc < 0 ? rc : measure(trip, root_fd, out, err);
     if (rc == BERTH_OK)
+        rc = berth_workspace_assets_open(trip, &push->setup, &assets, err);
+    if (rc == BERTH_OK)
         rc = berth_workspace_install(trip, &push->setup, err);
     if (rc == BERTH_OK)
         rc = push_root(trip, push, root_fd, out, err);
     if (rc == BERTH_OK)
-        rc = berth_workspace_send_assets(trip, &push->setup, err);
+        rc = berth_workspace_assets_send(trip, &assets, err);
     return rc < 0 ? rc : push_record(trip, err);
 }
 

@@ -48,8 +48,8 @@ int berth_workspace_setup_check(const struct berth_workspace_setup *setup, struc
         const char *key = setup->assets[i].key;
         if (!is_name(key))
             return berth_fail(err, BERTH_E_INVALID,
-                              "The key \"%.100s\" of an asset is not one: it %s.", key ? key : "",
-                              rule);
+                              "The key \"%.100s\" of an asset is not valid: a key %s.",
+                              key ? key : "", rule);
         for (int j = 0; j < i; j++)
             if (strcmp(setup->assets[j].key, key) == 0)
                 return berth_fail(err, BERTH_E_INVALID, "Two assets have the key \"%s\".", key);
@@ -59,11 +59,12 @@ int berth_workspace_setup_check(const struct berth_workspace_setup *setup, struc
 
 /* --- the program --- */
 
-/* Prints the end of what the command wrote, and its exit status. The status of a pipe is that of
- * its last command, so the first one prints its own. */
+/* Prints the end of what the command wrote, and its exit status. The output goes to a file, so that
+ * a background process of the command does not keep the script waiting. */
 static const char install_script[] =
     "if [ -n \"$2\" ] && command -v \"$2\" >/dev/null 2>&1; then exit 0; fi;"
-    " { \"$0\" -c \"$1\" 2>&1; r=$?; echo; echo $r; } </dev/null | tail -c 4096";
+    " f=$(mktemp) || exit; \"$0\" -c \"$1\" >\"$f\" 2>&1 </dev/null; r=$?;"
+    " tail -c 4096 \"$f\"; rm -f \"$f\"; echo; echo $r";
 
 /* Takes the last line that is not blank off the text. Returns it, or NULL. */
 static char *take_last_line(char *text, size_t *len)
@@ -80,7 +81,7 @@ static char *take_last_line(char *text, size_t *len)
     return text + begin;
 }
 
-/* Writes how the command failed, with the end of what it wrote. Nothing when it succeeded. */
+/* Stores how the command failed, with the end of what it wrote, as the warning of the state. */
 static int judge_install(struct berth_git_trip *trip, const char *command, struct berth_buf *out,
                          struct berth_error *err)
 {
@@ -129,102 +130,162 @@ int berth_workspace_install(struct berth_git_trip *trip, const struct berth_work
 
 /* --- the assets --- */
 
-/* A directory here that is to be sent. */
-struct source {
+/* One directory that is to be sent. */
+struct berth_asset_source {
     int fd;
-    char *copy; /* with the content of what links lead to; removed at the end; or NULL */
+    struct berth_ignore *ignore;
 };
 
-static void source_close(struct source *s)
+/* Returns the directory with the data of berth, without links; NULL: it does not exist yet. */
+static char *data_directory(const struct berth_workspace_site *site)
 {
-    struct berth_error ignored; /* the next push of the lease removes it */
-    if (s->fd >= 0)
-        (void)close(s->fd);
-    if (s->copy)
-        (void)berth_fs_remove_tree(s->copy, &ignored);
-    free(s->copy);
+    auto_free char *data = strdup(site->states);
+    char *slash = data ? strrchr(data, '/') : NULL;
+    if (slash)
+        *slash = '\0';
+    return slash ? realpath(data, NULL) : NULL;
 }
-#define auto_source __attribute__((cleanup(source_close))) struct source
 
-/* Replaces the directory by a copy of it without links. */
-static int resolve_links(struct berth_git_trip *trip, struct berth_ignore *ignore, struct source *s,
+static bool is_within(const char *inner, const char *outer)
+{
+    size_t len = strlen(outer);
+    return strncmp(inner, outer, len) == 0 && (!inner[len] || inner[len] == '/');
+}
+
+int berth_workspace_refuse_data(const struct berth_workspace_site *site, const char *path,
+                                struct berth_error *err)
+{
+    auto_free char *data = data_directory(site);
+    if (!data || !is_within(data, path))
+        return BERTH_OK;
+    return berth_fail(
+        err, BERTH_E_UNPROCESSABLE,
+        "The directory %s contains the data of berth (%s), which must not travel. Send "
+        "a directory without it.",
+        path, data);
+}
+
+/* Refuses the data of berth as an asset, and a directory above it. */
+static int check_source(const struct berth_workspace_site *site,
+                        const struct berth_workspace_asset *asset, struct stat *data,
+                        struct berth_error *err)
+{
+    auto_free char *path = realpath(asset->path, NULL), *closed = data_directory(site);
+    *data = (struct stat){0};
+    if (!path)
+        return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
+                                asset->path, asset->key);
+    if (closed && stat(closed, data) == 0 && is_within(path, closed))
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "The asset \"%s\" is in the data of berth (%s), which must not travel.",
+                          asset->key, closed);
+    return berth_workspace_refuse_data(site, path, err);
+}
+
+/* Replaces the directory of a source by a copy of it without links, below assets->copy. */
+static int resolve_links(struct berth_git_trip *trip, const struct berth_workspace_assets *assets,
+                         struct berth_asset_source *s, const struct stat *data,
                          struct berth_error *err)
 {
-    const char *path;
-    int rc = berth_workspace_state_path(trip->site->states, trip->arena, trip->lease_id, ".asset",
-                                        &path, err);
-    if (rc == BERTH_OK)
-        rc = berth_fs_remove_tree(path, err);
+    const char *path = berth_arena_printf(trip->arena, "%s/%d", assets->copy, assets->count);
+    int rc = berth_arena_check(trip->arena, err);
     if (rc == BERTH_OK)
         rc = berth_fs_mkdirs(path, S_IRWXU, err);
     if (rc < 0)
         return rc;
-    s->copy = strdup(path);
     auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (!s->copy || fd < 0)
+    if (fd < 0)
         return berth_fail_errno(err, "Cannot open %s", path);
-    rc = berth_tree_follow(s->fd, fd, ignore, trip->cancel_fd, err);
+    rc = berth_tree_follow(s->fd, fd, s->ignore, data, trip->cancel_fd, err);
     int original = s->fd;
     s->fd = fd;
     fd = original;
     return rc;
 }
 
-static int open_source(struct berth_git_trip *trip, const struct berth_workspace_asset *asset,
-                       struct berth_ignore *ignore, struct source *out, struct berth_error *err)
+static int open_source(struct berth_git_trip *trip, struct berth_workspace_assets *assets,
+                       const struct berth_workspace_asset *asset, struct berth_error *err)
 {
-    out->fd = open(asset->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (out->fd < 0)
+    struct berth_asset_source *s = &assets->sources[assets->count];
+    struct stat data;
+    int rc = check_source(trip->site, asset, &data, err);
+    if (rc == BERTH_OK)
+        rc = berth_ignore_new(&s->ignore, err);
+    if (rc < 0)
+        return rc;
+    s->fd = open(asset->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assets->count++; /* closed from now on */
+    if (s->fd < 0)
         return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
                                 asset->path, asset->key);
-    return asset->follow_links ? resolve_links(trip, ignore, out, err) : BERTH_OK;
+    for (const char *const *rule = asset->exclude; rc == BERTH_OK && rule && *rule; rule++)
+        rc = berth_ignore_add_override(s->ignore, *rule, err);
+    return rc < 0 || !asset->follow_links ? rc : resolve_links(trip, assets, s, &data, err);
+}
+
+int berth_workspace_assets_open(struct berth_git_trip *trip,
+                                const struct berth_workspace_setup *setup,
+                                struct berth_workspace_assets *out, struct berth_error *err)
+{
+    *out = (struct berth_workspace_assets){.setup = setup};
+    int rc = berth_workspace_state_path(trip->site->states, trip->arena, trip->lease_id, ".asset",
+                                        &out->copy, err);
+    if (rc == BERTH_OK && setup->asset_count)
+        rc = berth_fs_remove_tree(out->copy, err);
+    if (rc < 0)
+        return rc;
+    out->sources = calloc((size_t)setup->asset_count + 1, sizeof *out->sources);
+    if (!out->sources)
+        return berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: assets.");
+    for (int i = 0; rc == BERTH_OK && i < setup->asset_count; i++)
+        rc = open_source(trip, out, &setup->assets[i], err);
+    return rc;
+}
+
+void berth_workspace_assets_close(struct berth_workspace_assets *assets)
+{
+    struct berth_error ignored; /* the next push of the lease, or its end, removes the copy */
+    for (int i = 0; i < assets->count; i++) {
+        if (assets->sources[i].fd >= 0)
+            (void)close(assets->sources[i].fd);
+        berth_ignore_free(assets->sources[i].ignore);
+    }
+    if (assets->count)
+        (void)berth_fs_remove_tree(assets->copy, &ignored);
+    free(assets->sources);
+    *assets = (struct berth_workspace_assets){0};
 }
 
 /* Makes the directory of the place like the source. */
-static int send_source(struct berth_git_trip *trip, const struct source *source,
-                       struct berth_ignore *ignore, const char *below, struct berth_error *err)
+static int send_source(struct berth_git_trip *trip, const struct berth_asset_source *source,
+                       const char *below, struct berth_error *err)
 {
-    struct berth_tree_options options = {.ignore = ignore, .cancel_fd = trip->cancel_fd};
+    struct berth_tree_options options = {.ignore = source->ignore, .cancel_fd = trip->cancel_fd};
     auto_tree_manifest here = {0}, there = {0}, copy = {0};
     auto_transport *t = NULL;
     int rc = berth_tree_list(source->fd, &options, &here, err);
     if (rc == BERTH_OK)
         rc = berth_transport_open(trip, below, &t, err);
     if (rc == BERTH_OK)
-        rc = t->ops->list(t, NULL, ignore, NULL, &there, err);
+        rc = t->ops->list(t, NULL, source->ignore, NULL, &there, err);
     if (rc == BERTH_OK && there.count)
         rc = berth_tree_hash(source->fd, &here, NULL, trip->cancel_fd, err);
     return rc < 0 ? rc : t->ops->send(t, source->fd, &here, &there, NULL, &copy, err);
 }
 
-static int send_asset(struct berth_git_trip *trip, const char *adapter,
-                      const struct berth_workspace_asset *asset, struct berth_error *err)
+int berth_workspace_assets_send(struct berth_git_trip *trip,
+                                const struct berth_workspace_assets *assets,
+                                struct berth_error *err)
 {
-    auto_source source = {.fd = -1};
-    struct berth_ignore *ignore;
-    const char *below =
-        berth_arena_printf(trip->arena, ".paperclip-runtime/%s/%s", adapter, asset->key);
-    int rc = berth_arena_check(trip->arena, err);
-    if (rc == BERTH_OK)
-        rc = berth_ignore_new(&ignore, err);
-    if (rc < 0)
-        return rc;
-    for (const char *const *rule = asset->exclude; rc == BERTH_OK && rule && *rule; rule++)
-        rc = berth_ignore_add_override(ignore, *rule, err);
-    if (rc == BERTH_OK)
-        rc = open_source(trip, asset, ignore, &source, err);
-    if (rc == BERTH_OK)
-        rc = send_source(trip, &source, ignore, below, err);
-    berth_ignore_free(ignore);
-    return rc;
-}
-
-int berth_workspace_send_assets(struct berth_git_trip *trip,
-                                const struct berth_workspace_setup *setup, struct berth_error *err)
-{
-    const char *adapter = setup->adapter ? setup->adapter : DEFAULT_ADAPTER;
+    const struct berth_workspace_setup *setup = assets->setup;
     int rc = BERTH_OK;
-    for (int i = 0; rc == BERTH_OK && i < setup->asset_count; i++)
-        rc = send_asset(trip, adapter, &setup->assets[i], err);
+    for (int i = 0; rc == BERTH_OK && i < setup->asset_count; i++) {
+        const char *below = berth_arena_printf(trip->arena, ".paperclip-runtime/%s/%s",
+                                               setup->adapter ? setup->adapter : DEFAULT_ADAPTER,
+                                               setup->assets[i].key);
+        rc = berth_arena_check(trip->arena, err);
+        if (rc == BERTH_OK)
+            rc = send_source(trip, &assets->sources[i], below, err);
+    }
     return rc;
 }

@@ -304,4 +304,6 @@ void berth_workspace_state_remove(const char *states, const char *lease_id)
         (void)unlink(path);
     remove_lists(states, lease_id, "a");
     remove_lists(states, lease_id, "b");
+    if (berth_workspace_state_path(states, &arena, lease_id, ".asset", &path, &ignored) == BERTH_OK)
+        (void)berth_fs_remove_tree(path, &ignored);
 }
