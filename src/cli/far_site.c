@@ -208,14 +208,16 @@ static int far_open_shell(struct berth_workspace_site *site, struct berth_arena 
     return BERTH_OK;
 }
 
-/* Changes the mark of work that is not home. */
-static int change_work(struct cli *cli, const char *lease_id, const char *state,
+/* Changes the mark of work that is not home. `seen_ms`: of the state "home". */
+static int change_work(struct cli *cli, const char *lease_id, const char *state, int64_t seen_ms,
                        struct cli_answer *out, struct berth_error *err)
 {
     auto_buf body = CLI_BODY_INIT;
     struct berth_json_writer w = {.buf = &body};
     berth_json_open(&w, '{');
     berth_json_put_str(&w, "state", state);
+    if (seen_ms >= 0)
+        berth_json_put_int(&w, "seen", seen_ms);
     berth_json_close(&w, '}');
     int rc =
         cli_call(cli, out, "POST", &body, "/api/environment-leases/%s/workspace/work", lease_id);
@@ -225,19 +227,29 @@ static int change_work(struct cli *cli, const char *lease_id, const char *state,
 static int far_mark(struct berth_workspace_site *site, const char *lease_id,
                     enum berth_work_mark mark, struct berth_error *err)
 {
-    static const char *const states[] = {
-        [BERTH_WORK_SENDING] = "sending", [BERTH_WORK_AWAY] = "away", [BERTH_WORK_HOME] = "home"};
     struct cli_answer ignored;
-    return change_work(cli_of(site), lease_id, states[mark], &ignored, err);
+    return change_work(cli_of(site), lease_id, mark == BERTH_WORK_SENDING ? "sending" : "away",
+                       BERTH_LEASE_SEEN_ANY, &ignored, err);
 }
 
-static int far_reopen(struct berth_workspace_site *site, const char *lease_id, bool *reopened,
-                      struct berth_error *err)
+static int far_reopen(struct berth_workspace_site *site, const char *lease_id,
+                      struct berth_lease_work_seen *seen, struct berth_error *err)
 {
     struct cli_answer answer;
-    int rc = change_work(cli_of(site), lease_id, "reopen", &answer, err);
-    *reopened = rc == BERTH_OK && berth_json_true(berth_json_get(answer.json, "reopened"));
-    return rc;
+    int rc = change_work(cli_of(site), lease_id, "reopen", BERTH_LEASE_SEEN_ANY, &answer, err);
+    if (rc < 0)
+        return rc;
+    seen->reopened = berth_json_true(berth_json_get(answer.json, "reopened"));
+    seen->partial = berth_json_true(berth_json_get(answer.json, "partial"));
+    seen->mark_ms = berth_json_int(berth_json_get(answer.json, "seen"));
+    return BERTH_OK;
+}
+
+static int far_mark_home(struct berth_workspace_site *site, const char *lease_id, int64_t seen_ms,
+                         struct berth_error *err)
+{
+    struct cli_answer ignored;
+    return change_work(cli_of(site), lease_id, "home", seen_ms, &ignored, err);
 }
 
 static int far_give_back(struct berth_workspace_site *site, const char *lease_id, bool reopened,
@@ -256,6 +268,7 @@ static const struct berth_workspace_site_ops far_ops = {
     .open_shell = far_open_shell,
     .mark = far_mark,
     .reopen = far_reopen,
+    .mark_home = far_mark_home,
     .give_back = far_give_back,
 };
 

@@ -40,6 +40,9 @@ enum berth_lease_duty {
 extern const struct berth_enum berth_lease_statuses, berth_lease_policies, berth_lease_places,
     berth_lease_cleanups, berth_lease_duties;
 
+/* The value of home_at_ms from the first change of a push until the whole workspace is there. */
+#define BERTH_LEASE_SENDING 1
+
 struct berth_lease {
     const char *id, *company_id, *environment_id;
     const char *execution_workspace_id, *issue_id, *heartbeat_run_id; /* each may be NULL */
@@ -65,8 +68,8 @@ struct berth_lease {
     const char *cleanup_error;
     int64_t acknowledged_at_ms;
     int64_t due_at_ms;   /* when the sweep must look at it; 0: the row is closed */
-    int64_t home_at_ms;  /* when its work last came home; 0: it never did */
-    int64_t work_at_ms;  /* since when the place may hold work that is not home; 0: it holds none */
+    int64_t home_at_ms;  /* when its work last came home, BERTH_LEASE_SENDING, or 0: it never did */
+    int64_t work_at_ms;  /* when work that is not home may last have begun; 0: there is none */
     const char *trouble; /* in lists: why the row cannot be read, or NULL */
 };
 

@@ -193,12 +193,14 @@ static int work(struct berth_api_call *c, struct berth_error *err)
     static const char *const words[] = {"sending", "away", "home", "reopen", NULL};
     struct body {
         int state;
-    } body = {0};
+        int64_t seen_ms;
+    } body = {.seen_ms = BERTH_LEASE_SEEN_ANY};
     static const struct berth_api_field fields[] = {
         {"state", BERTH_API_WORD, offsetof(struct body, state), .required = true, .words = words},
+        {"seen", BERTH_API_NUMBER, offsetof(struct body, seen_ms)},
         {0}};
     struct berth_lease *lease;
-    bool reopened = false;
+    struct berth_lease_work_seen seen = {0};
     int rc = script_lease(c, &lease, err);
     if (rc == BERTH_OK)
         rc = berth_api_body(c, fields, &body, NULL, err);
@@ -206,12 +208,14 @@ static int work(struct berth_api_call *c, struct berth_error *err)
         return rc;
     rc = body.state == SENDING ? berth_lease_work_send(c->b, lease->id, err)
          : body.state == AWAY  ? berth_lease_work_begin(c->b, lease->id, err)
-         : body.state == HOME  ? berth_lease_work_end(c->b, lease->id, err)
-                               : berth_lease_work_reopen(c->b, lease->id, &reopened, err);
+         : body.state == HOME  ? berth_lease_work_end(c->b, lease->id, body.seen_ms, err)
+                               : berth_lease_work_reopen(c->b, lease->id, &seen, err);
     if (rc < 0)
         return rc;
     berth_json_open(&c->w, '{');
-    berth_json_put_bool(&c->w, "reopened", reopened);
+    berth_json_put_bool(&c->w, "reopened", seen.reopened);
+    berth_json_put_bool(&c->w, "partial", seen.partial);
+    berth_json_put_int(&c->w, "seen", seen.mark_ms);
     berth_json_close(&c->w, '}');
     return BERTH_OK;
 }

@@ -118,7 +118,7 @@ void berth_lease_json(struct berth_json_writer *w, const struct berth_lease *l)
     berth_json_put_str(w, "cleanupError", l->cleanup_error);
     berth_json_put_time(w, "acknowledgedAt", l->acknowledged_at_ms);
     berth_json_put_time(w, "workAt", l->work_at_ms);
-    berth_json_put_time(w, "homeAt", l->home_at_ms);
+    berth_json_put_time(w, "homeAt", l->home_at_ms == BERTH_LEASE_SENDING ? 0 : l->home_at_ms);
     berth_json_put_time(w, "dueAt", berth_time_steady_to_wall(l->due_at_ms));
     berth_json_close(w, '}');
 }

@@ -21,14 +21,15 @@ struct work_change {
     struct berth_arena *arena;
     const char *lease_id;
     const struct berth_actor *actor;
-    bool again;    /* the row changed meanwhile */
-    bool reopened; /* berth_lease_work_reopen */
+    int64_t seen_ms;                   /* berth_lease_work_end */
+    bool again;                        /* the row changed meanwhile */
+    struct berth_lease_work_seen seen; /* berth_lease_work_reopen */
 };
 
 static int work_load(struct berth_db *db, struct work_change *w, struct berth_lease **out,
                      struct berth_error *err)
 {
-    w->again = w->reopened = false;
+    w->again = w->seen.reopened = false;
     int rc = berth_lease_load(db, w->arena, w->lease_id, out, err);
     return rc == BERTH_OK && !*out ? berth_lease_not_found(err) : rc;
 }
@@ -43,16 +44,37 @@ static int work_save(struct berth_db *db, struct work_change *w, struct berth_le
     return rc;
 }
 
+static void renew_mark(struct berth_lease *l)
+{
+    int64_t now_ms = berth_time_wall_ms();
+    l->work_at_ms = now_ms > l->work_at_ms ? now_ms : l->work_at_ms + 1;
+}
+
 static int tx_begin(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work_change *w = ctx;
     struct berth_lease *l;
     int rc = work_load(db, w, &l, err);
-    if (rc < 0 || l->work_at_ms)
+    if (rc < 0)
         return rc;
     if (l->status != BERTH_LEASE_ACTIVE)
         return berth_lease_not_active(l, err);
-    l->work_at_ms = berth_time_wall_ms();
+    if (l->home_at_ms == BERTH_LEASE_SENDING)
+        l->home_at_ms = 0;
+    renew_mark(l);
+    return work_save(db, w, l, err);
+}
+
+static int tx_renew(struct berth_db *db, void *ctx, struct berth_error *err)
+{
+    struct work_change *w = ctx;
+    struct berth_lease *l;
+    int rc = work_load(db, w, &l, err);
+    if (rc < 0 || (!l->work_at_ms && !l->home_at_ms))
+        return rc;
+    if (l->status != BERTH_LEASE_ACTIVE)
+        return berth_lease_not_active(l, err);
+    renew_mark(l);
     return work_save(db, w, l, err);
 }
 
@@ -61,30 +83,43 @@ static int tx_send(struct berth_db *db, void *ctx, struct berth_error *err)
     struct work_change *w = ctx;
     struct berth_lease *l;
     int rc = work_load(db, w, &l, err);
-    if (rc < 0 || (!l->work_at_ms && !l->home_at_ms))
+    if (rc < 0 || (!l->work_at_ms && l->home_at_ms == BERTH_LEASE_SENDING))
         return rc;
     if (l->work_at_ms)
         return berth_fail(err, BERTH_E_CONFLICT,
                           "The place of lease %s holds work that did not come home. Fetch it with "
                           "\"berth workspace pull %s\" first.",
                           l->id, l->id);
-    l->home_at_ms = 0;
+    l->home_at_ms = BERTH_LEASE_SENDING;
     return work_save(db, w, l, err);
+}
+
+/* Returns whether a command of any process works in the place. The row of a command of another
+ * process is written some milliseconds after its start. */
+static int find_commands(struct berth_db *db, const struct work_change *w, bool *some,
+                         struct berth_error *err)
+{
+    int64_t elsewhere = 0;
+    int rc = berth_exec_count_open(db, w->lease_id, berth_node_id(w->b->node), &elsewhere, err);
+    *some = elsewhere || berth_lease_execs_work(w->b, w->lease_id);
+    return rc;
 }
 
 static int tx_end(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work_change *w = ctx;
     struct berth_lease *l;
+    bool busy;
     int rc = work_load(db, w, &l, err);
-    int64_t elsewhere = 0;
     if (rc == BERTH_OK)
-        rc = berth_exec_count_open(db, w->lease_id, berth_node_id(w->b->node), &elsewhere, err);
+        rc = find_commands(db, w, &busy, err);
     if (rc < 0)
         return rc;
     l->home_at_ms = berth_time_wall_ms();
-    if (!elsewhere && !berth_lease_execs_work(w->b, w->lease_id))
+    if (!busy && (w->seen_ms == BERTH_LEASE_SEEN_ANY || w->seen_ms == l->work_at_ms))
         l->work_at_ms = 0;
+    if (!l->work_at_ms && l->status == BERTH_LEASE_RETAINED) /* nothing keeps the place any more */
+        l->expires_at_ms = l->due_at_ms = berth_time_steady_ms();
     return work_save(db, w, l, err);
 }
 
@@ -106,9 +141,16 @@ static int tx_reopen(struct berth_db *db, void *ctx, struct berth_error *err)
 {
     struct work_change *w = ctx;
     struct berth_lease *l;
+    bool busy;
     int rc = work_load(db, w, &l, err);
-    if (rc < 0 || (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms > berth_time_steady_ms()))
+    if (rc == BERTH_OK)
+        rc = find_commands(db, w, &busy, err);
+    if (rc < 0)
         return rc;
+    w->seen.mark_ms = busy ? 0 : l->work_at_ms;
+    w->seen.partial = l->home_at_ms == BERTH_LEASE_SENDING;
+    if (l->status == BERTH_LEASE_ACTIVE && l->expires_at_ms > berth_time_steady_ms())
+        return BERTH_OK;
     if (l->status == BERTH_LEASE_ACTIVE && !l->work_at_ms)
         return berth_lease_expired(l, err);
     if ((l->status != BERTH_LEASE_RETAINED && l->status != BERTH_LEASE_ACTIVE) || !l->work_at_ms)
@@ -117,7 +159,7 @@ static int tx_reopen(struct berth_db *db, void *ctx, struct berth_error *err)
         berth_ledger_enter(l, BERTH_LEASE_ACTIVE);
     l->owner = berth_node_id(w->b->node);
     l->expires_at_ms = l->due_at_ms = berth_time_steady_ms() + REOPEN_MS;
-    w->reopened = true;
+    w->seen.reopened = true;
     return work_save(db, w, l, err);
 }
 
@@ -150,9 +192,18 @@ int berth_lease_work_begin(struct berth *b, const char *lease_id, struct berth_e
     return work_change(&w, lease_id, tx_begin, err);
 }
 
-int berth_lease_work_end(struct berth *b, const char *lease_id, struct berth_error *err)
+int berth_lease_work_renew(struct berth *b, const struct berth_lease *lease,
+                           struct berth_error *err)
 {
     struct work_change w = {.b = b};
+    return lease->work_at_ms || lease->home_at_ms ? work_change(&w, lease->id, tx_renew, err)
+                                                  : BERTH_OK;
+}
+
+int berth_lease_work_end(struct berth *b, const char *lease_id, int64_t seen_ms,
+                         struct berth_error *err)
+{
+    struct work_change w = {.b = b, .seen_ms = seen_ms};
     return work_change(&w, lease_id, tx_end, err);
 }
 
@@ -163,11 +214,11 @@ int berth_lease_discard_work(struct berth *b, const char *lease_id, const struct
     return work_change(&w, lease_id, tx_discard, err);
 }
 
-int berth_lease_work_reopen(struct berth *b, const char *lease_id, bool *reopened,
-                            struct berth_error *err)
+int berth_lease_work_reopen(struct berth *b, const char *lease_id,
+                            struct berth_lease_work_seen *out, struct berth_error *err)
 {
     struct work_change w = {.b = b};
     int rc = work_change(&w, lease_id, tx_reopen, err);
-    *reopened = rc == BERTH_OK && w.reopened;
+    *out = rc == BERTH_OK ? w.seen : (struct berth_lease_work_seen){0};
     return rc;
 }

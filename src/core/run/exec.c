@@ -564,8 +564,8 @@ static int exec_start(struct berth_exec *x, const struct berth_exec_request *r,
     auto_driver_input use = {0};
     auto_arena names = BERTH_ARENA_INIT; /* what it holds of values is the caller's */
     int rc = berth_lease_begin_use(x->b, &x->arena, r->lease_id, &x->lease, &x->route, err);
-    if (rc == BERTH_OK && (x->lease->work_at_ms || x->lease->home_at_ms))
-        rc = berth_lease_work_begin(x->b, r->lease_id, err); /* the command may make new work */
+    if (rc == BERTH_OK)
+        rc = berth_lease_work_renew(x->b, x->lease, err); /* the command may make new work */
     if (rc == BERTH_OK)
         rc = berth_exec_command_env(&names, x->lease, x->label, r->env, &command.env, err);
     if (rc == BERTH_OK)

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/id.h"
 #include "core/lease/lease.h"
+#include "core/lease/lease_work.h"
 #include "core/workspace/place_list.h"
 #include "core/workspace/place_script.h"
 
@@ -263,6 +264,14 @@ int berth_place_files_read(struct berth_place_files *f, const char *path,
     return rc == BERTH_OK && (!taking.begun || taking.got != taking.wanted) ? cut_file(err) : rc;
 }
 
+/* Notes that the place of a workspace has work that is not home. */
+static int note_work(struct berth_place_files *f, struct berth_error *err)
+{
+    struct berth_lease *lease;
+    int rc = berth_lease_get(f->shell.b, f->arena, f->shell.lease_id, &lease, err);
+    return rc < 0 ? rc : berth_lease_work_renew(f->shell.b, lease, err);
+}
+
 int berth_place_files_write(struct berth_place_files *f, const char *path,
                             const struct berth_place_writing *from, struct berth_error *err)
 {
@@ -281,6 +290,8 @@ int berth_place_files_write(struct berth_place_files *f, const char *path,
     const char *const more[3] = {from->mode, length, id.text};
     if (rc == BERTH_OK)
         rc = berth_arena_check(f->arena, err);
+    if (rc == BERTH_OK)
+        rc = note_work(f, err);
     if (rc < 0)
         return rc;
     rc = run_script(f, &p, &write, more, err);
@@ -305,6 +316,8 @@ int berth_place_files_remove(struct berth_place_files *f, const char *path, bool
                         "\"%.400s\" is the directory of the lease or the root. Remove what is in "
                         "it.",
                         p.path);
+    if (rc == BERTH_OK)
+        rc = note_work(f, err);
     return rc < 0 ? rc : run_script(f, &p, &script, more, err);
 }
 
@@ -443,5 +456,7 @@ int berth_place_files_unpack(struct berth_place_files *f, const char *path,
     struct berth_place_script script = {
         .what = "unpack the archive", .text = unpack_script, .feed = from->feed, .ctx = from->ctx};
     int rc = resolve_path(f, path, &p, err);
+    if (rc == BERTH_OK)
+        rc = note_work(f, err);
     return rc < 0 ? rc : run_script(f, &p, &script, none, err);
 }

@@ -446,6 +446,7 @@ int berth_workspace_push(struct berth *b, struct berth_arena *arena,
 /* One pull under way. */
 struct homecoming {
     const struct berth_workspace_pull *pull;
+    struct berth_lease_work_seen seen; /* before the place was listed */
     struct berth_workspace_state state;
     struct berth_tree_manifest remote, local;
     struct berth_merge plan;
@@ -706,7 +707,7 @@ static int finish_home(struct homecoming *h, struct berth_error *err)
     if (rc < 0)
         return rc;
     BERTH_FAILPOINT(workspace_after_home);
-    return site->ops->mark(site, h->pull->lease_id, BERTH_WORK_HOME, err);
+    return site->ops->mark_home(site, h->pull->lease_id, h->seen.mark_ms, err);
 }
 
 /* Fetches commits of the place. When that fails the files come home all the same, and the place is
@@ -816,11 +817,10 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
 {
     auto_homecoming h = {.pull = pull};
     struct berth_error trouble;
-    bool reopened;
     *out = (struct berth_workspace_report){0};
     int rc = berth_workspace_state_load(site->states, pull->lease_id, &h.state, err);
     if (rc == BERTH_OK)
-        rc = site->ops->reopen(site, pull->lease_id, &reopened, err);
+        rc = site->ops->reopen(site, pull->lease_id, &h.seen, err);
     if (rc < 0)
         return rc;
     h.trip = (struct berth_git_trip){.site = site,
@@ -830,9 +830,16 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
                                      .cancel_fd = pull->cancel_fd,
                                      .state = &h.state};
     rc = berth_arena_check(arena, err);
+    if (rc == BERTH_OK && h.seen.partial)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "The workspace was not sent to lease %s as a whole, so that its changes "
+                        "cannot be told. Copy what you need with \"berth cp\", then give the place "
+                        "up with --discard-work.",
+                        pull->lease_id);
     if (rc == BERTH_OK)
         rc = *h.state.branch ? bring_branch_home(&h, out, err) : bring_home(&h, out, err);
-    if (site->ops->give_back(site, pull->lease_id, reopened, &trouble) < 0 && rc == BERTH_OK) {
+    if (site->ops->give_back(site, pull->lease_id, h.seen.reopened, &trouble) < 0 &&
+        rc == BERTH_OK) {
         *err = trouble;
         return trouble.code;
     }

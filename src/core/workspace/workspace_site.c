@@ -50,21 +50,26 @@ static int runtime_mark(struct berth_workspace_site *site, const char *lease_id,
 {
     struct berth *b = runtime_of(site);
     return mark == BERTH_WORK_SENDING ? berth_lease_work_send(b, lease_id, err)
-           : mark == BERTH_WORK_AWAY  ? berth_lease_work_begin(b, lease_id, err)
-                                      : berth_lease_work_end(b, lease_id, err);
+                                      : berth_lease_work_begin(b, lease_id, err);
 }
 
-static int runtime_reopen(struct berth_workspace_site *site, const char *lease_id, bool *reopened,
-                          struct berth_error *err)
+static int runtime_reopen(struct berth_workspace_site *site, const char *lease_id,
+                          struct berth_lease_work_seen *seen, struct berth_error *err)
 {
     struct berth *b = runtime_of(site);
     int rc = berth_node_claim(b->node, lease_id, err);
     if (rc < 0)
         return rc;
-    rc = berth_lease_work_reopen(b, lease_id, reopened, err);
+    rc = berth_lease_work_reopen(b, lease_id, seen, err);
     if (rc < 0)
         berth_node_unclaim(b->node, lease_id);
     return rc;
+}
+
+static int runtime_mark_home(struct berth_workspace_site *site, const char *lease_id,
+                             int64_t seen_ms, struct berth_error *err)
+{
+    return berth_lease_work_end(runtime_of(site), lease_id, seen_ms, err);
 }
 
 static int runtime_give_back(struct berth_workspace_site *site, const char *lease_id, bool reopened,
@@ -83,6 +88,7 @@ static const struct berth_workspace_site_ops runtime_ops = {
     .open_shell = runtime_open_shell,
     .mark = runtime_mark,
     .reopen = runtime_reopen,
+    .mark_home = runtime_mark_home,
     .give_back = runtime_give_back,
 };
 

@@ -8,6 +8,7 @@
 
 #include <berth/workspace.h>
 
+#include "core/lease/lease_work.h"
 #include "core/workspace/place_shell.h"
 
 struct berth_workspace_site;
@@ -16,7 +17,6 @@ struct berth_workspace_site;
 enum berth_work_mark {
     BERTH_WORK_SENDING, /* a part of a workspace */
     BERTH_WORK_AWAY,    /* a workspace, whose changes are not home */
-    BERTH_WORK_HOME,    /* a workspace, whose changes are home */
 };
 
 struct berth_workspace_site_ops {
@@ -33,10 +33,13 @@ struct berth_workspace_site_ops {
     /* Notes what the place holds. With BERTH_WORK_SENDING, CONFLICT: work that is not home. */
     int (*mark)(struct berth_workspace_site *site, const char *lease_id, enum berth_work_mark mark,
                 struct berth_error *err);
-    /* Makes a retained lease active again. *reopened: the lease was retained before. Sweeps leave
-     * the lease alone until give_back, or until its deadline. */
-    int (*reopen)(struct berth_workspace_site *site, const char *lease_id, bool *reopened,
-                  struct berth_error *err);
+    /* As berth_lease_work_reopen. Sweeps leave the lease alone until give_back, or until its
+     * deadline. */
+    int (*reopen)(struct berth_workspace_site *site, const char *lease_id,
+                  struct berth_lease_work_seen *seen, struct berth_error *err);
+    /* As berth_lease_work_end. */
+    int (*mark_home)(struct berth_workspace_site *site, const char *lease_id, int64_t seen_ms,
+                     struct berth_error *err);
     /* Ends what reopen began, and releases a lease that it has reopened. */
     int (*give_back)(struct berth_workspace_site *site, const char *lease_id, bool reopened,
                      struct berth_error *err);
