@@ -257,6 +257,12 @@ void berth_fs_close_dir(DIR **dir)
         (void)closedir(*dir);
 }
 
+bool berth_fs_is_within(const char *path, const char *directory)
+{
+    size_t len = strcmp(directory, "/") == 0 ? 0 : strlen(directory);
+    return strncmp(path, directory, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
 enum berth_fs_flaw berth_fs_find_flaw(const struct stat *st, mode_t type, enum berth_fs_guard guard)
 {
     mode_t forbidden = guard == BERTH_FS_TRUSTED ? S_IWGRP | S_IWOTH : S_IRWXG | S_IRWXO;

@@ -4,6 +4,7 @@
 #define BERTH_OS_FS_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -36,6 +37,9 @@ int berth_fs_write_all(int fd, const void *bytes, size_t len, struct berth_error
 /* Copies a file from its beginning to the end of `to`, and at most `bytes_max` bytes. Returns their
  * number, or < 0. */
 int64_t berth_fs_copy(int from, int to, int64_t bytes_max, struct berth_error *err);
+
+/* Returns whether a path is the directory or lies in it. Both are absolute and without links. */
+bool berth_fs_is_within(const char *path, const char *directory);
 
 /* Who may own a file, and what group and others must not be able to do with it. */
 enum berth_fs_guard {

@@ -145,14 +145,6 @@ static void plan_users(struct plan *p, const char *state, uid_t uid, gid_t gid)
                                      (unsigned)gid));
 }
 
-/* Lets the program see the sockets that the operator allows, and gives its user their groups. */
-/* Returns whether the path is the directory or lies in it. */
-static bool is_within(const char *path, const char *directory)
-{
-    size_t len = strlen(directory);
-    return strncmp(path, directory, len) == 0 && (path[len] == '/' || path[len] == '\0');
-}
-
 /* Refuses a path through which the worker would see what is berth's own: with the cookie beside its
  * socket, it would be an operator. */
 static int refuse_own(const struct berth_worker_spec *spec, const char *path, const char *real,
@@ -160,7 +152,8 @@ static int refuse_own(const struct berth_worker_spec *spec, const char *path, co
 {
     for (const char *const *own = spec->own; own && *own; own++) {
         char own_real[PATH_MAX];
-        if (realpath(*own, own_real) && (is_within(own_real, real) || is_within(real, own_real)))
+        if (realpath(*own, own_real) &&
+            (berth_fs_is_within(own_real, real) || berth_fs_is_within(real, own_real)))
             return berth_fail(err, BERTH_E_UNPROCESSABLE,
                               "The plugin may use Unix sockets of %.300s, where berth has files of "
                               "its own (%.300s). Name other sockets: berth plugin set.",
@@ -169,6 +162,7 @@ static int refuse_own(const struct berth_worker_spec *spec, const char *path, co
     return BERTH_OK;
 }
 
+/* Lets the program see the sockets that the operator allows, and gives its user their groups. */
 static int plan_sockets(struct plan *p, const struct berth_worker_spec *spec,
                         struct berth_error *err)
 {
@@ -257,7 +251,7 @@ static int check_readable(const char *package, const char *entry, struct berth_e
     char path[PATH_MAX];
     struct stat st;
     (void)snprintf(path, sizeof path, "%s", entry ? entry : package);
-    while (is_within(path, package)) {
+    while (berth_fs_is_within(path, package)) {
         if (stat(path, &st) < 0)
             return berth_fail_errno(err, "Cannot read %s", path);
         mode_t want = S_ISDIR(st.st_mode) ? S_IROTH | S_IXOTH : S_IROTH;
@@ -380,7 +374,7 @@ static int cage_package(struct berth_plugin_cage *l, const struct berth_worker_s
                           l->package);
     if (fd < 0)
         return berth_fail_errno(err, "Cannot open %s", l->package);
-    if (is_within(spec->state, l->package) || strcmp(l->package, "/") == 0)
+    if (berth_fs_is_within(spec->state, l->package))
         return berth_fail(err, BERTH_E_DENIED,
                           "The directory of the package, %s, contains files of berth, which a "
                           "worker must not see. Move the package into a directory of its own.",

@@ -146,17 +146,11 @@ static char *data_directory(const struct berth_workspace_site *site)
     return slash ? realpath(data, NULL) : NULL;
 }
 
-static bool is_within(const char *inner, const char *outer)
-{
-    size_t len = strlen(outer);
-    return strncmp(inner, outer, len) == 0 && (!inner[len] || inner[len] == '/');
-}
-
 int berth_workspace_refuse_data(const struct berth_workspace_site *site, const char *path,
                                 struct berth_error *err)
 {
     auto_free char *data = data_directory(site);
-    if (!data || !is_within(data, path))
+    if (!data || !berth_fs_is_within(data, path))
         return BERTH_OK;
     return berth_fail(
         err, BERTH_E_UNPROCESSABLE,
@@ -175,7 +169,7 @@ static int check_source(const struct berth_workspace_site *site,
     if (!path)
         return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
                                 asset->path, asset->key);
-    if (closed && stat(closed, data) == 0 && is_within(path, closed))
+    if (closed && stat(closed, data) == 0 && berth_fs_is_within(path, closed))
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "The asset \"%s\" is in the data of berth (%s), which must not travel.",
                           asset->key, closed);
