@@ -235,6 +235,17 @@ static bool is_still(int directory, const char *name, const struct stat *st)
            now.st_size == st->st_size && berth_time_ns(&now.st_mtim) == berth_time_ns(&st->st_mtim);
 }
 
+static bool exists(int directory, const char *name)
+{
+    return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static bool is_inode(int directory, const char *name, uint64_t inode)
+{
+    struct stat st;
+    return fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (uint64_t)st.st_ino == inode;
+}
+
 /* Returns whether the local path already has what the step would put. */
 static bool has_new(const struct apply *a, int above, const char *name, const char *number)
 {
@@ -263,9 +274,19 @@ static int move_new(int from, const char *number, int to, const char *name)
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
     /* This file system does not support the flag. A link does not replace either. */
-    if (linkat(from, number, to, name, 0) < 0)
+    if (linkat(from, number, to, name, 0) == 0)
+        return unlinkat(from, number, 0) < 0 ? errno : 0;
+    if (errno == EEXIST)
         return errno;
-    return unlinkat(from, number, 0) < 0 ? errno : 0;
+    /* Nor does it have hard links. An empty file takes the path first, and is replaced. After a
+     * kill between the two it stays, and the file goes beside it. */
+    auto_close int fd = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 && renameat(from, number, to, name) == 0)
+        return 0;
+    int why = errno;
+    if (fd >= 0)
+        (void)unlinkat(to, name, 0);
+    return why;
 }
 
 static int fail_at(struct berth_error *err, int number, const char *what, const char *path)
@@ -315,26 +336,33 @@ static int put_new(struct apply *a, struct berth_step *step, const char *path,
     return berth_arena_check(&a->steps.arena, err);
 }
 
+/* Moves the file at a path to old/NUMBER, and new/NUMBER to the path. For a moment nothing is
+ * there, unlike with RENAME_EXCHANGE. Returns as exchange() does. */
+static int exchange_by_moves(struct apply *a, int above, const char *name, const char *number,
+                             const struct stat *st)
+{
+    if (renameat(above, name, a->old_fd, number) < 0)
+        return errno;
+    int why = is_still(a->old_fd, number, st) ? move_new(a->new_fd, number, above, name) : EBUSY;
+    if (!why)
+        return 0;
+    int back = move_new(a->old_fd, number, above, name);
+    if (back && back != EEXIST) /* EEXIST: the user has replaced the file */
+        return back;
+    return why == EEXIST ? EBUSY : why;
+}
+
 /* Lets the local path and new/NUMBER change places. Returns 0, or an errno: EBUSY when the path had
- * changed in this moment. */
+ * changed in this moment. After any other one the places may be changed; undo_half() sees to it. */
 static int exchange(struct apply *a, int above, const char *name, const char *number,
                     const struct stat *st)
 {
-    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0) {
-        if (errno != EINVAL && errno != ENOSYS)
-            return errno;
-        /* This file system does not support the flag: for a moment nothing is at the path. */
-        if (renameat(above, name, a->old_fd, number) < 0)
-            return errno;
-        if (!is_still(a->old_fd, number, st)) {
-            (void)move_new(a->old_fd, number, above, name);
-            return EBUSY;
-        }
-        return move_new(a->new_fd, number, above, name);
-    }
+    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0)
+        return errno == EINVAL || errno == ENOSYS ? exchange_by_moves(a, above, name, number, st)
+                                                  : errno;
     if (is_still(a->new_fd, number, st))
         return 0;
-    return renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0 ? errno : EBUSY;
+    return renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0 ? ESTALE : EBUSY;
 }
 
 static int put_over(struct apply *a, struct berth_step *step, struct berth_error *err)
@@ -345,8 +373,16 @@ static int put_over(struct apply *a, struct berth_step *step, struct berth_error
     int above = open_above(a, step->path);
     enum look look = look_at(above, name, &step->old, &st);
     (void)number_of(a, step, number);
-    if (look == GONE && faccessat(a->old_fd, number, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        return put_new(a, step, step->path, err); /* a kill fell into the moment of exchange() */
+    if (look == GONE && exists(a->old_fd, number)) {
+        /* A process died in exchange_by_moves(), perhaps before it saw that the file had changed.
+         */
+        if (look_at(a->old_fd, number, &step->old, &st) == SAME)
+            return put_new(a, step, step->path, err);
+        int why = move_new(a->old_fd, number, above, name);
+        if (why)
+            return fail_at(err, why, "put back", step->path);
+        look = CHANGED;
+    }
     if (look == SAME) {
         int why = exchange(a, above, name, number, &st);
         if (why == 0) {
@@ -365,15 +401,31 @@ static int put_over(struct apply *a, struct berth_step *step, struct berth_error
                       step->path, err);
 }
 
-static int step_put(struct apply *a, struct berth_step *step, struct berth_error *err)
+/* Looks at a step whose new file is not in new/ any more: a process that died has put it at its
+ * path, perhaps before it saw that the file there had changed in this moment. Such a file returns
+ * to its path, and the remote version is put beside it. */
+static int check_put(struct apply *a, struct berth_step *step, struct berth_error *err)
 {
     struct stat st;
-    char number[NUMBER_SIZE], path[BERTH_TREE_PATH_BYTES_MAX + 1];
-    if (fstatat(a->new_fd, number_of(a, step, number), &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-        (uint64_t)st.st_ino != step->inode) {
-        step->state = BERTH_STEP_DONE; /* before the process died */
+    char number[NUMBER_SIZE];
+    const char *name = name_of(step->path);
+    int above = open_above(a, step->path);
+    (void)number_of(a, step, number);
+    step->state = BERTH_STEP_DONE;
+    if (above < 0 || !step->replaces || look_at(a->new_fd, number, &step->old, &st) != CHANGED ||
+        !is_inode(above, name, step->inode))
         return BERTH_OK;
-    }
+    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0)
+        return berth_fail_errno(err, "Cannot put back %.400s", step->path);
+    step->state = BERTH_STEP_OPEN;
+    return put_beside(a, step, BERTH_CONFLICT_CONTENT, step->path, err);
+}
+
+static int step_put(struct apply *a, struct berth_step *step, struct berth_error *err)
+{
+    char number[NUMBER_SIZE], path[BERTH_TREE_PATH_BYTES_MAX + 1];
+    if (!is_inode(a->new_fd, number_of(a, step, number), step->inode))
+        return check_put(a, step, err);
     if (open_above(a, step->path) >= 0)
         return step->replaces ? put_over(a, step, err) : put_new(a, step, step->path, err);
     /* The directory was removed or replaced since the manifest was taken. */
@@ -387,15 +439,34 @@ static int step_put(struct apply *a, struct berth_step *step, struct berth_error
 
 /* --- the other steps --- */
 
+/* Looks at a step whose file is in old/ already: a process that died has removed it, perhaps before
+ * it saw that the file had changed in this moment. Such a file returns to its path. */
+static int check_remove(struct apply *a, struct berth_step *step, int above, const char *number,
+                        struct berth_error *err)
+{
+    struct stat st;
+    step->state = BERTH_STEP_DONE;
+    if (above < 0 || look_at(a->old_fd, number, &step->old, &st) != CHANGED)
+        return BERTH_OK;
+    int why = move_new(a->old_fd, number, above, name_of(step->path));
+    if (why == EEXIST)
+        return BERTH_OK; /* the user has put another file there since */
+    step->state = BERTH_STEP_SKIPPED;
+    return why ? fail_at(err, why, "put back", step->path)
+               : report_conflict(a, BERTH_CONFLICT_DELETED_THERE, step->path, NULL, err);
+}
+
 static int step_remove(struct apply *a, struct berth_step *step, struct berth_error *err)
 {
     struct stat st;
     char number[NUMBER_SIZE];
     const char *name = name_of(step->path);
     int above = open_above(a, step->path);
+    if (exists(a->old_fd, number_of(a, step, number)))
+        return check_remove(a, step, above, number, err);
     step->state = BERTH_STEP_SKIPPED;
     enum look look = above < 0 ? GONE : look_at(above, name, &step->old, &st);
-    if (look == SAME && renameat(above, name, a->old_fd, number_of(a, step, number)) < 0)
+    if (look == SAME && renameat(above, name, a->old_fd, number) < 0)
         return berth_fail_errno(err, "Cannot remove %.400s", step->path);
     if (look == SAME && is_still(a->old_fd, number, &st)) {
         step->state = BERTH_STEP_DONE;
@@ -403,7 +474,7 @@ static int step_remove(struct apply *a, struct berth_step *step, struct berth_er
     }
     if (look == SAME) { /* it was replaced in this moment */
         int why = move_new(a->old_fd, number, above, name);
-        if (why)
+        if (why && why != EEXIST)
             return fail_at(err, why, "put back", step->path);
     }
     return look == GONE ? BERTH_OK
@@ -540,19 +611,47 @@ static int carry_out_all(struct apply *a, struct berth_error *err)
 
 /* --- undoing --- */
 
+/* Returns whether a name has the file that the step put, and nobody has changed it since. */
+static bool is_as_put(int directory, const char *name, const struct berth_step *step)
+{
+    struct stat st;
+    return fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (uint64_t)st.st_ino == step->inode && st.st_size == step->size &&
+           berth_time_ns(&st.st_mtim) == step->mtime_ns;
+}
+
 static bool undo_put(struct apply *a, const struct berth_step *step, int above, const char *name)
 {
     char number[NUMBER_SIZE];
-    struct stat st;
     (void)number_of(a, step, number);
-    if (fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (uint64_t)st.st_ino != step->inode)
+    if (!is_as_put(above, name, step))
         return true; /* it was changed or removed since, and is not ours any more */
-    if (!step->replaces || strcmp(step->placed, step->path) != 0)
-        return move_new(above, name, a->new_fd, number) == 0;
-    if (renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) == 0)
+    bool replaced = step->replaces && strcmp(step->placed, step->path) == 0;
+    bool exchanged = replaced && renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) == 0;
+    if (!exchanged && renameat(above, name, a->new_fd, number) < 0)
+        return false;
+    if (is_as_put(a->new_fd, number, step))
+        return !replaced || exchanged || move_new(a->old_fd, number, above, name) == 0;
+    /* It was changed in this moment, and stays. */
+    return exchanged ? renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) == 0
+                     : move_new(a->new_fd, number, above, name) == 0;
+}
+
+/* Puts the local file back where a step failed half-way. */
+static bool undo_half(struct apply *a, const struct berth_step *step)
+{
+    char number[NUMBER_SIZE];
+    const char *name = name_of(step->path);
+    int from = a->old_fd, above = open_above(a, step->path);
+    (void)number_of(a, step, number);
+    if (step->replaces && exists(a->new_fd, number) && !is_inode(a->new_fd, number, step->inode))
+        from = a->new_fd; /* they have changed places */
+    if (!exists(from, number) || is_inode(from, number, step->inode))
         return true;
-    return renameat(above, name, a->new_fd, number) == 0 &&
-           move_new(a->old_fd, number, above, name) == 0;
+    if (above >= 0 && from == a->new_fd && is_inode(above, name, step->inode))
+        return renameat2(from, number, above, name, RENAME_EXCHANGE) == 0;
+    int why = above < 0 ? ENOENT : move_new(from, number, above, name);
+    return !why || why == EEXIST; /* the user has put another file there */
 }
 
 static bool undo(struct apply *a, const struct berth_step *step)
@@ -592,6 +691,9 @@ static bool undo_all(struct apply *a)
     bool good = true;
     for (size_t i = a->steps.count; good && i-- > 0;) {
         const struct berth_step *step = &a->steps.items[i];
+        bool is_file = step->kind == BERTH_CHANGE_PUT || step->kind == BERTH_CHANGE_REMOVE;
+        if (step->state != BERTH_STEP_DONE && is_file)
+            good = undo_half(a, step);
         if (step->state != BERTH_STEP_DONE || step->kind == BERTH_CHANGE_OPEN_DIRECTORY)
             continue;
         if (step->kind != BERTH_CHANGE_SET_MODE)
@@ -690,6 +792,13 @@ static int remove_work(struct apply *a, struct berth_error *err)
     return BERTH_OK;
 }
 
+static void note_new(struct berth_step *step, const struct stat *st)
+{
+    step->inode = (uint64_t)st->st_ino;
+    step->size = st->st_size;
+    step->mtime_ns = berth_time_ns(&st->st_mtim);
+}
+
 /* Makes the new file or link of a step. */
 static int stage(struct apply *a, struct berth_step *step, const struct berth_entry *remote,
                  const struct berth_apply_source *source, bool sync, struct berth_error *err)
@@ -701,7 +810,7 @@ static int stage(struct apply *a, struct berth_step *step, const struct berth_en
         if (symlinkat(remote->target, a->new_fd, number) < 0 ||
             fstatat(a->new_fd, number, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return berth_fail_errno(err, "Cannot make a link in the workspace");
-        step->inode = (uint64_t)st.st_ino;
+        note_new(step, &st);
         return BERTH_OK;
     }
     int rc = source->fetch(source->ctx, remote, a->new_fd, number, err);
@@ -712,7 +821,7 @@ static int stage(struct apply *a, struct berth_step *step, const struct berth_en
         return fd;
     if (fchmod(fd, step->mode) < 0 || fstat(fd, &st) < 0 || (sync && fdatasync(fd) < 0))
         return berth_fail_errno(err, "Cannot write a file in the workspace");
-    step->inode = (uint64_t)st.st_ino;
+    note_new(step, &st);
     return BERTH_OK;
 }
 

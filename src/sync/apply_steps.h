@@ -21,7 +21,8 @@ struct berth_step {
     uint64_t inode;         /* PUT: of the new file or link */
     /* These are not part of the journal. */
     enum berth_step_state state;
-    const char *placed; /* where the new file, link or directory is */
+    int64_t size, mtime_ns; /* PUT: of the new file or link */
+    const char *placed;     /* where the new file, link or directory is */
 };
 
 struct berth_steps {

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "os/fs.h"
+#include "renames.h"
 #include "sync/apply.h"
 #include "sync/tree.h"
 
@@ -250,12 +252,21 @@ struct ground {
     bool destroyed;              /* an edit during the merge removed or replaced something */
 };
 
-/* Edits the local tree while it is being merged, and remembers what the edit wrote. */
-static void edit_here(struct ground *g)
+/* Edits the local tree while it is being merged, and remembers what the edit wrote. `path` has what
+ * is changed; NULL: anything. */
+static void edit_here(struct ground *g, const char *path)
 {
     struct tree *before = calloc(1, sizeof *before), *after = calloc(1, sizeof *after);
+    struct stat st;
     read_tree(g->local, before);
-    edit(g->local, 'e');
+    if (!path || lstat(path, &st) < 0 || S_ISDIR(st.st_mode) || dice(4) == 0) {
+        edit(g->local, 'e');
+    } else {
+        if (S_ISLNK(st.st_mode) || dice(3) == 0)
+            destroy(path);
+        if (!S_ISLNK(st.st_mode) && dice(4))
+            write_file(path, dice(2) ? "moment\n" : "another moment\n", st.st_mode & 0777);
+    }
     read_tree(g->local, after);
     int kept = 0;
     for (int i = 0; i < before->count; i++)
@@ -367,7 +378,7 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     if (berth_merge_plan(&base, &remote, &local, policy, LABEL, &merge, &err) < 0)
         fail_msg("seed %" PRIu64 ": %s", seed, err.message);
     if (edits && dice(2))
-        edit_here(g);
+        edit_here(g, NULL);
     auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (!edits && merge.count && dice(3) == 0)
         fail_half_way(g, fd, &merge, &source);
@@ -376,7 +387,7 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     bool killed = rc == BERTH_E_CANCELLED;
     while (rc == BERTH_E_CANCELLED) {
         if (edits && dice(2))
-            edit_here(g);
+            edit_here(g, NULL);
         berth_failpoint_arm_step((*kills)-- > 0 ? 1 + (int)dice((unsigned)merge.count + 4) : 0);
         rc = berth_apply_recover(&ROOT(g, fd), &report, &err);
     }
@@ -651,8 +662,17 @@ static void set_paths(struct ground *g)
     (void)snprintf(g->journals, sizeof g->journals, "%s/journals", g->directory);
 }
 
-/* Whatever the editor wrote during the merge is there, and so is the work of the remote side. */
-static void check_edited(struct ground *g, enum berth_merge_policy policy)
+static bool is_somewhere(const struct tree *t, const struct thing *wanted)
+{
+    for (int i = 0; i < t->count; i++)
+        if (alike(&t->things[i], wanted))
+            return true;
+    return false;
+}
+
+/* Whatever the editor wrote during the merge is there, and so is the work of the remote side. An
+ * edit of a file in the moment between two exchanges of it is beside its path. */
+static void check_edited(struct ground *g, enum berth_merge_policy policy, bool moments)
 {
     /* With REMOTE, a merge that begins anew after a kill overwrites what was edited before. */
     for (int i = 0; i < g->edited.count && policy != BERTH_MERGE_REMOTE; i++) {
@@ -661,7 +681,8 @@ static void check_edited(struct ground *g, enum berth_merge_policy policy)
         if (edited->mode_edited)
             RULE(now && now->mode == edited->mode, "an edited mode is lost");
         else
-            RULE(alike(now, edited), "an edit during the merge is lost");
+            RULE(alike(now, edited) || (moments && is_somewhere(&g->result, edited)),
+                 "an edit during the merge is lost");
     }
     for (int i = 0; i < g->r.count && policy == BERTH_MERGE_KEEP_BOTH; i++) {
         const struct thing *r = &g->r.things[i];
@@ -696,7 +717,7 @@ static void run_case(struct ground *g, uint64_t number)
     read_tree(g->local, &g->result);
     check_nothing_left(g);
     if (edits) {
-        check_edited(g, policy);
+        check_edited(g, policy, false);
     } else {
         check_result(g, policy);
         check_second_merge(g);
@@ -738,6 +759,158 @@ static void merges_of_an_ordinary_user(void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+}
+
+/* --- what happens at the moment of a rename --- */
+
+#define DIED 9
+#define FAILED 3
+
+/* What another process, the file system or a kill does while a merge renames files. */
+struct moments {
+    struct ground *g;
+    bool edits;              /* files change just before they are renamed */
+    bool no_flags, no_links; /* the file system does not support them */
+    int die_in, fail_in;     /* at the n-th rename from now on; 0: never */
+};
+
+/* Writes the path of a name, if it is in the local tree and not berth's own. */
+static bool local_path(const struct ground *g, int fd, const char *name, char out[PATH_SIZE])
+{
+    char link[40];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, out, PATH_SIZE);
+    if (len < 0 || (size_t)len + strlen(name) + 2 > PATH_SIZE)
+        return false;
+    (void)snprintf(out + len, PATH_SIZE - (size_t)len, "/%s", name);
+    size_t root = strlen(g->local);
+    return strncmp(out, g->local, root) == 0 && out[root] == '/' &&
+           strncmp(out + root, "/.berth/", strlen("/.berth/")) != 0;
+}
+
+static int at_rename(void *ctx, const struct renaming *call)
+{
+    struct moments *m = ctx;
+    char path[PATH_SIZE];
+    if (!local_path(m->g, call->from_fd, call->from, path) &&
+        !local_path(m->g, call->to_fd, call->to, path))
+        return 0;
+    /* Without flags and links an empty file holds the path until the rename: see move_new(). */
+    bool held = m->no_flags && m->no_links && !call->flags && !call->is_link;
+    if (m->edits && !held && dice(5) == 0 && may_change(path, strlen(m->g->local)))
+        edit_here(m->g, path);
+    if (m->die_in && !held && --m->die_in == 0)
+        _exit(DIED);
+    if (m->fail_in && --m->fail_in == 0)
+        return EIO;
+    return m->no_flags && call->flags ? EINVAL : m->no_links && call->is_link ? EPERM : 0;
+}
+
+/* Merges, or recovers a merge, in a process of its own. Returns 0, DIED or FAILED. */
+static int merge_in_child(struct moments *m, const struct berth_merge *merge)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        auto_apply_report report = {0};
+        struct berth_apply_source source = {.fetch = fetch, .ctx = m->g};
+        struct berth_error err;
+        auto_close int fd = open(m->g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        random_state += (uint64_t)m->die_in * 77 + (uint64_t)m->fail_in;
+        (void)renames_watch(at_rename, m);
+        int rc = merge ? berth_apply(&ROOT(m->g, fd), merge, &source, &report, &err)
+                       : berth_apply_recover(&ROOT(m->g, fd), &report, &err);
+        if (rc < 0)
+            (void)fprintf(stderr, "# seed %" PRIu64 ": %s\n", seed, err.message);
+        _exit(rc < 0 ? FAILED : 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != DIED && WEXITSTATUS(status) != FAILED)
+        fail_msg("seed %" PRIu64 ": the process of the merge ended with %d", seed,
+                 WEXITSTATUS(status));
+    return WEXITSTATUS(status);
+}
+
+/* Merges once; a merge that died is recovered. Returns whether it was carried out as planned. */
+static bool merge_in_moments(struct moments *m, enum berth_merge_policy policy, int kills)
+{
+    auto_tree_manifest base = {0}, remote = {0}, local = {0};
+    auto_merge merge = {0};
+    struct berth_error err;
+    struct ground *g = m->g;
+    m->die_in = m->fail_in = 0;
+    if (merge_in_child(m, NULL) != 0) /* an edit kept the last one from being undone */
+        return false;
+    struct tree *before = calloc(1, sizeof *before);
+    take_manifest(g->base, &base);
+    take_manifest(g->remote, &remote);
+    take_manifest(g->local, &local);
+    if (berth_merge_plan(&base, &remote, &local, policy, LABEL, &merge, &err) < 0)
+        fail_msg("seed %" PRIu64 ": %s", seed, err.message);
+    read_tree(g->local, before);
+    m->die_in = kills ? 1 + (int)dice((unsigned)merge.count * 2 + 1) : 0;
+    m->fail_in = !kills && dice(3) == 0 ? 1 + (int)dice((unsigned)merge.count * 2 + 1) : 0;
+    bool fails = m->fail_in;
+    int end = merge_in_child(m, &merge);
+    if (end == FAILED && !m->edits) {
+        read_tree(g->local, &g->result);
+        for (int i = 0; i < before->count; i++)
+            if (!equal(&before->things[i], at(&g->result, before->things[i].path)))
+                fail_msg("seed %" PRIu64 ": %s is not as it was before a merge that failed", seed,
+                         before->things[i].path);
+        assert_int_equal(before->count, g->result.count);
+        assert_true(fails);
+    }
+    free(before);
+    for (int next = end == DIED ? DIED : 0; next == DIED; next = merge_in_child(m, NULL))
+        m->die_in = --kills > 0 ? 1 + (int)dice((unsigned)merge.count + 1) : 0;
+    return end == 0;
+}
+
+/* A merge of random trees while files change at the moment of their rename, in a file system that
+ * supports less, with kills and failures in the midst of a step. */
+static void run_moments(struct ground *g, uint64_t number)
+{
+    static const enum berth_merge_policy policies[] = {BERTH_MERGE_KEEP_BOTH, BERTH_MERGE_REMOTE};
+    seed = number;
+    random_state = number * UINT64_C(0x9e3779b97f4a7c15) + 2;
+    enum berth_merge_policy policy = policies[dice(3) == 0];
+    bool edits = dice(2);
+    struct moments m = {.g = g, .edits = edits, .no_flags = dice(2), .no_links = dice(2)};
+    g->edited.count = 0;
+    g->destroyed = false;
+    make_trees(g);
+    int tries = 0;
+    while (!merge_in_moments(&m, policy, tries < 4 ? (int)dice(3) : 0))
+        if (++tries == 40)
+            fail_msg("seed %" PRIu64 ": the merge does not end", seed);
+        else if (tries > 20)
+            m.edits = false;
+    read_tree(g->local, &g->result);
+    check_nothing_left(g);
+    if (edits)
+        check_edited(g, policy, true);
+    else
+        check_result(g, policy);
+    destroy(g->base);
+    destroy(g->remote);
+    destroy(g->local);
+}
+
+static void moments_of_renames_lose_nothing(void **state)
+{
+    struct ground *g =
+        mmap(NULL, sizeof *g, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *one = getenv("BERTH_MERGE_SEED"), *many = getenv("BERTH_MERGE_CASES");
+    uint64_t cases = (many ? strtoull(many, NULL, 10) : CASES) / 5;
+    assert_true(g != MAP_FAILED);
+    *g = *(struct ground *)*state;
+    if (one)
+        run_moments(g, strtoull(one, NULL, 10));
+    for (uint64_t i = 0; i < cases && !one; i++)
+        run_moments(g, i);
+    assert_int_equal(munmap(g, sizeof *g), 0);
 }
 
 /* --- what a stranger sends --- */
@@ -858,6 +1031,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(random_merges_follow_the_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(merges_of_an_ordinary_user, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(moments_of_renames_lose_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_that_never_cross, set_up, tear_down),
         cmocka_unit_test_setup_teardown(link_in_the_place_of_ours, set_up, tear_down),
         cmocka_unit_test_setup_teardown(planted_journal, set_up, tear_down),
