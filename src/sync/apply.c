@@ -266,6 +266,25 @@ static bool has_new(const struct apply *a, int above, const char *name, const ch
 
 /* --- putting --- */
 
+/* Moves a file to a path where nothing is, in a file system without flags and hard links: an empty
+ * file takes the path first, and is replaced. After a kill between the two it stays, and the file
+ * goes beside it. An edit may have put a directory in the place of a file. Returns 0 or an errno.
+ */
+static int move_over_empty(int from, const char *number, int to, const char *name)
+{
+    struct stat st;
+    if (fstatat(from, number, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno;
+    bool is_dir = S_ISDIR(st.st_mode);
+    int made = is_dir ? mkdirat(to, name, S_IRWXU) : mknodat(to, name, S_IFREG | S_IRUSR, 0);
+    if (made == 0 && renameat(from, number, to, name) == 0)
+        return 0;
+    int why = errno;
+    if (made == 0)
+        (void)unlinkat(to, name, is_dir ? AT_REMOVEDIR : 0);
+    return why;
+}
+
 /* Moves a file to a path where nothing is. Returns 0 or an errno. */
 static int move_new(int from, const char *number, int to, const char *name)
 {
@@ -276,17 +295,7 @@ static int move_new(int from, const char *number, int to, const char *name)
     /* This file system does not support the flag. A link does not replace either. */
     if (linkat(from, number, to, name, 0) == 0)
         return unlinkat(from, number, 0) < 0 ? errno : 0;
-    if (errno == EEXIST)
-        return errno;
-    /* Nor does it have hard links. An empty file takes the path first, and is replaced. After a
-     * kill between the two it stays, and the file goes beside it. */
-    auto_close int fd = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0 && renameat(from, number, to, name) == 0)
-        return 0;
-    int why = errno;
-    if (fd >= 0)
-        (void)unlinkat(to, name, 0);
-    return why;
+    return errno == EEXIST ? errno : move_over_empty(from, number, to, name);
 }
 
 static int fail_at(struct berth_error *err, int number, const char *what, const char *path)
@@ -565,8 +574,10 @@ static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_
     if (above < 0 || fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode) ||
         (st.st_mode & PERMISSIONS) == step->mode)
         return BERTH_OK;
-    if (step->replaces && step->old.kind == BERTH_ENTRY_DIRECTORY && !S_ISDIR(st.st_mode))
-        return BERTH_OK; /* the directory was opened and removed, and a file was put in its place */
+    /* A step without an old entry is for a directory that the merge has made. */
+    bool of_directory = !step->replaces || step->old.kind == BERTH_ENTRY_DIRECTORY;
+    if (of_directory && !S_ISDIR(st.st_mode))
+        return BERTH_OK; /* a file has taken its place */
     mode_t mode = st.st_mode & PERMISSIONS;
     bool opened = S_ISDIR(st.st_mode) && mode == (step->old.mode | S_IRWXU);
     if (step->replaces && mode != step->old.mode && !opened)

@@ -243,6 +243,20 @@ static int put_beside(struct berth_merge *m, struct side r, const char **beside,
     return there ? BERTH_OK : put_part(m, r, kept, err);
 }
 
+/* Reports each file and link below a local directory that goes although it was changed here. */
+static int report_lost(struct berth_merge *m, struct side l, struct berth_error *err)
+{
+    int rc = BERTH_OK;
+    size_t at = 0;
+    for (l.at++; rc == BERTH_OK && l.at < l.end; l.at++) {
+        const struct berth_entry *e = top(l),
+                                 *base = berth_tree_manifest_next(m->base, &at, e->path);
+        if (!is_directory(e) && !berth_entry_same(base, e))
+            rc = add_conflict(m, BERTH_CONFLICT_KIND, e->path, NULL, err);
+    }
+    return rc;
+}
+
 /* Settles a path that both sides changed differently. */
 static int settle(struct berth_merge *m, enum berth_conflict_kind kind, struct side r,
                   struct side l, struct berth_error *err)
@@ -253,7 +267,10 @@ static int settle(struct berth_merge *m, enum berth_conflict_kind kind, struct s
         rc = put_beside(m, r, &beside, err);
     else if (m->policy == BERTH_MERGE_REMOTE && top(r))
         rc = take_remote(m, r, l, err);
-    return rc < 0 ? rc : add_conflict(m, kind, path, beside, err);
+    if (rc == BERTH_OK)
+        rc = add_conflict(m, kind, path, beside, err);
+    bool replaced = m->policy == BERTH_MERGE_REMOTE && top(r) && is_directory(top(l));
+    return rc == BERTH_OK && replaced ? report_lost(m, l, err) : rc;
 }
 
 /* --- one path --- */

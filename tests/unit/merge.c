@@ -364,6 +364,24 @@ static void fail_half_way(struct ground *g, int fd, const struct berth_merge *me
     free(before);
 }
 
+/* Every local file and link that goes, although it was changed here, is named as a conflict. */
+static void check_named(struct ground *g, const struct berth_merge *merge)
+{
+    struct tree *here = calloc(1, sizeof *here);
+    read_tree(g->local, here);
+    for (size_t i = 0; i < merge->count; i++) {
+        const struct berth_change *change = &merge->changes[i];
+        const struct thing *l = at(here, change->path);
+        bool goes = change->kind == BERTH_CHANGE_REMOVE || change->kind == BERTH_CHANGE_PUT;
+        bool named = !goes || !is_leaf(l) || alike(l, at(&g->b, change->path));
+        for (size_t n = 0; !named && n < merge->conflict_count; n++)
+            named = strcmp(merge->conflicts[n].path, change->path) == 0;
+        if (!named)
+            fail_msg("seed %" PRIu64 ": %s goes and is not named", seed, change->path);
+    }
+    free(here);
+}
+
 /* Merges once. Returns false when a kill came before the journal, so that nothing was done. */
 static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *kills, bool edits)
 {
@@ -377,6 +395,7 @@ static bool merge_once(struct ground *g, enum berth_merge_policy policy, int *ki
     take_manifest(g->local, &local);
     if (berth_merge_plan(&base, &remote, &local, policy, LABEL, &merge, &err) < 0)
         fail_msg("seed %" PRIu64 ": %s", seed, err.message);
+    check_named(g, &merge);
     if (edits && dice(2))
         edit_here(g, NULL);
     auto_close int fd = open(g->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
