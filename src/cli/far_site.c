@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/id.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "cli/client.h"
 #include "cli/files.h"
 #include "core/paths.h"
@@ -22,6 +25,8 @@
 #include "os/fs.h"
 
 #define CHUNK_BYTES 65536
+#define TIDY_AGE_MS ((int64_t)24 * 60 * 60 * 1000)
+#define TIDY_LOOKS_MAX 10 /* requests of one command for leases that it is not about */
 
 static struct cli *cli_of(struct berth_workspace_site *site)
 {
@@ -315,10 +320,36 @@ const char *cli_far_directory(struct cli *cli, const char *lease_id)
     return directory;
 }
 
-void cli_far_site_forget(const char *lease_id)
+/* Forgets a lease that has ended: nothing can come home from its place any more. */
+static void forget_ended(struct cli *cli, const char *states, const char *lease_id)
+{
+    struct berth_error kept = cli->err;
+    struct cli_answer lease;
+    bool known = cli_get(cli, &lease, "/api/environment-leases/%s", lease_id) == BERTH_OK;
+    cli->err = kept;
+    if (known &&
+        (cli_is(lease.json, "status", "released") || cli_is(lease.json, "status", "expired") ||
+         cli_is(lease.json, "status", "failed")))
+        berth_workspace_state_remove(states, lease_id);
+}
+
+void cli_far_site_tidy(struct cli *cli, const char *lease_id)
 {
     auto_free char *states = NULL;
     struct berth_error ignored; /* what stays does no harm */
-    if (find_states(&states, &ignored) == BERTH_OK)
-        berth_workspace_state_remove(states, lease_id);
+    if (find_states(&states, &ignored) < 0)
+        return;
+    forget_ended(cli, states, lease_id);
+    auto_dir *dir = opendir(states);
+    struct dirent *d;
+    for (int looks = 0; dir && looks < TIDY_LOOKS_MAX && (d = readdir(dir));) {
+        struct berth_id id;
+        struct stat st;
+        if (berth_id_parse(d->d_name, "Lease", &id, &ignored) < 0 ||
+            fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            berth_time_wall_ms() - (int64_t)st.st_mtime * 1000 < TIDY_AGE_MS)
+            continue;
+        forget_ended(cli, states, id.text);
+        looks++;
+    }
 }

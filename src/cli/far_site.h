@@ -20,6 +20,7 @@ void cli_far_site_close(struct cli_far_site *site);
 #define auto_far_site __attribute__((cleanup(cli_far_site_close))) struct cli_far_site
 /* Returns the directory of a lease in its place, or NULL with the error in cli->err. */
 const char *cli_far_directory(struct cli *cli, const char *lease_id);
-/* Forgets what is stored for a lease whose work is home. */
-void cli_far_site_forget(const char *lease_id);
+/* Forgets what is stored for this lease, and for others from earlier days, if they have ended. The
+ * daemon tells whether they have; leases that it does not know belong to another one. */
+void cli_far_site_tidy(struct cli *cli, const char *lease_id);
 #endif

@@ -153,7 +153,6 @@ struct far_run {
     const char *warning;    /* of the workspace that was sent; or NULL */
     struct berth_error err; /* why it failed before or after its command; code 0: it did not */
     const char *code;       /* its errorCode */
-    bool home;              /* the work is here */
 };
 
 static int far_run_fail(struct far_run *r, const char *code)
@@ -235,7 +234,6 @@ static void far_run_return(struct far_run *r)
     pull.diff_max = BERTH_RUN_DIFF_BYTES_MAX;
     pull.cancel_fd = r->cli->cancel_fd;
     if (!sync->no_restore && cli_far_pull(r->cli, &pull, &report) == BERTH_OK) {
-        r->home = true;
         r->report = report.json;
         r->diff = report.diff && *report.diff ? report.diff : NULL;
         return;
@@ -309,8 +307,8 @@ int cli_far_run(struct cli *cli, struct berth_run_request *request)
     }
     if (r.run_id && far_run_finish(&r, status) < 0 && !r.code)
         (void)far_run_fail(&r, "adapter_failed");
-    if (r.home)
-        cli_far_site_forget(r.lease_id);
+    if (r.lease_id)
+        cli_far_site_tidy(cli, r.lease_id);
     cli_sync_say(cli, stderr, r.report);
     if (!r.code || r.report)
         return r.code && status == CLI_OK ? CLI_BERTH_FAILED : status;

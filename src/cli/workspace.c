@@ -9,6 +9,7 @@
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/connect.h"
+#include "cli/far_site.h"
 #include "cli/far_workspace.h"
 #include "cli/interrupt.h"
 #include "cli/lookup.h"
@@ -81,6 +82,7 @@ static int pull_to_here(struct cli *cli, const char *lease_id, const char *on_co
     wanted.diff_max = dry_run ? BERTH_WORKSPACE_DIFF_BYTES_MAX : 0;
     if (cli_far_pull(cli, &wanted, &report) < 0)
         return cli_fail(cli);
+    cli_far_site_tidy(cli, lease_id);
     if (cli->json)
         return cli_print_text(cli, report.json_with_diff);
     cli_sync_say(cli, stdout, report.json_with_diff);

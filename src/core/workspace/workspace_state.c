@@ -257,13 +257,6 @@ int berth_workspace_state_load(const char *states, const char *lease_id,
     return rc;
 }
 
-/* Returns whether the directory `inner` is `outer`, or below it. */
-static bool is_within(const char *inner, const char *outer)
-{
-    size_t len = strlen(outer);
-    return strncmp(inner, outer, len) == 0 && (inner[len] == '\0' || inner[len] == '/');
-}
-
 /* Returns whether a state is about a directory, one above it, or one below it. */
 static bool is_about(int states_fd, const char *name, const char *path)
 {
@@ -274,7 +267,7 @@ static bool is_about(int states_fd, const char *name, const char *path)
     if (got <= (ssize_t)head || memcmp(text, HEAD, head) != 0)
         return false;
     text[got] = '\0'; /* so is the path */
-    return is_within(text + head, path) || is_within(path, text + head);
+    return berth_fs_is_within(text + head, path) || berth_fs_is_within(path, text + head);
 }
 
 int berth_workspace_state_others(const char *states, struct berth_arena *arena, const char *path,
