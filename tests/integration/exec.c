@@ -988,13 +988,19 @@ static void commands_of_another_machine_are_left_to_it(void **state)
     struct berth_run *run;
     struct berth_exec_record *row;
     add_foreign_node(f, dead.text);
-    assert_ok(f, berth_run_create_own(f->b, &f->arena, NULL, l->company_id, l->environment_id, &run,
-                                      &f->err));
-    run_sql(f, "UPDATE runs SET owner = $1 WHERE owner IS NOT NULL", dead.text);
+    run_sql(f, "UPDATE runs SET owner = $1", dead.text);
     record_running(f, l, id.text, dead.text);
     report = sweep(f);
     assert_int_equal(report.elsewhere, 1);
     assert_int_equal(report.lost, 0);
+    /* Whatever becomes of the lease and its environment, the command runs on that machine. */
+    (void)give_lease(f, l, BERTH_LEASE_RELEASED);
+    run_sql(f, "UPDATE environments SET driver = 'ssh' WHERE id = $1", l->environment_id);
+    assert_int_equal(sweep(f).elsewhere, 1);
+    run_sql(f, "DELETE FROM environments WHERE id = $1", l->environment_id);
+    assert_int_equal(sweep(f).elsewhere, 1);
+    assert_ok(f, berth_run_get(f->b, &f->arena, l->heartbeat_run_id, &run, &f->err));
+    assert_int_equal(run->status, BERTH_RUN_RUNNING);
     report = sweep(f); /* the dead node's row stays: it names the machine */
     assert_int_equal(report.elsewhere, 1);
     assert_ok(f, berth_exec_rows_get(f->b, &f->arena, id.text, &row, &f->err));

@@ -163,7 +163,7 @@ static int judge_open(struct berth *b, struct berth_arena *arena, const struct b
         rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.record || now.record->ended)
         return rc; /* it has ended since it was listed */
-    rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
+    rc = berth_foreign_machine_of_exec(b, arena, x, &machine, err);
     if (rc == BERTH_OK && machine) {
         berth_foreign_machine_tell(b, machine, "execId", x->id);
         ++*left;
@@ -256,7 +256,7 @@ int berth_exec_rows_end_overdue(struct berth *b, struct berth_arena *arena, stru
         const char *machine;
         if (x->owner && strcmp(x->owner, berth_node_id(b->node)) == 0)
             continue; /* its end may be queued */
-        rc = berth_foreign_machine(b, arena, x->environment_id, x->owner, &machine, err);
+        rc = berth_foreign_machine_of_exec(b, arena, x, &machine, err);
         if (rc == BERTH_OK && !machine)
             (void)add_label(&labels, arena, x->id);
     }

@@ -236,7 +236,7 @@ static int judge_performed(struct berth *b, struct berth_arena *arena, const str
     rc = berth_store_read(b->store, tx_get, &now, err);
     if (rc < 0 || !now.run || berth_run_ended((int)now.run->status))
         return rc; /* its process has ended the run since it was listed */
-    rc = berth_foreign_machine(b, arena, run->environment_id, run->owner, &machine, err);
+    rc = berth_foreign_machine_of_run(b, arena, run, &machine, err);
     if (rc == BERTH_OK &&
         machine) /* its leases stay open, too: they follow the run or a deadline */
         berth_foreign_machine_tell(b, machine, "runId", run->id);
