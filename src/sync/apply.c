@@ -232,7 +232,8 @@ static bool is_still(int directory, const char *name, const struct stat *st)
 {
     struct stat now;
     return fstatat(directory, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && now.st_ino == st->st_ino &&
-           now.st_size == st->st_size && berth_time_ns(&now.st_mtim) == berth_time_ns(&st->st_mtim);
+           now.st_mode == st->st_mode && now.st_size == st->st_size &&
+           berth_time_ns(&now.st_mtim) == berth_time_ns(&st->st_mtim);
 }
 
 static bool exists(int directory, const char *name)
@@ -628,6 +629,7 @@ static bool is_as_put(int directory, const char *name, const struct berth_step *
     struct stat st;
     return fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            (uint64_t)st.st_ino == step->inode && st.st_size == step->size &&
+           (S_ISLNK(st.st_mode) || (st.st_mode & PERMISSIONS) == step->mode) &&
            berth_time_ns(&st.st_mtim) == step->mtime_ns;
 }
 

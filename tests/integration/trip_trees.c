@@ -192,10 +192,10 @@ struct place {
 static const char *random_name(void)
 {
     static const char *const plain[] = {"a", "b", "A", "a-b", "c.txt", "d"};
-    static const char *const odd[] = {"\xc3\xa4",  "a\xcc\x88",   " lead",       "trail ",
-                                      "new\nline", "bytes\377",   "back\\slash", "-rf",
-                                      "it's $(a)", "\"quoted\"",  "*",           "tab\t",
-                                      "\n",        "a" TRIP_MARK, "%s",          "~"};
+    static const char *const odd[] = {
+        "\xc3\xa4",    "a\xcc\x88", " lead",       "trail ",     "new\nline", "bytes\377",
+        "back\\slash", "-rf",       "it's $(a)",   "\"quoted\"", "*",         "tab\t",
+        "\n",          "Icon\r",    "a" TRIP_MARK, "%s",         "~"};
     static char longest[256], euros[256];
     unsigned which = trip_dice(40);
     memset(longest, 'n', 255);

@@ -14,20 +14,22 @@
 #define PERMISSIONS 0777
 #define TIME_S_MAX (INT64_C(1) << 33) /* in the year 2242 */
 
-/* Names that never cross are pruned. */
+/* Names that never cross are pruned. Names with a newline, a carriage return or a backslash are
+ * listed apart, because sha256sum escapes them. */
 const char berth_place_list_script[] =
     " for p in find stat readlink ${hash:+sha256sum}; do"
     " command -v $p >/dev/null || { echo \"no $p\"; exit 0; }; done;"
-    " nl='\n';"
+    " nl='\n' cr=$(printf '\\r');"
     " w() { find \"${at:-.}\" ${depth:+-maxdepth $depth}"
     " \\( -name .berth -o -name .paperclip-runtime -o -name .git \\) -prune -o \"$@\"; };"
-    " plain() { w ! -path \"*$nl*\" ! -path '*\\\\*' \"$@\"; };"
+    " plain() { w ! -path \"*$nl*\" ! -path \"*$cr*\" ! -path '*\\\\*' \"$@\"; };"
     " echo entries; plain -exec stat -c '%f %s %Y %n' {} + || exit;"
     " echo links; plain -type l -exec sh -c"
     " 'for l; do t=$(readlink \"$l\" && echo .) && [ ${#t} -gt 2 ] || exit 1;"
     " printf \"%s\\0%s\\0\" \"$l\" \"${t%??}\"; done' sh {} + || exit;"
     " echo hashes; [ -z \"$hash\" ] || plain -type f -exec sha256sum {} + || exit;"
-    " echo odd; export hash; w \\( -path \"*$nl*\" -o -path '*\\\\*' \\) -exec sh -c"
+    " echo odd; export hash; w \\( -path \"*$nl*\" -o -path \"*$cr*\" -o -path '*\\\\*' \\)"
+    " -exec sh -c"
     " 'for f; do s=$(stat -c \"%f %s %Y\" \"$f\") || exit; t=; h=;"
     " if [ -h \"$f\" ]; then t=$(readlink \"$f\" && echo .) && [ ${#t} -gt 2 ] || exit 1;"
     " t=${t%??};"
