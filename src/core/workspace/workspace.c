@@ -761,6 +761,24 @@ static int make_diff(struct homecoming *h, struct berth_transport *t, int root_f
     return h->pull->dry_run ? rc : BERTH_OK;
 }
 
+/* Loads the state once its directory is locked: another pull of the lease may have come first. */
+static int load_locked(struct homecoming *h, struct berth_error *err)
+{
+    struct berth_workspace_state now;
+    int rc = berth_workspace_state_load(h->trip.site->states, h->pull->lease_id, &now, err);
+    if (rc == BERTH_OK && strcmp(now.path, h->state.path) != 0)
+        rc = berth_fail(err, BERTH_E_CONFLICT,
+                        "Another directory was sent to lease %s meanwhile: try again.",
+                        h->pull->lease_id);
+    if (rc < 0) {
+        berth_workspace_state_clear(&now);
+        return rc;
+    }
+    berth_workspace_state_clear(&h->state);
+    h->state = now;
+    return BERTH_OK;
+}
+
 static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
                       struct berth_error *err)
 {
@@ -769,8 +787,11 @@ static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
     auto_close int root_fd = open_root(&h->trip, h->state.path, &out->recovered, err);
     if (root_fd < 0)
         return root_fd;
+    int rc = load_locked(h, err);
+    if (rc < 0)
+        return rc;
     berth_workspace_git_recover(h->state.path);
-    int rc = find_sharers(&h->trip, &out->shared_with, err);
+    rc = find_sharers(&h->trip, &out->shared_with, err);
     add_sharers(&h->trip, &out->shared_with);
     out->recovered += strtoul(h->state.recovered, NULL, 10);
     if (rc == BERTH_OK)
@@ -818,7 +839,7 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
     auto_homecoming h = {.pull = pull};
     struct berth_error trouble;
     *out = (struct berth_workspace_report){0};
-    int rc = berth_workspace_state_load(site->states, pull->lease_id, &h.state, err);
+    int rc = berth_workspace_state_peek(site->states, pull->lease_id, &h.state, err);
     if (rc == BERTH_OK)
         rc = site->ops->reopen(site, pull->lease_id, &h.seen, err);
     if (rc < 0)

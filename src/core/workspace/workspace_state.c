@@ -233,8 +233,8 @@ static int load_lists(const char *states, const char *lease_id, struct berth_wor
     return rc < 0 ? rc : parse_lists(&bytes, out, err);
 }
 
-int berth_workspace_state_load(const char *states, const char *lease_id,
-                               struct berth_workspace_state *out, struct berth_error *err)
+static int load(const char *states, const char *lease_id, bool with_lists,
+                struct berth_workspace_state *out, struct berth_error *err)
 {
     auto_buf bytes = BERTH_BUF_INIT(STATE_BYTES_MAX);
     const char *path;
@@ -248,13 +248,25 @@ int berth_workspace_state_load(const char *states, const char *lease_id,
                           "No workspace was sent to lease %s from this machine.", lease_id);
     if (rc == BERTH_OK)
         rc = parse_state(&bytes, out, err);
-    if (rc == BERTH_OK)
+    if (rc == BERTH_OK && with_lists)
         rc = load_lists(states, lease_id, out, &path, err);
     if (rc < 0 && rc != BERTH_E_NO_MEMORY) {
         struct berth_error cause = *err;
         rc = berth_fail(err, BERTH_E_INTERNAL, "Cannot read %s: %s.", path, cause.message);
     }
     return rc;
+}
+
+int berth_workspace_state_load(const char *states, const char *lease_id,
+                               struct berth_workspace_state *out, struct berth_error *err)
+{
+    return load(states, lease_id, true, out, err);
+}
+
+int berth_workspace_state_peek(const char *states, const char *lease_id,
+                               struct berth_workspace_state *out, struct berth_error *err)
+{
+    return load(states, lease_id, false, out, err);
 }
 
 /* Returns whether a state is about a directory, one above it, or one below it. */

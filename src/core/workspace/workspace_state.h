@@ -57,6 +57,9 @@ int berth_workspace_state_save(const char *states, const char *lease_id,
 /* NOT_FOUND: no workspace was sent to this lease from this machine. */
 int berth_workspace_state_load(const char *states, const char *lease_id,
                                struct berth_workspace_state *out, struct berth_error *err);
+/* The same without the lists. Until its directory is locked, another process may change a state. */
+int berth_workspace_state_peek(const char *states, const char *lease_id,
+                               struct berth_workspace_state *out, struct berth_error *err);
 /* Lists the ids of other leases to which the directory `path` was sent, by the states that are
  * there.
  */
