@@ -47,6 +47,11 @@ static bool is_cancelled(int cancel_fd)
     return cancel_fd >= 0 && poll(&wish, 1, 0) > 0;
 }
 
+static int fail_cancelled(struct berth_error *err)
+{
+    return berth_fail(err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.");
+}
+
 bool berth_tree_can_vouch(int root_fd)
 {
     /* Others change files of these without this machine's clock, or number inodes anew; and a store
@@ -257,7 +262,7 @@ static int list_directory(struct listing *l, int fd, struct berth_error *err)
         return err->code;
     }
     if (is_cancelled(l->options->cancel_fd))
-        return berth_fail(err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.");
+        return fail_cancelled(err);
     int rc = read_names(l, dir, &arena, &names, err);
     if (rc == BERTH_OK)
         rc = read_all_rules(l, fd, &names, err);
@@ -299,6 +304,34 @@ struct hashing {
     struct berth_progress *progress;
 };
 
+/* What reading files needs. */
+struct reader {
+    struct berth_sha256_stream *digest;
+    char *chunk;
+    int cancel_fd; /* reading ends when it becomes readable; -1: never */
+};
+
+static int reader_open(struct reader *r, int cancel_fd, struct berth_error *err)
+{
+    *r = (struct reader){.chunk = malloc(READ_BYTES), .cancel_fd = cancel_fd};
+    return r->chunk ? berth_sha256_stream_new(&r->digest, err)
+                    : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
+}
+
+static void reader_close(struct reader *r)
+{
+    berth_sha256_stream_free(r->digest);
+    free(r->chunk);
+}
+#define auto_reader __attribute__((cleanup(reader_close))) struct reader
+
+static int fail_changed(struct berth_error *err, const char *path, const char *how)
+{
+    (void)berth_fail(err, BERTH_E_CONFLICT, "%.600s %s. Try again.", path, how);
+    err->os_errno = ESTALE;
+    return err->code;
+}
+
 /* Appends bytes to a copy. Zeros become a hole, as *hole says: a small archive may name a file of
  * many gigabytes. */
 static int write_copy(int copy, const char *bytes, size_t len, bool *hole, struct berth_error *err)
@@ -312,31 +345,33 @@ static int write_copy(int copy, const char *bytes, size_t len, bool *hole, struc
 
 /* Reads a whole file into the digest, and writes it to `copy`, which is empty, unless that is -1.
  * *stable says whether the file was the same before and after. */
-static int hash_open_file(int fd, int copy, struct berth_sha256_stream *digest, char *chunk,
-                          struct berth_entry *e, bool *stable, struct berth_error *err)
+static int hash_open_file(int fd, int copy, const struct reader *r, struct berth_entry *e,
+                          bool *stable, struct berth_error *err)
 {
     struct stat before, after;
     int64_t size = 0;
     bool hole = false;
     if (fstat(fd, &before) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
-    berth_sha256_stream_begin(digest);
-    for (ssize_t got; (got = read(fd, chunk, READ_BYTES)) != 0;) {
+    berth_sha256_stream_begin(r->digest);
+    for (ssize_t got; (got = read(fd, r->chunk, READ_BYTES)) != 0;) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return berth_fail_errno(err, "Cannot read %s", e->path);
-        berth_sha256_stream_put(digest, chunk, (size_t)got);
+        berth_sha256_stream_put(r->digest, r->chunk, (size_t)got);
         size += got;
-        int rc = copy < 0 ? BERTH_OK : write_copy(copy, chunk, (size_t)got, &hole, err);
+        int rc = copy < 0 ? BERTH_OK : write_copy(copy, r->chunk, (size_t)got, &hole, err);
         if (rc < 0)
             return berth_wrap(err, "copy %.60s", e->path);
+        if (got == READ_BYTES && is_cancelled(r->cancel_fd))
+            return fail_cancelled(err);
     }
     if (hole && ftruncate(copy, size) < 0) /* it ends with a hole */
         return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
     if (fstat(fd, &after) < 0)
         return berth_fail_errno(err, "Cannot read %s", e->path);
-    berth_sha256_stream_end(digest, e->hash);
+    berth_sha256_stream_end(r->digest, e->hash);
     *stable = S_ISREG(before.st_mode) && size == (int64_t)after.st_size &&
               berth_time_ns(&before.st_mtim) == berth_time_ns(&after.st_mtim) &&
               berth_time_ns(&before.st_ctim) == berth_time_ns(&after.st_ctim);
@@ -366,8 +401,8 @@ static int finish_copy(int copy, const struct berth_entry *e, struct berth_error
 }
 
 /* Reads a file below the root, and copies it to `copy`, unless that is -1. */
-static int read_file(int root_fd, int copy, struct berth_sha256_stream *digest, char *chunk,
-                     struct berth_entry *e, struct berth_error *err)
+static int read_file(int root_fd, int copy, const struct reader *r, struct berth_entry *e,
+                     struct berth_error *err)
 {
     for (int tries = 0; tries < READ_TRIES; tries++) {
         bool stable = false;
@@ -376,24 +411,23 @@ static int read_file(int root_fd, int copy, struct berth_sha256_stream *digest, 
             return fd;
         if (tries && copy >= 0 && (ftruncate(copy, 0) < 0 || lseek(copy, 0, SEEK_SET) < 0))
             return berth_fail_errno(err, "Cannot write the copy of %s", e->path);
-        int rc = hash_open_file(fd, copy, digest, chunk, e, &stable, err);
+        int rc = hash_open_file(fd, copy, r, e, &stable, err);
         if (rc < 0 || stable)
             return rc;
     }
-    return berth_fail(err, BERTH_E_CONFLICT, "%.600s changes while it is read. Try again.",
-                      e->path);
+    return fail_changed(err, e->path, "changes while it is read");
 }
 
-static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest, char *chunk,
-                     struct berth_entry *e, struct berth_error *err)
+static int hash_file(const struct hashing *h, const struct reader *r, struct berth_entry *e,
+                     struct berth_error *err)
 {
     if (h->copy_fd < 0)
-        return read_file(h->root_fd, -1, digest, chunk, e, err);
+        return read_file(h->root_fd, -1, r, e, err);
     auto_close int copy =
         berth_fs_open_beneath(h->copy_fd, e->path, O_WRONLY | O_CREAT | O_EXCL, e->mode, err);
     if (copy < 0)
         return copy;
-    int rc = read_file(h->root_fd, copy, digest, chunk, e, err);
+    int rc = read_file(h->root_fd, copy, r, e, err);
     if (rc < 0)
         return rc;
     berth_progress_add_file(h->progress);
@@ -401,35 +435,14 @@ static int hash_file(const struct hashing *h, struct berth_sha256_stream *digest
     return finish_copy(copy, e, err);
 }
 
-/* What reading one file needs: a digest and memory. */
-struct reader {
-    struct berth_sha256_stream *digest;
-    char *chunk;
-};
-
-static int reader_open(struct reader *r, struct berth_error *err)
-{
-    r->digest = NULL;
-    r->chunk = malloc(READ_BYTES);
-    return r->chunk ? berth_sha256_stream_new(&r->digest, err)
-                    : berth_fail(err, BERTH_E_NO_MEMORY, "Out of memory: hashing.");
-}
-
-static void reader_close(struct reader *r)
-{
-    berth_sha256_stream_free(r->digest);
-    free(r->chunk);
-}
-#define auto_reader __attribute__((cleanup(reader_close))) struct reader
-
 int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct berth_error *err)
 {
     struct berth_entry e = {.path = "a file"};
     auto_reader r = {0};
     bool stable = false;
-    int rc = reader_open(&r, err);
+    int rc = reader_open(&r, -1, err);
     if (rc == BERTH_OK)
-        rc = hash_open_file(fd, -1, r.digest, r.chunk, &e, &stable, err);
+        rc = hash_open_file(fd, -1, &r, &e, &stable, err);
     if (rc == BERTH_OK && !stable)
         rc = berth_fail(err, BERTH_E_CONFLICT, "A file changes while it is read. Try again.");
     memcpy(hash, e.hash, sizeof e.hash);
@@ -445,12 +458,11 @@ int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int direc
         openat(directory_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (copy < 0)
         return berth_fail_errno(err, "Cannot write the copy of %s", e.path);
-    int rc = reader_open(&r, err);
+    int rc = reader_open(&r, -1, err);
     if (rc == BERTH_OK)
-        rc = read_file(root_fd, copy, r.digest, r.chunk, &e, err);
+        rc = read_file(root_fd, copy, &r, &e, err);
     if (rc == BERTH_OK && memcmp(e.hash, entry->hash, sizeof e.hash) != 0)
-        rc = berth_fail(err, BERTH_E_CONFLICT, "%.600s has changed since it was listed. Try again.",
-                        e.path);
+        rc = fail_changed(err, e.path, "has changed since it was listed");
     return rc;
 }
 
@@ -467,13 +479,12 @@ static void *hash_main(void *ctx)
     struct hashing *h = ctx;
     struct berth_error err;
     auto_reader r = {0};
-    int rc = reader_open(&r, &err);
+    int rc = reader_open(&r, h->cancel_fd, &err);
     for (size_t i; rc == BERTH_OK && (i = atomic_fetch_add(&h->next, SHARE_FILES)) < h->count;) {
         size_t end = h->count - i < SHARE_FILES ? h->count : i + SHARE_FILES;
         for (; rc == BERTH_OK && i < end && !atomic_load(&h->failed); i++)
-            rc = is_cancelled(h->cancel_fd)
-                     ? berth_fail(&err, BERTH_E_CANCELLED, "Reading the workspace was cancelled.")
-                     : hash_file(h, r.digest, r.chunk, h->files[i], &err);
+            rc = is_cancelled(h->cancel_fd) ? fail_cancelled(&err)
+                                            : hash_file(h, &r, h->files[i], &err);
     }
     if (rc < 0)
         hash_fail(h, &err);

@@ -24,8 +24,8 @@ int berth_tree_list(int root_fd, const struct berth_tree_options *options,
 
 /* Sets the hash of every file that has none. `known` is an earlier manifest of the same tree, or
  * NULL: it vouches for files whose size, times and inode are the same, unless they may have changed
- * in the moment at which it was taken. The other files are read, by several threads. CONFLICT: a
- * file changes while it is read. */
+ * in the moment at which it was taken. The other files are read, by several threads. CONFLICT with
+ * ESTALE: a file changes while it is read. */
 int berth_tree_hash(int root_fd, struct berth_tree_manifest *manifest,
                     const struct berth_tree_manifest *known, int cancel_fd,
                     struct berth_error *err);
@@ -39,8 +39,8 @@ int berth_tree_hash_fd(int fd, unsigned char hash[BERTH_SHA256_SIZE], struct ber
  * directory. CONFLICT: a file changes while it is copied. */
 int berth_tree_copy(int root_fd, struct berth_tree_manifest *manifest, int copy_fd, int cancel_fd,
                     struct berth_progress *progress, struct berth_error *err);
-/* Makes the file `name` in a directory, with the content of a file of the tree. CONFLICT: the
- * content does not have the hash of the entry. */
+/* Makes the file `name` in a directory, with the content of a file of the tree. CONFLICT with
+ * ESTALE: the content does not have the hash of the entry. */
 int berth_tree_copy_file(int root_fd, const struct berth_entry *entry, int directory_fd,
                          const char *name, struct berth_error *err);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -197,6 +198,29 @@ static void reading_can_be_cancelled(void **state)
     assert_int_equal(berth_tree_list(g->fd, &options, &g->manifest, &g->err), BERTH_E_CANCELLED);
     list(g, NULL);
     assert_int_equal(berth_tree_hash(g->fd, &g->manifest, NULL, fd, &g->err), BERTH_E_CANCELLED);
+}
+
+static void *cancel_soon(void *fd)
+{
+    return eventfd_write(*(int *)fd, 1) == 0 ? NULL : fd;
+}
+
+/* Also in the midst of a file: to read all of this one would take several minutes. */
+static void reading_of_a_file_can_be_cancelled(void **state)
+{
+    struct ground *g = *state;
+    pthread_t thread;
+    void *failed;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    put_file(g, "huge", "", 0644);
+    auto_close int huge = openat(g->fd, "huge", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(ftruncate(huge, (off_t)1 << 39), 0);
+    list(g, NULL);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &fd), 0);
+    assert_int_equal(berth_tree_hash(g->fd, &g->manifest, NULL, fd, &g->err), BERTH_E_CANCELLED);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    (void)close(fd);
 }
 
 /* --- vouching --- */
@@ -409,13 +433,21 @@ static void copy_of_one_file_has_its_hash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_GROUND(everything_is_listed),       ON_GROUND(special_files_are_skipped),
-        ON_GROUND(ignored_files_are_left_out), ON_GROUND(unreadable_is_an_error),
-        ON_GROUND(reading_can_be_cancelled),   ON_GROUND(unchanged_files_are_not_read),
-        ON_GROUND(many_files_are_hashed),      ON_GROUND(file_that_is_gone_is_an_error),
-        ON_GROUND(written_and_read_again),     ON_GROUND(paths_of_strangers),
-        ON_GROUND(duplicates_are_refused),     ON_GROUND(copies_are_the_same),
-        ON_GROUND(copies_follow_no_link),      ON_GROUND(copy_of_one_file_has_its_hash),
+        ON_GROUND(everything_is_listed),
+        ON_GROUND(special_files_are_skipped),
+        ON_GROUND(ignored_files_are_left_out),
+        ON_GROUND(unreadable_is_an_error),
+        ON_GROUND(reading_of_a_file_can_be_cancelled),
+        ON_GROUND(reading_can_be_cancelled),
+        ON_GROUND(unchanged_files_are_not_read),
+        ON_GROUND(many_files_are_hashed),
+        ON_GROUND(file_that_is_gone_is_an_error),
+        ON_GROUND(written_and_read_again),
+        ON_GROUND(paths_of_strangers),
+        ON_GROUND(duplicates_are_refused),
+        ON_GROUND(copies_are_the_same),
+        ON_GROUND(copies_follow_no_link),
+        ON_GROUND(copy_of_one_file_has_its_hash),
     };
     return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }
