@@ -20,6 +20,7 @@
 #include "base/id.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "base/time.h"
 #include "core/lease/lease.h"
 #include "core/lease/lease_directory.h"
 #include "core/workspace/transport.h"
@@ -35,6 +36,8 @@
 #define LABEL_LEN 8 /* digits of an id in the names of remote versions */
 #define LOCK_LOOK_MS 100
 #define LISTED_CONFLICTS_MAX 200 /* in the JSON of a report */
+#define MERGE_TRIES_MAX 20       /* while files of the place change */
+#define MERGE_TRIES_MS 10000     /* no further try begins after this time */
 
 static const char *const policy_words[] = {"keep-both", "remote", "local", "fail", NULL};
 const struct berth_enum berth_merge_policies = {"conflict policy", policy_words};
@@ -460,14 +463,20 @@ struct homecoming {
     const char *git_trouble; /* why commits of the place are not here; or NULL */
 };
 
-static void homecoming_clear(struct homecoming *h)
+/* Forgets what was read and planned. */
+static void forget_attempt(struct homecoming *h)
 {
     berth_apply_report_clear(&h->applied);
     berth_merge_clear(&h->plan);
     berth_tree_manifest_clear(&h->remote);
     berth_tree_manifest_clear(&h->local);
-    berth_workspace_state_clear(&h->state);
     berth_buf_clear(&h->diff);
+}
+
+static void homecoming_clear(struct homecoming *h)
+{
+    forget_attempt(h);
+    berth_workspace_state_clear(&h->state);
 }
 #define auto_homecoming __attribute__((cleanup(homecoming_clear))) struct homecoming
 
@@ -720,17 +729,11 @@ static int fetch_commits(struct homecoming *h, struct berth_error *err)
     return rc < 0 ? berth_workspace_git_excuse(&h->trip, rc, &h->git_trouble, err) : rc;
 }
 
-/* Changes the directory at home: files first, then the index and the branch. */
-static int apply_plan(struct homecoming *h, struct berth_transport *t, int root_fd,
-                      struct berth_error *err)
+/* Changes the repository at home, after its files: first the index, then the branch. */
+static int apply_commits(struct homecoming *h, struct berth_error *err)
 {
-    struct berth_apply_source source = {.fetch = t->ops->fetch, .ctx = t};
-    struct berth_apply_root root = {root_fd, h->trip.journals};
-    int rc = berth_apply(&root, &h->plan, &source, &h->applied, err);
-    if (rc < 0)
-        return rc;
     BERTH_FAILPOINT(workspace_after_merge);
-    rc = berth_workspace_git_join(&h->trip, &h->git, err);
+    int rc = berth_workspace_git_join(&h->trip, &h->git, err);
     if (rc < 0 || !*h->state.branch || h->git_trouble)
         return rc;
     rc = berth_workspace_branch_commit(&h->trip, &h->branch, err);
@@ -779,6 +782,51 @@ static int load_locked(struct homecoming *h, struct berth_error *err)
     return BERTH_OK;
 }
 
+/* Merges the files, unless it is a dry run. *reads: the step that failed reads the place. */
+static int merge_files(struct homecoming *h, struct berth_transport *t, int root_fd, bool *reads,
+                       struct berth_error *err)
+{
+    struct berth_apply_source source = {.fetch = t->ops->fetch, .ctx = t};
+    struct berth_apply_root root = {root_fd, h->trip.journals};
+    *reads = true;
+    int rc = list_both(h, t, root_fd, err);
+    if (rc < 0)
+        return rc;
+    *reads = false;
+    rc = make_plan(h, err);
+    if (rc < 0)
+        return rc;
+    *reads = true;
+    if (!h->pull->dry_run)
+        rc = gather_files(h, t, err);
+    if (rc == BERTH_OK && h->pull->diff_max)
+        rc = make_diff(h, t, root_fd, err);
+    if (rc < 0)
+        return rc;
+    *reads = false;
+    rc = fetch_commits(h, err);
+    *reads = rc == BERTH_OK;
+    return rc < 0 || h->pull->dry_run ? rc
+                                      : berth_apply(&root, &h->plan, &source, &h->applied, err);
+}
+
+/* The same, again when commands change files of the place while they are read. */
+static int merge_steady_files(struct homecoming *h, struct berth_transport *t, int root_fd,
+                              struct berth_error *err)
+{
+    int64_t begun_ms = berth_time_mono_ms();
+    for (int tries = 1;; tries++) {
+        bool reads;
+        int rc = merge_files(h, t, root_fd, &reads, err);
+        bool changed =
+            reads && (rc == BERTH_E_UPSTREAM || err->os_errno == ESTALE || err->os_errno == ENOENT);
+        if (rc == BERTH_OK || !changed || tries == MERGE_TRIES_MAX ||
+            berth_time_mono_ms() - begun_ms > MERGE_TRIES_MS)
+            return rc;
+        forget_attempt(h);
+    }
+}
+
 static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
                       struct berth_error *err)
 {
@@ -799,17 +847,9 @@ static int bring_home(struct homecoming *h, struct berth_workspace_report *out,
     if (t)
         t->progress = watch(&watched, h->pull->on_progress, h->pull->ctx, true);
     if (rc == BERTH_OK)
-        rc = list_both(h, t, root_fd, err);
-    if (rc == BERTH_OK)
-        rc = make_plan(h, err);
+        rc = merge_steady_files(h, t, root_fd, err);
     if (rc == BERTH_OK && !h->pull->dry_run)
-        rc = gather_files(h, t, err);
-    if (rc == BERTH_OK && h->pull->diff_max)
-        rc = make_diff(h, t, root_fd, err);
-    if (rc == BERTH_OK)
-        rc = fetch_commits(h, err);
-    if (rc == BERTH_OK && !h->pull->dry_run)
-        rc = apply_plan(h, t, root_fd, err);
+        rc = apply_commits(h, err);
     if (rc == BERTH_OK)
         rc = write_report(h, out, err);
     if (rc == BERTH_OK && h->git_trouble)
