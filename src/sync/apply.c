@@ -301,6 +301,11 @@ static int move_new(int from, const char *number, int to, const char *name)
 
 static int fail_at(struct berth_error *err, int number, const char *what, const char *path)
 {
+    if (number == EXDEV)
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "Cannot %s %.400s: something is mounted on its directory since the "
+                          "workspace was sent. Unmount it, and fetch the work again.",
+                          what, path);
     errno = number;
     return berth_fail_errno(err, "Cannot %s %.400s", what, path);
 }
@@ -477,7 +482,7 @@ static int step_remove(struct apply *a, struct berth_step *step, struct berth_er
     step->state = BERTH_STEP_SKIPPED;
     enum look look = above < 0 ? GONE : look_at(above, name, &step->old, &st);
     if (look == SAME && renameat(above, name, a->old_fd, number) < 0)
-        return berth_fail_errno(err, "Cannot remove %.400s", step->path);
+        return fail_at(err, errno, "remove", step->path);
     if (look == SAME && is_still(a->old_fd, number, &st)) {
         step->state = BERTH_STEP_DONE;
         return BERTH_OK;

@@ -26,6 +26,8 @@ struct berth_tree_manifest {
     int64_t taken_at_ns;      /* when the tree was read, by the wall clock of its file system */
     size_t skipped;           /* sockets, pipes and devices, which are left out */
     const char *skipped_path; /* the first of them, or NULL */
+    size_t mounts;            /* directories that were left out, see struct berth_tree_options */
+    const char *mount_path;   /* the first of them, or NULL */
     size_t files_read;        /* by berth_tree_hash: the others were vouched for */
     size_t repositories;      /* names ".git" in it, where berth_tree_list read it */
 };

@@ -76,6 +76,7 @@ struct listing {
     char path[BERTH_TREE_PATH_BYTES_MAX + 1]; /* of what is being looked at */
     size_t len;
     int depth;
+    uint64_t mount_id; /* of the root */
 };
 
 /* A name in a directory. */
@@ -186,18 +187,62 @@ static int list_link(struct listing *l, int fd, const char *name, struct berth_e
     return berth_tree_manifest_add(l->out, e, err);
 }
 
-static int list_below(struct listing *l, int fd, const char *name, struct berth_error *err)
+/* Returns the id of the mount that a directory is in; 0: it is not known. */
+static uint64_t mount_of(int fd)
+{
+    struct statx st;
+    return statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) == 0 && st.stx_mask & STATX_MNT_ID
+               ? st.stx_mnt_id
+               : 0;
+}
+
+/* Excludes the directory at the path from now on. */
+static int leave_mount(struct listing *l, struct berth_error *err)
+{
+    char rule[BERTH_TREE_PATH_BYTES_MAX * 2 + 3] = "/";
+    size_t len = 1;
+    if (strchr(l->path, '\n'))
+        return berth_fail(
+            err, BERTH_E_UNPROCESSABLE,
+            "Something is mounted on %.400s, which has a newline in its name. Unmount "
+            "it, or exclude it.",
+            l->path);
+    for (const char *at = l->path; *at; at++) {
+        if (strchr("\\*?[] ", *at))
+            rule[len++] = '\\';
+        rule[len++] = *at;
+    }
+    rule[len++] = '/';
+    rule[len] = '\0';
+    if (!l->out->mounts++)
+        l->out->mount_path = berth_arena_strdup(&l->out->arena, l->path);
+    int rc = berth_ignore_add_override(l->options->ignore, rule, err);
+    return rc < 0 ? rc : berth_arena_check(&l->out->arena, err);
+}
+
+/* Adds the directory under a name, and what is below it. */
+static int list_below(struct listing *l, int fd, const char *name, const struct berth_entry *e,
+                      struct berth_error *err)
 {
     int below = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (below < 0)
         return berth_fail_errno(err, "Cannot read the directory %s", l->path);
+    if (l->options->leave_mounts && mount_of(below) != l->mount_id) {
+        (void)close(below);
+        return leave_mount(l, err);
+    }
+    int rc = berth_tree_manifest_add(l->out, e, err);
+    if (rc < 0) {
+        (void)close(below);
+        return rc;
+    }
     if (l->depth == BERTH_TREE_DEPTH_MAX) {
         (void)close(below);
         return berth_fail(err, BERTH_E_TOO_LARGE, "Directories are more than %d deep: %.400s",
                           BERTH_TREE_DEPTH_MAX, l->path);
     }
     l->depth++;
-    int rc = list_directory(l, below, err);
+    rc = list_directory(l, below, err);
     l->depth--;
     return rc;
 }
@@ -220,8 +265,7 @@ static int list_entry(struct listing *l, int fd, const char *name, const struct 
     }
     if (S_ISDIR(st->st_mode)) {
         e.kind = BERTH_ENTRY_DIRECTORY;
-        int rc = berth_tree_manifest_add(l->out, &e, err);
-        return rc < 0 ? rc : list_below(l, fd, name, err);
+        return list_below(l, fd, name, &e, err);
     }
     if (!l->out->skipped++)
         l->out->skipped_path = berth_arena_strdup(&l->out->arena, l->path);
@@ -286,6 +330,7 @@ int berth_tree_list(int root_fd, const struct berth_tree_options *options,
     if (fd < 0)
         return berth_fail_errno(err, "Cannot read the workspace");
     out->taken_at_ns = berth_tree_now_ns();
+    l.mount_id = options->leave_mounts ? mount_of(fd) : 0;
     int rc = list_directory(&l, fd, err);
     return rc < 0 ? rc : berth_tree_manifest_sort(out, err);
 }

@@ -16,6 +16,9 @@ struct berth_tree_options {
      * rules are used as they are. */
     const char *const *ignore_files;
     int cancel_fd; /* reading ends when it becomes readable; -1: never */
+    /* Directories on which something is mounted are left out, and a rule that excludes them is
+     * added to `ignore`: files cannot be renamed into them. */
+    bool leave_mounts;
 };
 
 /* Lists the tree without reading files. `out` is empty before, and sorted afterwards. */

@@ -190,8 +190,10 @@ static void *earlier_load(void *ctx)
 static int list_sent(struct earlier *e, int root_fd, struct berth_error *err)
 {
     struct berth_workspace_state *s = e->trip->state;
-    struct berth_tree_options options = {
-        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = e->trip->cancel_fd};
+    struct berth_tree_options options = {.ignore = s->ignore,
+                                         .ignore_files = ignore_files,
+                                         .cancel_fd = e->trip->cancel_fd,
+                                         .leave_mounts = true};
     pthread_t thread;
     bool threaded = pthread_create(&thread, NULL, earlier_load, e) == 0;
     if (!threaded)
@@ -233,12 +235,26 @@ static int send_list(struct berth_transport *t, int root_fd, struct berth_worksp
     return rc < 0 ? rc : berth_arena_check(&s->arena, err);
 }
 
+/* Adds to the warning of the state that directories stay here. */
+static int warn_of_mounts(struct berth_workspace_state *s, struct berth_error *err)
+{
+    if (s->base.mounts)
+        s->warning = berth_arena_printf(&s->arena,
+                                        "%s%sSomething is mounted on %.400s%s: that is not sent, "
+                                        "and nothing comes home into it.",
+                                        s->warning, *s->warning ? " " : "", s->base.mount_path,
+                                        s->base.mounts > 1 ? " and on other directories" : "");
+    return berth_arena_check(&s->arena, err);
+}
+
 /* Lists the directory at home into the state, and makes the place like it. */
 static int send_tree(const struct berth_git_trip *trip, struct berth_transport *t, int root_fd,
                      bool *fresh, struct berth_error *err)
 {
     struct earlier earlier = {.trip = trip};
     int rc = list_sent(&earlier, root_fd, err);
+    if (rc == BERTH_OK)
+        rc = warn_of_mounts(trip->state, err);
     if (rc == BERTH_OK)
         rc = send_list(t, root_fd, trip->state, &earlier, fresh, err);
     berth_workspace_state_clear(&earlier.state);
@@ -322,8 +338,10 @@ static int measure(struct berth_git_trip *trip, int root_fd, struct berth_worksp
                    struct berth_error *err)
 {
     struct berth_workspace_state *s = trip->state;
-    struct berth_tree_options options = {
-        .ignore = s->ignore, .ignore_files = ignore_files, .cancel_fd = trip->cancel_fd};
+    struct berth_tree_options options = {.ignore = s->ignore,
+                                         .ignore_files = ignore_files,
+                                         .cancel_fd = trip->cancel_fd,
+                                         .leave_mounts = true};
     berth_workspace_git_forget_scratch(trip);
     int rc = berth_tree_list(root_fd, &options, &s->base, err);
     if (rc == BERTH_OK)
