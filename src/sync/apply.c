@@ -296,7 +296,8 @@ static int move_new(int from, const char *number, int to, const char *name)
     /* This file system does not support the flag. A link does not replace either. */
     if (linkat(from, number, to, name, 0) == 0)
         return unlinkat(from, number, 0) < 0 ? errno : 0;
-    return errno == EEXIST ? errno : move_over_empty(from, number, to, name);
+    bool unsupported = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS;
+    return unsupported ? move_over_empty(from, number, to, name) : errno;
 }
 
 static int fail_at(struct berth_error *err, int number, const char *what, const char *path)
