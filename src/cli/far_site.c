@@ -19,8 +19,8 @@
 #include "base/time.h"
 #include "cli/client.h"
 #include "cli/files.h"
+#include "core/lease/lease_directory.h"
 #include "core/paths.h"
-#include "core/workspace/workspace_state.h"
 #include "os/engine.h"
 #include "os/fs.h"
 
@@ -330,7 +330,7 @@ static void forget_ended(struct cli *cli, const char *states, const char *lease_
     if (known &&
         (cli_is(lease.json, "status", "released") || cli_is(lease.json, "status", "expired") ||
          cli_is(lease.json, "status", "failed")))
-        berth_workspace_state_remove(states, lease_id);
+        berth_lease_workspace_remove(states, lease_id);
 }
 
 void cli_far_site_tidy(struct cli *cli, const char *lease_id)
@@ -343,9 +343,11 @@ void cli_far_site_tidy(struct cli *cli, const char *lease_id)
     auto_dir *dir = opendir(states);
     struct dirent *d;
     for (int looks = 0; dir && looks < TIDY_LOOKS_MAX && (d = readdir(dir));) {
+        char name[BERTH_ID_SIZE]; /* without the suffix of files that belong to a state */
         struct berth_id id;
         struct stat st;
-        if (berth_id_parse(d->d_name, "Lease", &id, &ignored) < 0 ||
+        (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(d->d_name, "."), d->d_name);
+        if (berth_id_parse(name, "Lease", &id, &ignored) < 0 ||
             fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
             berth_time_wall_ms() - (int64_t)st.st_mtime * 1000 < TIDY_AGE_MS)
             continue;

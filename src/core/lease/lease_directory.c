@@ -110,7 +110,7 @@ static void forget_worktree(const char *tree)
         (void)berth_fs_remove_tree(admin, &ignored);
 }
 
-void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
+void berth_lease_workspace_remove(const char *workspaces, const char *lease_id)
 {
     static const char *const suffixes[] = {"",
                                            ".new",
@@ -123,10 +123,7 @@ void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
                                            ".git",
                                            ".diff",
                                            BERTH_LEASE_WORKTREE_SUFFIX};
-    auto_free char *workspaces = NULL;
-    struct berth_error ignored; /* the sweep tries again */
-    if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) < 0)
-        return;
+    struct berth_error ignored; /* the next sweep or command tries again */
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         auto_free char *path = NULL;
         if (asprintf(&path, "%s/%s%s", workspaces, lease_id, suffixes[i]) < 0)
@@ -138,4 +135,12 @@ void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
         else if (i == 0 && access(workspaces, F_OK) < 0)
             return; /* no workspace was ever sent from here */
     }
+}
+
+void berth_lease_workspace_discard(struct berth *b, const char *lease_id)
+{
+    auto_free char *workspaces = NULL;
+    struct berth_error ignored; /* the sweep tries again */
+    if (berth_lease_directories(b, "workspaces", &workspaces, &ignored) == BERTH_OK)
+        berth_lease_workspace_remove(workspaces, lease_id);
 }

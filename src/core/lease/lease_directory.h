@@ -20,6 +20,8 @@ int berth_lease_directory(const struct berth *b, struct berth_arena *arena, cons
 /* Removes the state of the workspace of a lease that has ended, if there is one
  * (core/workspace/workspace_state.h). */
 void berth_lease_workspace_discard(struct berth *b, const char *lease_id);
+/* The same in a directory for workspaces that is not the runtime's. */
+void berth_lease_workspace_remove(const char *workspaces, const char *lease_id);
 /* Removes the directory of a lease that has ended, if there is one: takes it out of the way now,
  * and deletes it on the pool. What fails is left for the sweep. */
 void berth_lease_directory_discard(struct berth *b, const char *lease_id);

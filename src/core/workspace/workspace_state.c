@@ -299,16 +299,3 @@ int berth_workspace_state_others(const char *states, struct berth_arena *arena, 
     }
     return berth_arena_check(arena, err);
 }
-
-void berth_workspace_state_remove(const char *states, const char *lease_id)
-{
-    auto_arena arena = BERTH_ARENA_INIT;
-    struct berth_error ignored; /* the sweep removes what is left */
-    const char *path;
-    if (berth_workspace_state_path(states, &arena, lease_id, "", &path, &ignored) == BERTH_OK)
-        (void)unlink(path);
-    remove_lists(states, lease_id, "a");
-    remove_lists(states, lease_id, "b");
-    if (berth_workspace_state_path(states, &arena, lease_id, ".asset", &path, &ignored) == BERTH_OK)
-        (void)berth_fs_remove_tree(path, &ignored);
-}

@@ -66,8 +66,6 @@ int berth_workspace_state_peek(const char *states, const char *lease_id,
 int berth_workspace_state_others(const char *states, struct berth_arena *arena, const char *path,
                                  const char *lease_id, struct berth_list *out,
                                  struct berth_error *err);
-/* Removes the state of a lease. A missing one is fine. */
-void berth_workspace_state_remove(const char *states, const char *lease_id);
 /* Returns the path of a file or directory NAME.SUFFIX of a lease, beside its state, in the arena.
  */
 int berth_workspace_state_path(const char *states, struct berth_arena *arena, const char *lease_id,
