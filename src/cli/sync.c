@@ -239,11 +239,12 @@ void cli_sync_say_object(struct cli *cli, FILE *to, const struct berth_json *wor
     if (cli_is(workspace, "state", "kept")) {
         cli_sync_say_findings(cli, to, workspace);
         const char *why = cli_text(workspace, "error");
+        if (why)
+            (void)fprintf(to, "%s%s\n", prefix_of(to), cli_clean(cli, why));
         (void)fprintf(to,
-                      "%s%s%swork is in the place of lease %s: run \"berth workspace "
-                      "pull\" to fetch it\n",
-                      prefix_of(to), why ? cli_clean(cli, why) : "", why ? " The " : "the ",
-                      cli_clean(cli, cli_text(workspace, "leaseId")));
+                      "%sthe work is in the place of lease %s: run \"berth workspace pull\" to "
+                      "fetch it\n",
+                      prefix_of(to), cli_clean(cli, cli_text(workspace, "leaseId")));
         return;
     }
     say_diff(cli, to, cli_text(workspace, "diff"), workspace);

@@ -94,6 +94,6 @@ void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, cons
     if (sync->no_restore)
         return;
     out->error = berth_arena_printf(
-        arena, "The work did not come home: %.700s It is kept in the place of lease %s.",
-        err.message, lease_id);
+        arena, "The work did not come home, and is kept in the place of lease %s: %.700s", lease_id,
+        err.message);
 }
