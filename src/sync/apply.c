@@ -400,6 +400,9 @@ static int put_over(struct apply *a, struct berth_step *step, struct berth_error
         look = CHANGED;
     }
     if (look == SAME) {
+        if (st.st_uid != geteuid() ||
+            st.st_gid != getegid()) /* root may, and a member of the group */
+            (void)fchownat(a->new_fd, number, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW);
         int why = exchange(a, above, name, number, &st);
         if (why == 0) {
             step->placed = step->path;
@@ -511,12 +514,19 @@ static int step_remove_directory(struct apply *a, struct berth_step *step, struc
     return BERTH_OK;
 }
 
+/* Sets the permissions of a file or directory. A directory keeps its set-id and sticky bits, which
+ * do not travel. */
 static int chmod_path(int above, const char *name, mode_t mode)
 {
     char link[40];
+    struct stat st;
     auto_close int fd = openat(above, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -1;
+    if (S_ISDIR(st.st_mode))
+        mode |= st.st_mode & (S_ISUID | S_ISGID | S_ISVTX);
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    return fd < 0 ? -1 : chmod(link, mode);
+    return chmod(link, mode);
 }
 
 static int step_make_directory(struct apply *a, struct berth_step *step, struct berth_error *err)
@@ -882,8 +892,14 @@ static int finish(struct apply *a, struct berth_error *err)
 static int find_work(struct apply *a, struct berth_error *err)
 {
     auto_close int fd = berth_fs_open_beneath(a->root_fd, ".berth", O_RDONLY | O_DIRECTORY, 0, err);
+    if (fd < 0 && err->os_errno == ENOENT)
+        return 0;
+    if (fd < 0 && (err->os_errno == ENOTDIR || err->os_errno == ELOOP))
+        return berth_fail(err, BERTH_E_UNPROCESSABLE,
+                          "The workspace has a file named .berth, a name that berth uses for a "
+                          "directory of its own. Give the file another name.");
     if (fd < 0)
-        return err->os_errno == ENOENT ? 0 : fd;
+        return fd;
     auto_dir *dir = fdopendir(fd);
     if (!dir)
         return berth_fail_errno(err, "Cannot read .berth in the workspace");
@@ -909,6 +925,8 @@ int berth_apply_recover(const struct berth_apply_root *root, struct berth_apply_
     int rc = open_journals(&a, root, err);
     if (rc == BERTH_OK)
         rc = find_work(&a, err);
+    if (rc == 0) /* a process may have died just before it removed this */
+        (void)unlinkat(root->fd, ".berth", AT_REMOVEDIR);
     if (rc <= 0)
         return rc;
     rc = open_work(&a, err);
