@@ -70,7 +70,8 @@ struct berth_exec_request {
     int64_t timeout_ms;           /* end the command after this time; 0: no limit */
     int64_t grace_ms;             /* time between the request to end and the forced end */
     uint64_t log_bytes_max; /* bytes of each stream to keep in the log; 0: as in the settings */
-    /* Values to mask in the output, also in the log. Values shorter than 6 bytes are not masked. */
+    /* Values to mask in the output, also in the log, and in the record. Values shorter than 6 bytes
+     * are not masked. */
     const struct berth_locked *secrets;
     int secret_count;
 };

@@ -78,7 +78,7 @@ enum berth_run_phase {
 };
 
 /* A variable of the command whose value is a secret. The secret is read for this run, the access is
- * recorded, and the value is masked in the output. */
+ * recorded, and the value is masked in the output and in all texts that the run records. */
 struct berth_run_secret {
     const char *variable, *secret_id;
 };

@@ -66,6 +66,9 @@ struct berth_workspace_push {
      * (refs/berth/ID) at home. NULL: the id of the lease. */
     const char *label;
     struct berth_workspace_setup setup;
+    /* Overwrites secrets in a text that others wrote before it is stored or shown; or NULL. */
+    void (*hide)(void *hide_ctx, char *bytes, size_t len);
+    void *hide_ctx;
     berth_workspace_progress_fn *on_progress; /* or NULL */
     void *ctx;                                /* for on_progress */
     bool dry_run;  /* only count what would be sent; the lease is not used */
@@ -83,7 +86,8 @@ struct berth_workspace_pull {
     bool mass_deletion;   /* also delete more than half of the files, and more than ten */
     bool dry_run;         /* only report what would change */
     size_t diff_max;      /* bytes of a unified diff of the files; 0: the report has none */
-    /* Overwrites secrets in the content of a file before the difference shows it; or NULL. */
+    /* Overwrites secrets in the content and the path of a file before the difference shows it, and
+     * in the texts of the report; or NULL. */
     void (*hide)(void *hide_ctx, char *bytes, size_t len);
     void *hide_ctx;
     int cancel_fd;

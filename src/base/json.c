@@ -481,8 +481,15 @@ void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const ch
 
 void berth_json_put_foreign(struct berth_json_writer *w, const char *key, const char *bytes)
 {
+    auto_free char *shown = bytes && w->hide ? strdup(bytes) : NULL;
+    if (bytes && w->hide && !shown) {
+        w->buf->failed = true;
+        return;
+    }
+    if (shown)
+        w->hide(w->hide_ctx, shown, strlen(shown));
     if (bytes)
-        berth_json_put_bytes(w, key, bytes, strlen(bytes));
+        berth_json_put_bytes(w, key, shown ? shown : bytes, strlen(bytes));
     else
         berth_json_put_str(w, key, NULL);
 }

@@ -92,6 +92,9 @@ char *berth_json_text_in(struct berth_arena *arena, const struct berth_json *val
 struct berth_json_writer {
     struct berth_buf *buf;
     bool comma;
+    /* Overwrites secrets in a copy of each foreign text before it is written; or NULL. */
+    void (*hide)(void *hide_ctx, char *bytes, size_t len);
+    void *hide_ctx;
 };
 void berth_json_open(struct berth_json_writer *w, char bracket); /* { or [ */
 void berth_json_open_in(struct berth_json_writer *w, const char *key, char bracket);
@@ -101,7 +104,8 @@ void berth_json_put_str(struct berth_json_writer *w, const char *key,
 /* Writes bytes as a string; invalid UTF-8 becomes U+FFFD. A NUL must follow the last byte. */
 void berth_json_put_bytes(struct berth_json_writer *w, const char *key, const char *bytes,
                           size_t len);
-/* Writes such bytes up to their NUL. NULL: null. */
+/* Writes such bytes up to their NUL, without what w->hide hides: for paths, names and messages that
+ * others chose. NULL: null. */
 void berth_json_put_foreign(struct berth_json_writer *w, const char *key, const char *bytes);
 void berth_json_put_int(struct berth_json_writer *w, const char *key, int64_t number);
 void berth_json_put_bool(struct berth_json_writer *w, const char *key, bool flag);

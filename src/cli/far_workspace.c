@@ -240,7 +240,7 @@ static void far_run_return(struct far_run *r)
     }
     if (!sync->no_restore)
         (void)far_run_fail(r, "workspace_not_home");
-    r->report = berth_run_workspace_kept(&r->cli->arena, r->lease_id, sync->path,
+    r->report = berth_run_workspace_kept(&r->cli->arena, NULL, r->lease_id, sync->path,
                                          sync->no_restore ? NULL : r->err.message, r->warning);
 }
 

@@ -3,10 +3,13 @@
  * command runs nothing, and whatever happens the place goes back. */
 #include "fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -18,7 +21,9 @@
 #include "core/run/exec_rows.h"
 #include "core/secret/secret.h"
 #include "farhost.h"
+#include "os/fs.h"
 #include "scripted.h"
+#include "secrets.h"
 
 static struct berth_run_request request_of(const struct berth_environment *e,
                                            const char *const *argv)
@@ -223,6 +228,100 @@ static void secrets_are_bound_for_the_run_alone(void **state)
     one.secret_id = "01890000-0000-7000-8000-0000000000ff";
     assert_run_fails(f, &r, BERTH_E_NOT_FOUND, "adapter_failed", "Secret not found");
     assert_int_equal(count_rows(f, "SELECT count(*) FROM secret_bindings"), 0);
+}
+
+/* One that JSON, a shell and a difference write with escapes. */
+#define CANARY "hunter2\"it's"
+#define CANARY_STARS "************"
+#define PRINT_CANARY "cat >&2 <<'E'\n" CANARY "\nE\n"
+
+/* Performs a run that knows the canary, and looks for it in the ledger. Returns its row. */
+static struct berth_run *run_with_canary(struct fixture *f, struct berth_run_request *r)
+{
+    static struct berth_run_secret one = {.variable = "TOKEN"};
+    struct berth_secret_input input = {.name = "token"};
+    struct berth_secret *secret;
+    struct berth_run_result result;
+    struct berth_run *row;
+    if (count_rows(f, "SELECT count(*) FROM secrets WHERE name = 'token'") == 0) {
+        assert_ok(f, berth_secret_create(f->b, &f->arena, &input, CANARY, strlen(CANARY), &secret,
+                                         &f->err));
+        one.secret_id = secret->id;
+    }
+    r->secrets = &one;
+    r->secret_count = 1;
+    if (berth_run_perform(f->b, &f->arena, r, &result, &f->err) < 0)
+        assert_null(strstr(f->err.message, "hunter2"));
+    assert_ok(f, berth_exec_journal_flush(f->b, &f->err));
+    assert_int_equal(count_in_tables(f, "hunter2"), 0);
+    assert_ok(f, berth_run_get(f->b, &f->arena, result.run->id, &row, &f->err));
+    return row;
+}
+
+static void assert_shows(const char *text, const char *part)
+{
+    if (!text || !strstr(text, part))
+        fail_msg("\"%s\" does not contain \"%s\"", text ? text : "", part);
+}
+
+static void errors_and_commands_hide_secrets(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *far = far_environment(f);
+    struct berth_run_request path = request_of(NULL, SH("exit 0"));
+    struct berth_run_request provision = request_of(far, SH("exit 0"));
+    struct berth_run_request cwd = provision, push = provision;
+    struct berth_workspace_asset asset = {.key = "k", .path = "/nowhere/" CANARY};
+    struct berth_run_request assets = provision;
+    cwd.command.cwd = "/nowhere/" CANARY;
+    (void)run_with_canary(f, &cwd);
+    assert_int_equal(
+        count_rows(f, "SELECT count(*) FROM execs WHERE cwd = '/nowhere/" CANARY_STARS "'"), 1);
+    path.workspace = "/nowhere/" CANARY;
+    assert_shows(run_with_canary(f, &path)->error, "The workspace /nowhere/" CANARY_STARS " ");
+    /* A text that is cut in the middle of the value has no part of it. */
+    path.workspace = berth_arena_printf(&f->arena, "/nowhere/%0571d" CANARY, 0);
+    assert_shows(run_with_canary(f, &path)->error, "0******");
+    push.sync.path = "/nowhere/" CANARY;
+    assert_shows(run_with_canary(f, &push)->error, "workspace /nowhere/" CANARY_STARS ": ");
+    assets.sync.path = "/tmp/" CANARY;
+    assert_true(mkdir(assets.sync.path, 0700) == 0 || errno == EEXIST);
+    assets.sync.setup.assets = &asset;
+    assets.sync.setup.asset_count = 1;
+    assert_shows(run_with_canary(f, &assets)->error, "directory /nowhere/" CANARY_STARS " of");
+    assert_int_equal(rmdir(assets.sync.path), 0);
+    provision.provision_command = PRINT_CANARY "exit 9";
+    assert_shows(run_with_canary(f, &provision)->error, "exit code 9: " CANARY_STARS);
+    assert_int_equal(
+        count_rows(f, "SELECT count(*) FROM execs WHERE command LIKE '%" CANARY_STARS "%'"), 1);
+    assert_null(find_in_files(f, "hunter2")); /* nor in the logs of the commands */
+}
+
+static void workspaces_hide_secrets(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *far = far_environment(f);
+    struct berth_run_request r =
+        request_of(far, SH("mkdir \"d-$TOKEN\"; echo x >\"d-$TOKEN/f-$TOKEN\""));
+    struct berth_error ignored;
+    char home[] = "/tmp/berth-runs.XXXXXX";
+    assert_non_null(mkdtemp(home));
+    r.sync.path = home;
+    r.sync.setup.install_command = PRINT_CANARY "exit 3";
+    const struct berth_run *row = run_with_canary(f, &r);
+    assert_shows(row->workspace_diff, "+++ b/d-" CANARY_STARS "/f-" CANARY_STARS "\n");
+    assert_shows(row->workspace_json, "ended with status 3: cat >&2 <<'E'\\n" CANARY_STARS "\\nE");
+    assert_shows(row->workspace_json, "exit 3: " CANARY_STARS "\"");
+    /* Without a command, and with a report of work that stays in the place. */
+    r.provision_command = "cat >f <<'E'\n" CANARY "\nE\nexit 1";
+    row = run_with_canary(f, &r);
+    assert_shows(row->workspace_diff, "+++ b/f\n@@ -0,0 +1 @@\n+" CANARY_STARS "\n");
+    r.provision_command = NULL;
+    r.sync.no_restore = true;
+    row = run_with_canary(f, &r);
+    assert_shows(row->workspace_json, "\"state\":\"kept\"");
+    assert_shows(row->workspace_json, "exit 3: " CANARY_STARS "\"");
+    assert_int_equal(berth_fs_remove_tree(home, &ignored), BERTH_OK);
 }
 
 /* --- without anybody who waits --- */
@@ -556,6 +655,8 @@ int main(void)
         TEST_ON_BOTH(error_codes_are_kept),
         TEST_ON_SQLITE(provision_comes_first),
         TEST_ON_BOTH(secrets_are_bound_for_the_run_alone),
+        TEST_ON_SQLITE(errors_and_commands_hide_secrets),
+        TEST_ON_SQLITE(workspaces_hide_secrets),
         TEST_ON_BOTH(started_runs_can_be_cancelled),
         TEST_ON_BOTH(runs_end_with_their_lease),
         TEST_ON_BOTH(ends_that_could_not_be_stored_are_stored_later),

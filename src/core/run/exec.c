@@ -31,8 +31,7 @@
 #include "core/run/exec_journal.h"
 #include "core/run/exec_result.h"
 #include "core/run/exec_rows.h"
-#include "core/run/mask_budget.h"
-#include "crypto/mask.h"
+#include "core/run/masking.h"
 #include "os/engine.h"
 #include "os/framelog.h"
 #include "os/fs.h"
@@ -76,7 +75,7 @@ struct berth_exec {
     struct berth_lease_exec entry;
     struct berth_exec_handlers handlers; /* the caller's */
     struct exec_stream streams[2];
-    size_t masked_bytes; /* of the secrets that its streams hide */
+    struct berth_masking masking; /* of its secrets; its mask is that of the first stream */
 
     /* Output that is masked in later turns, and whether the end waits behind it: the engine's
      * thread alone. */
@@ -458,7 +457,6 @@ static void on_end(void *ctx, const struct berth_exec_end *end)
 static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
                       const struct berth_driver_input *use, struct berth_error *err)
 {
-    size_t bytes = 0;
     int known = use->values ? use->references.count : 0, count = known + r->secret_count;
     struct berth_pattern *all = berth_arena_alloc(&x->arena, (size_t)(count + 1) * sizeof *all);
     if (!all)
@@ -466,80 +464,34 @@ static int make_masks(struct berth_exec *x, const struct berth_exec_request *r,
     for (int i = 0; i < count; i++) {
         const struct berth_locked *value = i < known ? &use->values[i] : &r->secrets[i - known];
         all[i] = (struct berth_pattern){value->bytes, value->len};
-        bytes += value->len;
     }
-    int rc = berth_mask_budget_take(x->b->mask_budget, x->lease->company_id, bytes, err);
+    berth_masking_init(&x->masking, x->b, x->lease->company_id, all, (size_t)count);
+    int rc = berth_masking_make(&x->masking, err);
     if (rc < 0)
         return rc;
-    x->masked_bytes = bytes;
-    rc = berth_mask_new(all, (size_t)count, &x->streams[0].mask, err);
-    if (rc == BERTH_OK)
-        rc = berth_mask_twin(x->streams[0].mask, &x->streams[1].mask, err);
+    x->streams[0].mask = x->masking.mask;
+    rc = berth_mask_twin(x->streams[0].mask, &x->streams[1].mask, err);
     if (rc == BERTH_OK) /* before the command starts, its streams are free for its words */
-        rc = berth_exec_command_words(&x->arena, r->argv, x->streams[0].mask, &x->words, err);
+        rc = berth_exec_command_words(&x->arena, r->argv, &x->masking, &x->words, err);
     return rc;
 }
 
-struct masked_text {
-    char *to;
-    bool whole; /* the rest is known: what may be the beginning of a value can be shown */
-};
-
-static void masked_text_put(void *ctx, const char *bytes, size_t len)
+struct berth_masking *berth_exec_masking(struct berth_exec *x)
 {
-    struct masked_text *t = ctx;
-    memcpy(t->to, bytes, len);
-    if (!t->whole)
-        memset(t->to, '*', len);
-    t->to += len;
-}
-
-/* Hides the values of the config and of the request in a text, in place. `whole`: nothing was cut
- * off behind it. */
-static void exec_mask_text(struct berth_exec *x, char *text, size_t len, bool whole)
-{
-    struct masked_text t = {.to = text, .whole = true};
-    if (!x->streams[0].mask || !len)
-        return;
-    auto_free char *copy = malloc(len);
-    if (!copy) {
-        memset(text, '*', len);
-        return;
-    }
-    memcpy(copy, text, len);
-    berth_mask_put(x->streams[0].mask, copy, len, masked_text_put, &t);
-    t.whole = whole;
-    berth_mask_end(x->streams[0].mask, masked_text_put, &t);
-}
-
-void berth_exec_hide(struct berth_exec *x, char *bytes, size_t len)
-{
-    exec_mask_text(x, bytes, len, true);
-}
-
-static void exec_mask_message(struct berth_exec *x, char *text, size_t size)
-{
-    size_t len = strlen(text);
-    exec_mask_text(x, text, len, len + 1 < size);
-}
-
-/* The command may name a secret, and errors name the command. */
-static void exec_mask_error(struct berth_exec *x, struct berth_error *err)
-{
-    exec_mask_message(x, err->message, sizeof err->message);
-    exec_mask_message(x, err->where, sizeof err->where);
+    return &x->masking;
 }
 
 static int begin_record(struct berth_exec *x, const struct berth_exec_request *r,
                         struct berth_error *err)
 {
+    const char *cwd = berth_exec_command_text(&x->arena, &x->masking, r->cwd);
     x->record = (struct berth_exec_record){.id = x->id.text,
                                            .company_id = x->lease->company_id,
                                            .environment_id = x->lease->environment_id,
                                            .lease_id = x->lease->id,
                                            .run_id = x->lease->heartbeat_run_id,
                                            .command = x->words,
-                                           .cwd = berth_exec_command_text(&x->arena, r->cwd),
+                                           .cwd = cwd,
                                            .owner = berth_node_id(x->b->node),
                                            .end = {.started_at_ms = berth_time_wall_ms()}};
     int rc = berth_arena_check(&x->arena, err);
@@ -590,7 +542,7 @@ static int exec_start(struct berth_exec *x, const struct berth_exec_request *r,
     rc = berth_driver_exec_start(x->route, &call, &use.who, &place, &command, &ours, &running, err);
     if (rc < 0) {
         berth_driver_input_mask_error(&use, err);
-        exec_mask_error(x, err);
+        berth_masking_hide_error(&x->masking, err); /* errors name the command */
         berth_exec_journal_void(x->b, x->id.text);
         return rc;
     }
@@ -627,10 +579,8 @@ static void free_exec(struct berth_exec *x)
         next = chunk->next;
         free(chunk);
     }
-    berth_mask_free(x->streams[0].mask);
     berth_mask_free(x->streams[1].mask);
-    if (x->masked_bytes)
-        berth_mask_budget_give(x->b->mask_budget, x->lease->company_id, x->masked_bytes);
+    berth_masking_clear(&x->masking);
     berth_framelog_close(x->log);
     free(x->log_path);
     berth_arena_clear(&x->arena);

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/redact.h"
 #include "base/utf8.h"
 
@@ -57,32 +56,56 @@ int berth_exec_command_env(struct berth_arena *arena, const struct berth_lease *
     return berth_arena_check(arena, err);
 }
 
-static void words_keep(void *ctx, const char *bytes, size_t len)
+/* Returns whether the quotes of a command line change bytes inside the word. */
+static bool quotes_change_word(const char *word)
 {
-    berth_buf_append(ctx, bytes, len);
+    for (; *word; word++)
+        if (*word == '\'' || (unsigned char)*word < ' ' || (unsigned char)*word > '~')
+            return true;
+    return false;
+}
+
+/* Returns the words without the values that quotes would make unrecognisable; NULL: no memory. */
+static const char *const *words_hide(struct berth_arena *arena, const char *const *argv,
+                                     struct berth_masking *masking)
+{
+    struct berth_list words = {0};
+    for (; *argv; argv++) {
+        char *word = (char *)(uintptr_t)*argv;
+        if (quotes_change_word(word) && (word = berth_arena_strdup(arena, word)))
+            berth_masking_hide(masking, word, strlen(word), false);
+        if (!word || !berth_list_add(&words, arena, word))
+            return NULL;
+    }
+    return berth_list_add(&words, arena, NULL) ? (const char *const *)(void *)words.items : NULL;
 }
 
 int berth_exec_command_words(struct berth_arena *arena, const char *const *argv,
-                             struct berth_mask *mask, const char **out, struct berth_error *err)
+                             struct berth_masking *masking, const char **out,
+                             struct berth_error *err)
 {
-    auto_buf masked = BERTH_BUF_INIT(WORDS_BYTES_MAX + 1);
-    const char *words = berth_redact_command(arena, argv);
-    if (!words)
+    const char *const *words = masking->count ? words_hide(arena, argv, masking) : argv;
+    const char *line = words ? berth_redact_command(arena, words) : NULL;
+    if (!line)
         return berth_arena_check(arena, err);
-    size_t len = strlen(words);
-    berth_mask_put(mask, words, len < WORDS_BYTES_MAX ? len : WORDS_BYTES_MAX, words_keep, &masked);
-    berth_mask_end(mask, words_keep, &masked);
-    char *copy = berth_arena_copy(arena, berth_buf_str(&masked), masked.len);
-    if (copy)
-        berth_utf8_mend(copy);
+    size_t len = strlen(line);
+    bool cut = len > WORDS_BYTES_MAX;
+    char *copy = berth_arena_copy(arena, line, cut ? WORDS_BYTES_MAX : len);
+    if (!copy)
+        return berth_arena_check(arena, err);
+    berth_masking_hide(masking, copy, strlen(copy), cut);
+    berth_utf8_mend(copy);
     *out = copy;
-    return berth_arena_check(arena, err);
+    return BERTH_OK;
 }
 
-const char *berth_exec_command_text(struct berth_arena *arena, const char *text)
+const char *berth_exec_command_text(struct berth_arena *arena, struct berth_masking *masking,
+                                    const char *text)
 {
     char *copy = berth_arena_strdup(arena, text);
-    if (copy)
+    if (copy) {
+        berth_masking_hide(masking, copy, strlen(copy), false);
         berth_utf8_mend(copy);
+    }
     return copy;
 }

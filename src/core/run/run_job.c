@@ -33,10 +33,47 @@ static void run_job_enter(const struct berth_run_job *p, enum berth_run_phase ph
         p->request->on_phase(p->request->handlers.ctx, phase);
 }
 
-/* Says what failed in the words of the step; the cause is the text so far. */
+/* --- the secrets of the run, in texts that others write --- */
+
+/* Returns what hides the secrets: that of the command, if it ran, knows those of the environment,
+ * too. */
+static struct berth_masking *run_job_masking(struct berth_run_job *p)
+{
+    return p->over ? berth_exec_masking(p->over) : &p->masking;
+}
+
+static void run_job_hide(void *ctx, char *bytes, size_t len)
+{
+    berth_masking_hide(run_job_masking(ctx), bytes, len, false);
+}
+
+static int masking_of_secrets(struct berth_run_job *p, struct berth_error *err)
+{
+    size_t count = p->secrets ? (size_t)p->request->secret_count : 0;
+    struct berth_pattern *all = berth_arena_alloc(p->arena, (count + 1) * sizeof *all);
+    if (!all)
+        return berth_arena_check(p->arena, err);
+    for (size_t i = 0; i < count; i++)
+        all[i] = (struct berth_pattern){p->secrets[i].bytes, p->secrets[i].len};
+    berth_masking_init(&p->masking, p->b, p->out->run->company_id, all, count);
+    return BERTH_OK;
+}
+
+static void run_job_forget_secrets(struct berth_run_job *p)
+{
+    berth_masking_clear(&p->masking);
+    p->masking.count = 0;
+    berth_run_secrets_clear(p->request, p->secrets);
+}
+
+/* --- steps before the command --- */
+
+/* Says what failed in the words of the step; the cause is the text so far, which is hidden before
+ * it is cut. */
 static int fail_step(struct berth_run_job *p, const char *code, const char *step,
                      struct berth_error *err)
 {
+    berth_masking_hide_error(run_job_masking(p), err);
     struct berth_error cause = *err;
     p->code = code;
     return berth_fail(err, cause.code, "Failed to %s environment \"%s\" (%s): %.600s", step,
@@ -47,6 +84,7 @@ static int fail_step(struct berth_run_job *p, const char *code, const char *step
 /* The way to the place, not the command. */
 static int fail_target(struct berth_run_job *p, struct berth_error *err)
 {
+    berth_masking_hide_error(run_job_masking(p), err);
     struct berth_error cause = *err;
     p->code = "transport_resolution_failed";
     return berth_fail(err, cause.code, "Failed to resolve execution target for \"%s\": %.600s",
@@ -139,11 +177,22 @@ static int make_workspace(struct berth_run_job *p, struct berth_realized *out,
     return rc < 0 ? fail_step(p, "workspace_realization_failed", "realize workspace for", err) : rc;
 }
 
+static struct berth_run_way run_job_way(struct berth_run_job *p)
+{
+    return (struct berth_run_way){.request = p->request,
+                                  .lease_id = p->lease->id,
+                                  .hide = run_job_hide,
+                                  .hide_ctx = p,
+                                  .cancel_fd = p->cancel_fd};
+}
+
 static int provision(struct berth_run_job *p, const char *cwd, struct berth_error *err)
 {
     struct berth_run_provision what = {.lease_id = p->lease->id,
                                        .script = p->request->provision_command,
                                        .cwd = cwd,
+                                       .secrets = p->secrets,
+                                       .secret_count = p->secrets ? p->request->secret_count : 0,
                                        .cancel_fd = p->cancel_fd};
     if (!what.script || berth_environment_in_place(p->b, p->environment))
         return BERTH_OK;
@@ -205,8 +254,9 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     int rc = make_workspace(p, &where, err);
     if (rc == BERTH_OK && p->request->sync.path) {
         run_job_enter(p, BERTH_PHASE_SENDING);
-        rc = berth_run_workspace_send(p->b, p->arena, p->out->run->id, p->lease->id, p->request,
-                                      where.cwd, p->cancel_fd, &p->warning, err);
+        struct berth_run_way way = run_job_way(p);
+        rc = berth_run_workspace_send(p->b, p->arena, &way, p->out->run->id, where.cwd, &p->warning,
+                                      err);
         p->sent = rc == BERTH_OK;
         if (rc < 0)
             rc = fail_step(p, "workspace_realization_failed", "send the workspace to", err);
@@ -227,6 +277,7 @@ static int run_command(struct berth_run_job *p, struct berth_error *err)
     if (!command.cwd)
         return berth_arena_check(p->arena, err);
     run_job_enter(p, BERTH_PHASE_RUNNING);
+    berth_masking_clear(&p->masking); /* the budget need not hold the secrets twice */
     struct berth_exec *x;
     rc = berth_exec_start(p->b, &command, &handlers, &x, err);
     if (rc == BERTH_E_UNAVAILABLE || rc == BERTH_E_UPSTREAM || rc == BERTH_E_TIMEOUT)
@@ -359,6 +410,8 @@ int berth_run_job_prepare(struct berth_run_job *p)
         p->rc = check_can_exec(p, err);
     if (p->rc == BERTH_OK)
         p->rc = berth_run_secrets_resolve(p->b, p->arena, p->out->run, r, &p->secrets, err);
+    if (p->rc == BERTH_OK)
+        p->rc = masking_of_secrets(p, err);
     if (p->rc == BERTH_OK && r->on_created)
         r->on_created(r->handlers.ctx, p->out->run);
     return p->rc;
@@ -376,7 +429,10 @@ int berth_run_job_begin(struct berth_run_job *p)
         p->rc = take_lease(p, p->err);
     if (p->rc == BERTH_OK)
         p->rc = run_command(p, p->err);
-    berth_run_secrets_clear(p->request, p->secrets);
+    if (p->rc == BERTH_OK)
+        run_job_forget_secrets(p);
+    else
+        berth_masking_hide_error(run_job_masking(p), p->err);
     return p->rc;
 }
 
@@ -384,9 +440,8 @@ void berth_run_job_conclude(struct berth_run_job *p)
 {
     if (!p->out->run)
         return;
-    struct berth_exec *ended = NULL;
     if (p->out->started) {
-        struct berth_exec *x = ended = p->exec;
+        struct berth_exec *x = p->exec;
         run_job_hold(p, NULL);
         if (p->request->on_stopped)
             p->request->on_stopped(p->request->handlers.ctx);
@@ -394,19 +449,20 @@ void berth_run_job_conclude(struct berth_run_job *p)
         p->out->truncated = berth_exec_truncated(x);
         p->outlasted = berth_exec_outlasted(x);
         p->expired = p->outlasted && lease_has_expired(p);
+        p->over = x;
     }
     if (p->sent) {
         struct berth_run_return home;
         run_job_enter(p, BERTH_PHASE_RETURNING);
-        berth_run_workspace_return(p->b, p->arena, p->lease->id, p->request, ended, p->warning,
-                                   p->cancel_fd, &home);
+        struct berth_run_way way = run_job_way(p);
+        berth_run_workspace_return(p->b, p->arena, &way, run_job_masking(p), p->warning, &home);
         p->homeless = home.error;
         p->out->kept = home.kept;
         p->out->workspace_json = home.json;
         p->out->workspace_diff = home.diff;
     }
-    if (ended)
-        berth_exec_free(ended);
+    run_job_forget_secrets(p);
+    berth_exec_free(take_ptr(p->over));
     BERTH_FAILPOINT(perform_before_release);
     run_job_enter(p, BERTH_PHASE_RELEASING);
 }

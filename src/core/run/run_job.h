@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "core/berth.h"
+#include "core/run/masking.h"
 #include "os/shares.h"
 
 /* The first block of fields is set before it begins. */
@@ -33,8 +34,10 @@ struct berth_run_job {
     bool outlasted;          /* its lease ended before the command */
     bool expired;            /* because it expired */
     struct berth_exec *exec; /* the command, once it runs */
+    struct berth_exec *over; /* the command, from its end until it is freed */
     int rc;
-    struct berth_locked *secrets; /* of the request */
+    struct berth_locked *secrets; /* of the request; cleared once the command has copies */
+    struct berth_masking masking; /* of these, for texts before the command and without it */
 
     /* Used by run_jobs.c alone, except that the end of the command counts in `arrived`, too. */
     berth_run_done_fn *on_done; /* NULL: a thread waits at ended_fd */

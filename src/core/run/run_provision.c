@@ -84,6 +84,8 @@ int berth_run_provision(struct berth *b, const struct berth_run_provision *what,
     command.env = env;
     command.cwd = what->cwd;
     command.timeout_ms = PROVISION_MS;
+    command.secrets = what->secrets;
+    command.secret_count = what->secret_count;
     int rc = berth_exec_start(b, &command, &handlers, &x, err);
     if (rc == BERTH_OK) {
         berth_exec_await(b, x, ended_fd, what->cancel_fd);

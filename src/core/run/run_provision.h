@@ -10,6 +10,8 @@ struct berth_run_provision {
     const char *lease_id;
     const char *script; /* for bash */
     const char *cwd;
+    const struct berth_locked *secrets; /* to mask, also in the script; it does not get them */
+    int secret_count;
     int cancel_fd; /* -1: never */
 };
 /* Runs the script and waits for its end. CANCELLED, TIMEOUT, or UNPROCESSABLE with its exit status

@@ -7,13 +7,22 @@
 #include <berth/run.h>
 
 #include "core/berth.h"
+#include "core/run/masking.h"
+
+/* One run whose workspace moves. */
+struct berth_run_way {
+    const struct berth_run_request *request;
+    const char *lease_id;
+    void (*hide)(void *hide_ctx, char *bytes, size_t len); /* overwrites the run's secrets */
+    void *hide_ctx;
+    int cancel_fd;
+};
 
 /* Sends a directory to the directory `cwd` of the place of a lease. *warning is that of the report.
  */
-int berth_run_workspace_send(struct berth *b, struct berth_arena *arena, const char *run_id,
-                             const char *lease_id, const struct berth_run_request *request,
-                             const char *cwd, int cancel_fd, const char **warning,
-                             struct berth_error *err);
+int berth_run_workspace_send(struct berth *b, struct berth_arena *arena,
+                             const struct berth_run_way *way, const char *run_id, const char *cwd,
+                             const char **warning, struct berth_error *err);
 
 /* What became of the changes. The texts are in the arena. */
 struct berth_run_return {
@@ -22,14 +31,16 @@ struct berth_run_return {
     const char *json;  /* as the run shows it; NULL: no memory */
     const char *diff;  /* what changed here, without the secrets of the command; or NULL */
 };
-/* Brings the changes home, unless the request wants them left. `exec` has ended; NULL: the command
- * was not started. The changes stay in the place when cancel_fd becomes readable; what has ended
- * the command is read from it first. */
-void berth_run_workspace_return(struct berth *b, struct berth_arena *arena, const char *lease_id,
-                                const struct berth_run_request *request, struct berth_exec *exec,
-                                const char *warning, int cancel_fd, struct berth_run_return *out);
+/* Brings the changes home, unless the request wants them left. The command has ended, or was not
+ * started; `masking` has its secrets. The changes stay in the place when way->cancel_fd becomes
+ * readable; what has ended the command is read from it first. */
+void berth_run_workspace_return(struct berth *b, struct berth_arena *arena,
+                                const struct berth_run_way *way, struct berth_masking *masking,
+                                const char *warning, struct berth_run_return *out);
 /* Returns the report, as JSON, of work that stays in the place. `why` is NULL when that was asked
- * for, and `warning` when there is none. NULL: out of memory. */
-const char *berth_run_workspace_kept(struct berth_arena *arena, const char *lease_id,
-                                     const char *path, const char *why, const char *warning);
+ * for, and `warning` when there is none. `way` is NULL when the texts have no secrets to hide.
+ * NULL: out of memory. */
+const char *berth_run_workspace_kept(struct berth_arena *arena, const struct berth_run_way *way,
+                                     const char *lease_id, const char *path, const char *why,
+                                     const char *warning);
 #endif

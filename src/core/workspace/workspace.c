@@ -418,6 +418,8 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
                                   .arena = arena,
                                   .lease_id = push->lease_id,
                                   .journals = journals_of(site, arena),
+                                  .hide = push->hide,
+                                  .hide_ctx = push->hide_ctx,
                                   .cancel_fd = push->cancel_fd,
                                   .state = &s};
     const char *note = NULL;
@@ -578,24 +580,14 @@ static int gather_files(struct homecoming *h, struct berth_transport *t, struct 
     return t->ops->gather(t, files, count, err);
 }
 
-/* Writes a path, without the secrets that it contains. */
-static void put_path(const struct homecoming *h, struct berth_json_writer *w, const char *key,
-                     const char *path)
-{
-    char *copy = path ? berth_arena_strdup(h->trip.arena, path) : NULL;
-    if (copy && h->pull->hide)
-        h->pull->hide(h->pull->hide_ctx, copy, strlen(copy));
-    berth_json_put_foreign(w, key, copy);
-}
-
-static void put_conflicts(const struct homecoming *h, struct berth_json_writer *w,
-                          const struct berth_conflict *all, size_t count, size_t *room)
+static void put_conflicts(struct berth_json_writer *w, const struct berth_conflict *all,
+                          size_t count, size_t *room)
 {
     for (size_t i = 0; i < count && *room; i++, --*room) {
         berth_json_open(w, '{');
-        put_path(h, w, "path", all[i].path);
+        berth_json_put_foreign(w, "path", all[i].path);
         berth_json_put_str(w, "kind", berth_conflict_word(all[i].kind));
-        put_path(h, w, "beside", all[i].beside);
+        berth_json_put_foreign(w, "beside", all[i].beside);
         berth_json_close(w, '}');
     }
 }
@@ -619,7 +611,8 @@ static int write_json(const struct homecoming *h, const struct berth_workspace_r
                       bool with_diff, const char **json, struct berth_error *err)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
-    struct berth_json_writer w = {.buf = &buf};
+    struct berth_json_writer w = {
+        .buf = &buf, .hide = h->pull->hide, .hide_ctx = h->pull->hide_ctx};
     size_t room = LISTED_CONFLICTS_MAX;
     berth_json_open(&w, '{');
     berth_json_put_foreign(&w, "path", *h->state.branch ? h->state.repository : h->state.path);
@@ -630,8 +623,8 @@ static int write_json(const struct homecoming *h, const struct berth_workspace_r
     berth_json_put_int(&w, "bytes", report->bytes);
     berth_json_put_int(&w, "conflictCount", (int64_t)report->conflicts);
     berth_json_open_in(&w, "conflicts", '[');
-    put_conflicts(h, &w, h->plan.conflicts, h->plan.conflict_count, &room);
-    put_conflicts(h, &w, h->applied.conflicts, h->applied.conflict_count, &room);
+    put_conflicts(&w, h->plan.conflicts, h->plan.conflict_count, &room);
+    put_conflicts(&w, h->applied.conflicts, h->applied.conflict_count, &room);
     berth_json_close(&w, ']');
     berth_workspace_put_findings(&w, report);
     berth_workspace_git_json(&h->trip, &h->git, &w);

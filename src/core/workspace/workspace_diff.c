@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,14 +68,24 @@ static int read_remote(const struct diffing *d, const struct berth_entry *e, str
     return rc;
 }
 
+/* Returns the name of one side of a difference, without secrets; NULL: no memory. */
+static const char *diff_label(const struct diffing *d, struct berth_arena *arena, char side,
+                              const char *path)
+{
+    char *label = berth_arena_printf(arena, "%c/%s", side, path);
+    if (label && d->pull->hide)
+        d->pull->hide(d->pull->hide_ctx, label + 2, strlen(label + 2));
+    return label;
+}
+
 static int diff_one(const struct diffing *d, const struct berth_change *c)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     auto_buf old = BERTH_BUF_INIT((size_t)FILE_BYTES_MAX + 1),
              now = BERTH_BUF_INIT((size_t)FILE_BYTES_MAX + 1);
     bool had = is_file(c->local), has = c->kind == BERTH_CHANGE_PUT, cut = false;
-    const char *before = berth_arena_printf(&arena, "a/%s", c->path);
-    const char *after = berth_arena_printf(&arena, "b/%s", c->path);
+    const char *before = diff_label(d, &arena, 'a', c->path);
+    const char *after = diff_label(d, &arena, 'b', c->path);
     int rc = berth_arena_check(&arena, d->err);
     if (rc == BERTH_OK && had)
         rc = read_side(d->root_fd, c->path, &old, d->err);

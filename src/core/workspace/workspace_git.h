@@ -33,7 +33,9 @@ struct berth_git_trip {
     struct berth_workspace_site *site;
     struct berth_arena *arena;
     const char *lease_id;
-    const char *journals; /* as in struct berth_apply_root */
+    const char *journals;                                  /* as in struct berth_apply_root */
+    void (*hide)(void *hide_ctx, char *bytes, size_t len); /* as in struct berth_workspace_push */
+    void *hide_ctx;
     int cancel_fd;
     bool in_place; /* the place is a directory on this machine */
     struct berth_workspace_state *state;

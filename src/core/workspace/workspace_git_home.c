@@ -722,7 +722,7 @@ void berth_workspace_git_json(const struct berth_git_trip *trip, const struct be
     berth_json_put_str(w, "state", r->state ? r->state : "not-sent");
     berth_json_put_str(w, "head", r->head);
     berth_json_put_foreign(w, "branch", r->ref);
-    berth_json_put_str(w, "ref", r->kept_ref);
+    berth_json_put_foreign(w, "ref", r->kept_ref);
     berth_json_put_foreign(w, "note", note);
     put_texts(w, "branches", &r->kept_refs);
     put_texts(w, "nested", &r->nested);

@@ -21,6 +21,10 @@
 #define KEY_BYTES_MAX 64
 #define TAIL_LINES 3 /* of the output of an install command, for the warning */
 #define TAIL_BYTES_MAX 480
+#define OUTPUT_BYTES_MAX 4096 /* in which these lines are looked for */
+/* What the place sends: the secrets that reach into the output begin in it. */
+#define SENT_BYTES_MAX 69632
+_Static_assert(SENT_BYTES_MAX >= OUTPUT_BYTES_MAX + BERTH_SECRET_BYTES_MAX, "see above");
 
 /* --- names --- */
 
@@ -57,14 +61,27 @@ int berth_workspace_setup_check(const struct berth_workspace_setup *setup, struc
     return BERTH_OK;
 }
 
+/* Returns a text of the request or of the place without secrets; NULL: no memory. It is used where
+ * a message shows a part of the text, since a part of a secret is not recognised. */
+static char *setup_text(const struct berth_git_trip *trip, const char *text)
+{
+    char *copy = berth_arena_strdup(trip->arena, text);
+    if (copy && trip->hide)
+        trip->hide(trip->hide_ctx, copy, strlen(copy));
+    return copy;
+}
+
 /* --- the program --- */
 
-/* Prints the end of what the command wrote, and its exit status. The output goes to a file, so that
- * a background process of the command does not keep the script waiting. */
+#define TEXT_OF(number) TEXT_OF_VALUE(number)
+#define TEXT_OF_VALUE(number) #number
+
+/* Prints the exit status of the command, and the end of what it wrote if it failed. The output goes
+ * to a file, so that a background process of the command does not keep the script waiting. */
 static const char install_script[] =
     "if [ -n \"$2\" ] && command -v \"$2\" >/dev/null 2>&1; then exit 0; fi;"
     " f=$(mktemp) || exit; \"$0\" -c \"$1\" >\"$f\" 2>&1 </dev/null; r=$?;"
-    " tail -c 4096 \"$f\"; rm -f \"$f\"; echo; echo $r";
+    " [ $r -eq 0 ] || tail -c " TEXT_OF(SENT_BYTES_MAX) " \"$f\"; rm -f \"$f\"; echo; echo $r";
 
 /* Takes the last line that is not blank off the text. Returns it, or NULL. */
 static char *take_last_line(char *text, size_t *len)
@@ -91,6 +108,12 @@ static int judge_install(struct berth_git_trip *trip, const char *command, struc
     const char *status = text ? take_last_line(text, &len) : NULL, *tail = "";
     if (!status || strcmp(status, "0") == 0)
         return BERTH_OK;
+    if (trip->hide)
+        trip->hide(trip->hide_ctx, text, len);
+    if (len > OUTPUT_BYTES_MAX) {
+        text += len - OUTPUT_BYTES_MAX;
+        len = OUTPUT_BYTES_MAX;
+    }
     for (int i = 0; i < TAIL_LINES; i++) {
         const char *line = take_last_line(text, &len);
         if (line)
@@ -108,7 +131,7 @@ int berth_workspace_install(struct berth_git_trip *trip, const struct berth_work
                             struct berth_error *err)
 {
     struct berth_workspace_state *s = trip->state;
-    auto_buf out = BERTH_BUF_INIT(65536);
+    auto_buf out = BERTH_BUF_INIT(SENT_BYTES_MAX + 64);
     struct berth_place_script script = {.what = "install a program",
                                         .text = install_script,
                                         .take = berth_place_script_take_text,
@@ -118,13 +141,17 @@ int berth_workspace_install(struct berth_git_trip *trip, const struct berth_work
     int exit_code = -1;
     if (!command || command[strspn(command, " \t\r\n")] == '\0')
         return BERTH_OK;
+    const char *shown = setup_text(trip, command);
+    if (!shown)
+        return berth_arena_check(trip->arena, err);
     int rc = berth_workspace_git_script(trip, &script, args, &exit_code, err);
     if (rc == BERTH_OK)
-        return judge_install(trip, command, &out, err);
+        return judge_install(trip, shown, &out, err);
     if (rc != BERTH_E_TIMEOUT && exit_code < 0)
         return rc;
-    s->warning = berth_arena_printf(&s->arena, "The install command failed: %s: %.480s", command,
-                                    err->message);
+    const char *why = setup_text(trip, err->message);
+    s->warning = berth_arena_printf(&s->arena, "The install command failed: %s: %.480s", shown,
+                                    why ? why : "");
     return berth_arena_check(&s->arena, err);
 }
 
@@ -159,21 +186,31 @@ int berth_workspace_refuse_data(const struct berth_workspace_site *site, const c
         path, data);
 }
 
+static int fail_open_source(const struct berth_git_trip *trip,
+                            const struct berth_workspace_asset *asset, struct berth_error *err)
+{
+    int saved = errno;
+    const char *shown = setup_text(trip, asset->path);
+    errno = saved;
+    return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
+                            shown ? shown : "", asset->key);
+}
+
 /* Refuses the data of berth as an asset, and a directory above it. */
-static int check_source(const struct berth_workspace_site *site,
+static int check_source(const struct berth_git_trip *trip,
                         const struct berth_workspace_asset *asset, struct stat *data,
                         struct berth_error *err)
 {
-    auto_free char *path = realpath(asset->path, NULL), *closed = data_directory(site);
-    *data = (struct stat){0};
+    auto_free char *path = realpath(asset->path, NULL);
     if (!path)
-        return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
-                                asset->path, asset->key);
+        return fail_open_source(trip, asset, err);
+    auto_free char *closed = data_directory(trip->site);
+    *data = (struct stat){0};
     if (closed && stat(closed, data) == 0 && berth_fs_is_within(path, closed))
         return berth_fail(err, BERTH_E_UNPROCESSABLE,
                           "The asset \"%s\" is in the data of berth (%s), which must not travel.",
                           asset->key, closed);
-    return berth_workspace_refuse_data(site, path, err);
+    return berth_workspace_refuse_data(trip->site, path, err);
 }
 
 /* Replaces the directory of a source by a copy of it without links, below assets->copy. */
@@ -202,7 +239,7 @@ static int open_source(struct berth_git_trip *trip, struct berth_workspace_asset
 {
     struct berth_asset_source *s = &assets->sources[assets->count];
     struct stat data;
-    int rc = check_source(trip->site, asset, &data, err);
+    int rc = check_source(trip, asset, &data, err);
     if (rc == BERTH_OK)
         rc = berth_ignore_new(&s->ignore, err);
     if (rc < 0)
@@ -210,8 +247,7 @@ static int open_source(struct berth_git_trip *trip, struct berth_workspace_asset
     s->fd = open(asset->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assets->count++; /* closed from now on */
     if (s->fd < 0)
-        return berth_fail_errno(err, "Cannot open the directory %.600s of the asset \"%s\"",
-                                asset->path, asset->key);
+        return fail_open_source(trip, asset, err);
     for (const char *const *rule = asset->exclude; rc == BERTH_OK && rule && *rule; rule++)
         rc = berth_ignore_add_override(s->ignore, *rule, err);
     return rc < 0 || !asset->follow_links ? rc : resolve_links(trip, assets, s, &data, err);
