@@ -492,8 +492,7 @@ int berth_api_take_agent(const struct berth_api_call *c, const char **agent_id,
                          struct berth_error *err)
 {
     const char *own = c->caller.agent_id;
-    int rc =
-        *agent_id ? berth_utf8_check(*agent_id, BERTH_NAME_BYTES_MAX, "agentId", err) : BERTH_OK;
+    int rc = *agent_id ? berth_utf8_check_id(*agent_id, "agentId", err) : BERTH_OK;
     if (rc < 0)
         return rc;
     if (own && *agent_id && strcmp(own, *agent_id) != 0)

@@ -102,28 +102,6 @@ static bool is_blank(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
-int berth_utf8_check_name(const char *name, const char *whose, struct berth_error *err)
-{
-    if (!name || !*name)
-        return berth_fail(err, BERTH_E_INVALID, "%s needs a name.", whose);
-    int rc = berth_utf8_check(name, BERTH_NAME_BYTES_MAX, "name", err);
-    if (rc < 0)
-        return rc;
-    uint32_t last = 0;
-    size_t step;
-    for (const char *p = name; *p; p += step) {
-        last = berth_utf8_decode(p, &step);
-        if (berth_utf8_is_control(last))
-            return berth_fail(err, BERTH_E_INVALID,
-                              "The name contains the control character U+%04X: leave it out.",
-                              last);
-    }
-    if (is_blank(berth_utf8_decode(name, &step)) || is_blank(last))
-        return berth_fail(err, BERTH_E_INVALID,
-                          "The name begins or ends with a blank: leave it out.");
-    return BERTH_OK;
-}
-
 int berth_utf8_check(const char *text, size_t max, const char *what, struct berth_error *err)
 {
     if (strlen(text) > max)
@@ -131,4 +109,38 @@ int berth_utf8_check(const char *text, size_t max, const char *what, struct bert
     if (!berth_utf8_valid(text))
         return berth_fail(err, BERTH_E_INVALID, "The %s is not UTF-8.", what);
     return BERTH_OK;
+}
+
+/* `named` begins the messages. */
+static int check_visible(const char *text, const char *named, struct berth_error *err)
+{
+    uint32_t last = 0;
+    size_t step;
+    for (const char *p = text; *p; p += step) {
+        last = berth_utf8_decode(p, &step);
+        if (berth_utf8_is_control(last))
+            return berth_fail(err, BERTH_E_INVALID,
+                              "%s contains the control character U+%04X: leave it out.", named,
+                              last);
+    }
+    if (is_blank(berth_utf8_decode(text, &step)) || is_blank(last))
+        return berth_fail(err, BERTH_E_INVALID, "%s begins or ends with a blank: leave it out.",
+                          named);
+    return BERTH_OK;
+}
+
+int berth_utf8_check_name(const char *name, const char *whose, struct berth_error *err)
+{
+    if (!name || !*name)
+        return berth_fail(err, BERTH_E_INVALID, "%s needs a name.", whose);
+    int rc = berth_utf8_check(name, BERTH_NAME_BYTES_MAX, "name", err);
+    return rc < 0 ? rc : check_visible(name, "The name", err);
+}
+
+int berth_utf8_check_id(const char *id, const char *what, struct berth_error *err)
+{
+    if (!*id)
+        return berth_fail(err, BERTH_E_INVALID, "%s is empty: leave it out, or name one.", what);
+    int rc = berth_utf8_check(id, BERTH_NAME_BYTES_MAX, what, err);
+    return rc < 0 ? rc : check_visible(id, what, err);
 }

@@ -20,6 +20,9 @@ int berth_utf8_check(const char *text, size_t max, const char *what, struct bert
 /* Checks a name that a user gives to `whose` ("An environment"). Returns INVALID when it is NULL or
  * empty, too long or not UTF-8, begins or ends with a blank, or contains a control character. */
 int berth_utf8_check_name(const char *name, const char *whose, struct berth_error *err);
+/* Checks an id that is a free text, as `what` ("agentId"), by the rules of names. Empty is INVALID.
+ */
+int berth_utf8_check_id(const char *id, const char *what, struct berth_error *err);
 /* Returns the code point at p, or 0xfffd for an invalid byte. Its length goes to *step. */
 uint32_t berth_utf8_decode(const char *p, size_t *step);
 /* Returns whether a terminal does not just show the character: controls, invisible characters, and

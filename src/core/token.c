@@ -89,7 +89,7 @@ static int check_request(const struct berth_token_request *r, struct berth_error
     bool run = r->kind == BERTH_TOKEN_RUN;
     int rc = berth_utf8_check_name(r->name, "A token", err);
     if (rc == BERTH_OK && r->agent_id)
-        rc = berth_utf8_check(r->agent_id, BERTH_NAME_BYTES_MAX, "agentId", err);
+        rc = berth_utf8_check_id(r->agent_id, "agentId", err);
     if (rc < 0)
         return rc;
     if (run != (r->run_id && r->lease_id))

@@ -459,6 +459,12 @@ static void wrong_tokens_are_refused(void **state)
         {"{'name':'x','runId':'%s','leaseId':'" NOBODY "'}", 400,
          "Only a run's token names a run and a lease."},
         {"{'name':'x','agentId':'bob'}", 400, "Only an agent's token names an agent."},
+        {"{'name':'x','kind':'agent','companyId':'%s','agentId':'  '}", 400,
+         "agentId begins or ends with a blank: leave it out."},
+        {"{'name':'x','kind':'agent','companyId':'%s','agentId':' a'}", 400,
+         "agentId begins or ends with a blank: leave it out."},
+        {"{'name':'x','kind':'agent','companyId':'%s','agentId':'a\\nb'}", 400,
+         "agentId contains the control character U+000A: leave it out."},
         {"{'name':'x','ttlMs':99999999999999}", 400, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -966,6 +972,35 @@ static void configs_hand_out_no_secrets(void **state)
     }
 }
 
+/* Words that a request invents for itself are shown, so they are checked like names. */
+static void invented_ids_are_visible(void **state)
+{
+    struct fixture *f = *state;
+    struct stage s;
+    make_stage(&s, f);
+    const char *leases = text_of(f, "/api/environments/%s/leases", s.environment);
+    const char *runs = text_of(f, "/api/companies/%s/runs", s.company);
+    expect_error(f, ask_by(f, s.tokens[MANAGER], "POST", leases, "{\"agentId\":\"a\\nb\"}"), 400,
+                 "invalid", "agentId contains the control character U+000A: leave it out.");
+    expect_error(
+        f, ask_by(f, s.tokens[MANAGER], "POST", leases, "{\"executionWorkspaceMode\":\" \"}"), 400,
+        "invalid", "executionWorkspaceMode begins or ends with a blank: leave it out.");
+    expect_error(f,
+                 ask_by(f, s.tokens[MANAGER], "POST", runs,
+                        text_of(f,
+                                "{\"command\":\"true\",\"environmentId\":\"%s\","
+                                "\"agentId\":\" a\"}",
+                                s.environment)),
+                 400, "invalid", "agentId begins or ends with a blank: leave it out.");
+    struct reply run = ask_by(f, s.tokens[MANAGER], "POST", runs, "{}");
+    assert_int_equal(run.status, 201);
+    expect_error(f,
+                 ask_by(f, s.tokens[MANAGER], "POST",
+                        text_of(f, "/api/runs/%s/finish", reply_text(f, &run, "id")),
+                        "{\"status\":\"failed\",\"errorCode\":\"a\\tb\"}"),
+                 400, "invalid", "errorCode contains the control character U+0009: leave it out.");
+}
+
 /* A token that was made for an agent asks for places in the name of that agent only. */
 static void agents_name_no_other_agent(void **state)
 {
@@ -1014,6 +1049,7 @@ int main(void)
         ASK_ON_BOTH(runs_hand_out_no_secrets),
         ASK_ON_BOTH(configs_hand_out_no_secrets),
         ASK_ON_BOTH(agents_name_no_other_agent),
+        ASK_ON_SQLITE(invented_ids_are_visible),
     };
     return cmocka_run_group_tests_name("access", tests, NULL, NULL);
 }

@@ -1210,7 +1210,7 @@ static void what_is_too_long_is_refused(void **state)
     request.environment_id = box->id;
     request.workspace_mode = repeated(f, 'm', BERTH_NAME_BYTES_MAX + 1);
     struct berth_lease *lease;
-    assert_fails(f, BERTH_E_INVALID, "executionWorkspaceMode is too long or not UTF-8.",
+    assert_fails(f, BERTH_E_INVALID, "The executionWorkspaceMode is longer than 200 bytes.",
                  berth_lease_acquire(f->b, &f->arena, &request, &lease, &f->err));
     request.workspace_mode = NULL;
     const int64_t ttls[] = {-1, BERTH_TTL_MS_MAX + 1, INT64_MAX, INT64_MIN};

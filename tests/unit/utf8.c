@@ -225,6 +225,27 @@ static void names(void **state)
         assert_name(control[i], "contains the control character U+");
 }
 
+static void ids(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *told;
+    } rows[] = {{"bot-7", NULL},
+                {"bot 7", NULL},
+                {"", "agentId is empty"},
+                {"  ", "agentId begins or ends with a blank"},
+                {" a", "agentId begins or ends with a blank"},
+                {"a\nb", "agentId contains the control character U+000A"},
+                {"\xff", "not UTF-8"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct berth_error err = {0};
+        assert_int_equal(berth_utf8_check_id(rows[i].id, "agentId", &err),
+                         rows[i].told ? BERTH_E_INVALID : BERTH_OK);
+        if (rows[i].told)
+            assert_non_null(strstr(err.message, rows[i].told));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +257,7 @@ int main(void)
         cmocka_unit_test(mend_replaces_byte_by_byte),
         cmocka_unit_test(whole_leaves_out_what_has_only_begun),
         cmocka_unit_test(names),
+        cmocka_unit_test(ids),
     };
     return cmocka_run_group_tests_name("utf8", tests, NULL, NULL);
 }

@@ -65,10 +65,9 @@ static int check_request(const struct berth_lease_request *r, struct berth_error
         (r->ttl_ms < BERTH_TTL_MS_MIN || r->ttl_ms > BERTH_TTL_MS_MAX))
         rc = berth_fail(err, BERTH_E_INVALID, "The ttl must lie between 1 ms and 366 days.");
     if (rc == BERTH_OK && r->agent_id)
-        rc = berth_utf8_check(r->agent_id, BERTH_NAME_BYTES_MAX, "agentId", err);
-    if (rc == BERTH_OK && r->workspace_mode &&
-        (strlen(r->workspace_mode) > BERTH_NAME_BYTES_MAX || !berth_utf8_valid(r->workspace_mode)))
-        rc = berth_fail(err, BERTH_E_INVALID, "executionWorkspaceMode is too long or not UTF-8.");
+        rc = berth_utf8_check_id(r->agent_id, "agentId", err);
+    if (rc == BERTH_OK && r->workspace_mode)
+        rc = berth_utf8_check_id(r->workspace_mode, "executionWorkspaceMode", err);
     return rc;
 }
 

@@ -319,10 +319,13 @@ int berth_run_finish(struct berth *b, struct berth_arena *arena, const char *id,
     if (!berth_run_ended((int)end->status))
         return berth_fail(err, BERTH_E_INVALID,
                           "A run ends as succeeded, failed, cancelled or timed_out.");
+    int rc = end->error_code ? berth_utf8_check_id(end->error_code, "errorCode", err) : BERTH_OK;
+    if (rc < 0)
+        return rc;
     /* The text may be what some place said. */
     struct berth_run_end mended = *end;
     char *text = berth_arena_strdup(arena, end->error);
-    int rc = berth_arena_check(arena, err);
+    rc = berth_arena_check(arena, err);
     if (rc < 0)
         return rc;
     if (text)
