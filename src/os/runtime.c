@@ -35,6 +35,7 @@ static bool make_private(const char *path)
 int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_error *err)
 {
     const char *base = getenv("XDG_RUNTIME_DIR");
+    struct berth_error foreign;
     char ours[32];
     (void)snprintf(ours, sizeof ours, "/tmp/berth-%u", (unsigned)geteuid());
     const char *const candidates[][2] = {
@@ -44,7 +45,9 @@ int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_erro
             continue;
         int len =
             snprintf(out, BERTH_RUNTIME_PATH_SIZE, "%s%s", candidates[i][0], candidates[i][1]);
-        if (len > 0 && len < BERTH_RUNTIME_PATH_SIZE - NAME_BYTES && make_private(out))
+        if (len > 0 && len < BERTH_RUNTIME_PATH_SIZE - NAME_BYTES &&
+            berth_fs_refuse_root("runtime directory", candidates[i][0], &foreign) == BERTH_OK &&
+            make_private(out))
             return BERTH_OK;
     }
     return berth_fail(err, BERTH_E_UNAVAILABLE,

@@ -13,7 +13,8 @@
         */
 
 /* Makes and returns $XDG_RUNTIME_DIR/berth, else /run/berth, else a directory in /tmp that belongs
- * to this user. */
+ * to this user. Root makes nothing in the $XDG_RUNTIME_DIR of another user, who could not use a
+ * directory of root's. */
 int berth_runtime_directory(char out[BERTH_RUNTIME_PATH_SIZE], struct berth_error *err);
 
 /* Returns the path of the socket at which a run listens while it is performed. */

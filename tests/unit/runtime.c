@@ -63,6 +63,29 @@ static void directory_of_others_is_not_used(void **state)
     assert_int_equal(rename(elsewhere, ours), 0);
 }
 
+/* A directory of root's would send the user's own berthd elsewhere. */
+static void root_makes_nothing_in_the_directory_of_a_user(void **state)
+{
+    (void)state;
+    struct berth_error err;
+    char path[BERTH_RUNTIME_PATH_SIZE], theirs[80], made[96];
+    if (geteuid() != 0)
+        skip();
+    (void)snprintf(theirs, sizeof theirs, "%s/theirs", base);
+    (void)snprintf(made, sizeof made, "%s/berth", theirs);
+    assert_int_equal(mkdir(theirs, 0700), 0);
+    assert_int_equal(chown(theirs, 65534, 65534), 0);
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", theirs, 1), 0);
+    int rc = berth_runtime_directory(path, &err);
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", base, 1), 0);
+    bool there = exists(made);
+    (void)rmdir(made);
+    assert_int_equal(rmdir(theirs), 0);
+    assert_false(there);
+    if (rc == BERTH_OK)
+        assert_string_not_equal(path, made);
+}
+
 static void room_goes_with_all_in_it(void **state)
 {
     (void)state;
@@ -133,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(directory_is_ours_alone),
         cmocka_unit_test(directory_of_others_is_not_used),
+        cmocka_unit_test(root_makes_nothing_in_the_directory_of_a_user),
         cmocka_unit_test(room_goes_with_all_in_it),
         cmocka_unit_test(room_that_was_removed_is_noticed),
         cmocka_unit_test(rooms_of_the_dead_are_tidied),
