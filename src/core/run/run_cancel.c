@@ -39,7 +39,8 @@ static int run_connect(const char *id, int *out, struct berth_error *err)
                : berth_fail(err, BERTH_E_CONFLICT,
                             "The process that performs run %s cannot be reached: it is on another "
                             "machine, of another user, or its socket was removed. Cancel the run "
-                            "where it was started, or release its lease: that ends its command.",
+                            "where it was started, or release its lease: the machine of the "
+                            "process ends the command when it sees that the lease has ended.",
                             id);
 }
 
