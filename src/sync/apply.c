@@ -677,8 +677,15 @@ static bool undo_half(struct apply *a, const struct berth_step *step)
         from = a->new_fd; /* they have changed places */
     if (!exists(from, number) || is_inode(from, number, step->inode))
         return true;
-    if (above >= 0 && from == a->new_fd && is_inode(above, name, step->inode))
-        return renameat2(from, number, above, name, RENAME_EXCHANGE) == 0;
+    if (above >= 0 && from == a->new_fd && is_inode(above, name, step->inode)) {
+        if (renameat2(from, number, above, name, RENAME_EXCHANGE) < 0)
+            return false;
+        if (is_as_put(from, number, step))
+            return true;
+        /* It was changed in this moment: the next recovery keeps both. */
+        (void)renameat2(from, number, above, name, RENAME_EXCHANGE);
+        return false;
+    }
     int why = above < 0 ? ENOENT : move_new(from, number, above, name);
     return !why || why == EEXIST; /* the user has put another file there */
 }
