@@ -17,6 +17,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@
 #include "base/auto.h"
 #include "base/failpoint.h"
 #include "core/lease/lease_directory.h"
+#include "core/workspace/workspace_recover.h"
 #include "os/fs.h"
 
 #define TRIPS 10 /* of a voyage */
@@ -413,6 +415,13 @@ static void pull_dies(struct voyage *v, struct way way)
     struct berth_workspace_report report;
     char step[64];
     bool killed = die(v, "pull", way.policy, steps[v->by], step);
+    if (trip_dice(2)) { /* as a sweep does; the next pull tells of it all the same */
+        struct stat st;
+        char path[PATH_MAX];
+        (void)snprintf(path, sizeof path, "%s/.berth", v->home);
+        assert_ok(v->f, berth_workspace_recover(v->f->b, &v->f->err));
+        expect(v, stat(path, &st) < 0, "a sweep leaves a merge unfinished");
+    }
     if (pull(v->f, v->lease->id, way, &report) < 0)
         voyage_fail(v, NULL, v->f->err.message);
     if (killed && strcmp(step, MERGE_STEP) == 0 && v->number <= 2)

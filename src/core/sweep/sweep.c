@@ -26,6 +26,7 @@
 #include "core/sweep/quarantine.h"
 #include "core/sweep/sweep_slots.h"
 #include "core/sweep/sweep_verdict.h"
+#include "core/workspace/workspace_recover.h"
 #include "os/orphan_inits.h"
 #include "os/owner_group.h"
 #include "os/shares.h"
@@ -466,6 +467,8 @@ static int run_pass(struct pass *pass, struct berth_sweep_report *report, struct
     report->owed = (int)owed;
     if (rc == BERTH_OK && pass->options.call_providers)
         rc = berth_node_forget_dead(b->node, err);
+    if (rc == BERTH_OK && pass->options.call_providers)
+        rc = berth_workspace_recover(b, err);
     if (rc == BERTH_OK && pass->options.call_providers)
         rc = berth_left_directories_remove(b, err);
     return rc;

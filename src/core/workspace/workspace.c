@@ -60,12 +60,6 @@ static int lock_root(int fd, int operation, const char *path, int cancel_fd,
     return BERTH_OK;
 }
 
-/* Returns the directory for journals of merges, in the arena; NULL: no memory. */
-static const char *journals_of(const struct berth_workspace_site *site, struct berth_arena *arena)
-{
-    return berth_arena_printf(arena, "%s/merges", site->states);
-}
-
 /* Opens the directory, locks it, and finishes a merge that a killed process has left there. */
 static int open_root(const struct berth_git_trip *trip, const char *path, size_t *recovered,
                      struct berth_error *err)
@@ -417,7 +411,7 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
     struct berth_git_trip trip = {.site = site,
                                   .arena = arena,
                                   .lease_id = push->lease_id,
-                                  .journals = journals_of(site, arena),
+                                  .journals = berth_workspace_journals(site, arena),
                                   .hide = push->hide,
                                   .hide_ctx = push->hide_ctx,
                                   .cancel_fd = push->cancel_fd,
@@ -898,7 +892,7 @@ int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_ar
     h.trip = (struct berth_git_trip){.site = site,
                                      .arena = arena,
                                      .lease_id = pull->lease_id,
-                                     .journals = journals_of(site, arena),
+                                     .journals = berth_workspace_journals(site, arena),
                                      .cancel_fd = pull->cancel_fd,
                                      .state = &h.state};
     rc = berth_arena_check(arena, err);

@@ -105,3 +105,9 @@ void berth_runtime_site_clear(struct berth_runtime_site *site)
 {
     free(site->states);
 }
+
+const char *berth_workspace_journals(const struct berth_workspace_site *site,
+                                     struct berth_arena *arena)
+{
+    return berth_arena_printf(arena, "%s/merges", site->states);
+}

@@ -71,4 +71,7 @@ int berth_workspace_site_push(struct berth_workspace_site *site, struct berth_ar
 int berth_workspace_site_pull(struct berth_workspace_site *site, struct berth_arena *arena,
                               const struct berth_workspace_pull *pull,
                               struct berth_workspace_report *out, struct berth_error *err);
+/* Returns the directory for journals of merges, in the arena; NULL: no memory. */
+const char *berth_workspace_journals(const struct berth_workspace_site *site,
+                                     struct berth_arena *arena);
 #endif
