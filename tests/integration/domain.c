@@ -12,6 +12,7 @@
 #include "base/id.h"
 #include "base/limits.h"
 #include "base/time.h"
+#include "core/lease/lease_work.h"
 #include "core/lease/node.h"
 #include "inventory.h"
 #include "scripted.h"
@@ -876,6 +877,48 @@ static void failed_place_is_retained_for_a_look(void **state)
     check_invariants(f);
 }
 
+/* Only the count of a sweep shows the operator that the time of kept work is over. */
+static void assert_work_is_kept(struct fixture *f, const struct berth_lease *lease, int overdue)
+{
+    struct berth_sweep_report report = sweep(f);
+    assert_int_equal(report.work, overdue);
+    assert_int_equal(report.expired + report.unparked + report.cleaned + report.released, 0);
+    assert_lease(f, lease, BERTH_LEASE_RETAINED, BERTH_PLACE_LIVE, BERTH_CLEANUP_NULL);
+    assert_true(look_at_lease(f, lease)->work_at_ms != 0);
+    assert_true(inventory_has(f->inventory, lease->provider_lease_id));
+    check_invariants(f);
+}
+
+static void work_is_kept_past_its_time(void **state)
+{
+    struct fixture *f = *state;
+    struct berth_environment *e = save(f, "box", BERTH_DRIVER_SANDBOX, INVENTORY_REUSED);
+    struct berth_lease *lease = take_lease(f, e, NULL);
+    struct berth_lease_work_seen seen;
+    assert_ok(f, berth_lease_work_begin(f->b, lease->id, &f->err));
+    (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+    struct berth_lease *kept = look_at_lease(f, lease);
+    assert_in_range(kept->expires_at_ms - kept->updated_at_ms, 7 * DAY_MS - 1000,
+                    7 * DAY_MS + 1000);
+    assert_work_is_kept(f, lease, 0);
+    move_clock(7 * DAY_MS - MINUTE_MS);
+    assert_work_is_kept(f, lease, 0);
+    move_clock(2 * MINUTE_MS);
+    assert_work_is_kept(f, lease, 1);
+    move_clock(YEAR_MS); /* each sweep says it again */
+    assert_work_is_kept(f, lease, 1);
+    (void)set_status(f, e, BERTH_ENVIRONMENT_ARCHIVED);
+    assert_work_is_kept(f, lease, 1);
+    /* When the work is home, the place is not kept any longer. */
+    assert_ok(f, berth_lease_work_reopen(f->b, lease->id, &seen, &f->err));
+    assert_true(seen.reopened);
+    assert_ok(f, berth_lease_work_end(f->b, lease->id, seen.mark_ms, &f->err));
+    (void)give_lease(f, lease, BERTH_LEASE_RELEASED);
+    assert_int_equal(sweep(f).work, 0);
+    assert_false(inventory_has(f->inventory, lease->provider_lease_id));
+    check_invariants(f);
+}
+
 /* Released as anything but failed, it is an ordinary ephemeral lease. */
 static void retained_only_on_failure(void **state)
 {
@@ -1419,6 +1462,7 @@ int main(void)
         TEST_ON_BOTH(parked_places_go_with_their_config),
         TEST_ON_BOTH(parked_places_go_with_their_environment),
         TEST_ON_BOTH(failed_place_is_retained_for_a_look),
+        TEST_ON_BOTH(work_is_kept_past_its_time),
         TEST_ON_BOTH(retained_only_on_failure),
         TEST_ON_BOTH(providers_may_shorten_a_lease_only),
         TEST_ON_BOTH(clock_jumps_lose_nothing),
