@@ -16,11 +16,24 @@
 #define INTERVAL_MS 30000  /* between two sweeps of --watch, unless --interval says otherwise */
 #define WATCH_WAIT_MS 2000 /* how long one sweep of --watch waits for a slow provider */
 
+/* Asks the operator what to do with work that has waited for longer than workTtl. */
+static void ask_about_work(const struct cli *cli, int64_t count)
+{
+    if (count && !cli->quiet)
+        (void)fprintf(
+            stderr,
+            "berth: %lld lease%s work that did not come home for a long time. See \"berth "
+            "lease list\". Fetch it with \"berth workspace pull LEASE\", or give it up "
+            "with \"berth lease destroy LEASE --discard-work\".\n",
+            (long long)count, count == 1 ? " holds" : "s hold");
+}
+
 static int print_report(struct cli *cli, const struct cli_answer *report)
 {
     auto_buf buf = BERTH_BUF_INIT(BERTH_JSON_BYTES_MAX);
     if (cli->json)
         return cli_print_text(cli, report->text);
+    ask_about_work(cli, berth_json_int(berth_json_get(report->json, "work")));
     berth_json_each (report->json, iter) {
         int64_t count = berth_json_int(berth_json_iter_value(iter));
         if (count)

@@ -43,6 +43,7 @@ struct berth_daemon {
 
     pthread_t sweeper;
     bool sweeping; /* there is such a thread */
+    int work_told; /* leases with work that the log has named; the sweeper's alone */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
@@ -186,7 +187,22 @@ void berth_daemon_tick(struct berth_daemon *d)
 
 /* --- sweeps --- */
 
-/* Providers that are slow go on by themselves. How many environments they are at. */
+/* Logs that work has waited for longer than workTtl, when that is so for more leases than before.
+ */
+static void tell_of_work(struct berth_daemon *d, int count)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%d", count);
+    if (count > d->work_told)
+        berth_log_line(&d->b->log, BERTH_LOG_WARN,
+                       "leases hold work that did not come home for a long time: fetch it with "
+                       "berth workspace pull, or give it up",
+                       "leases", number, NULL);
+    d->work_told = count;
+}
+
+/* Sweeps once. Slow providers continue on their own. Returns the number of environments that are
+ * still being swept. */
 static int sweep_once(struct berth_daemon *d)
 {
     struct berth_sweep_options pass = BERTH_SWEEP_OPTIONS_INIT;
@@ -196,7 +212,9 @@ static int sweep_once(struct berth_daemon *d)
     pass.wait_ms = SWEEP_WAIT_MS;
     if (berth_sweep(d->b, &pass, &report, &err) < 0)
         berth_log_line(&d->b->log, BERTH_LOG_ERROR, "sweep failed", "error", err.message, NULL);
-    else if (report.quarantined)
+    else
+        tell_of_work(d, report.work);
+    if (report.quarantined)
         berth_log_line(&d->b->log, BERTH_LOG_ERROR, "leases that cannot be read are left alone",
                        NULL);
     return report.unfinished;
