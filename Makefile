@@ -26,6 +26,7 @@ bench: build
 	@echo; build/bench/bench-rpc build/workers/fake bench
 	@echo; build/bench/bench-http build/berthd
 	@echo; build/bench/bench-sync build/workers/fake
+	@echo; bench/far build/berth build/berthd
 
 fuzz:
 	@tools/fuzz
