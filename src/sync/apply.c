@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * src/sync/apply.c - see apply.h. ROOT/.berth/merge-ID holds two directories of numbered files,
  * with the number of the step: new/ what is to be put, old/ what was removed. A local file that is
- * replaced changes places with its successor, so its path always has one of them. The journal is
- * JOURNALS/ID.INODE, with the inode number of the root. It is empty while there is nothing to carry
- * out: before the new files are complete, and after the last step. */
+ * replaced changes places with its successor, so that its path always has one of them where the
+ * file system can exchange names. The journal is JOURNALS/ID.INODE, with the inode number of the
+ * root. It is empty while there is nothing to carry out: before the new files are complete, and
+ * after the last step. */
 #include "sync/apply.h"
 
 #include <dirent.h>
@@ -265,6 +266,13 @@ static bool has_new(const struct apply *a, int above, const char *name, const ch
     return hash_at(above, name, x) && hash_at(a->new_fd, number, y) && memcmp(x, y, sizeof x) == 0;
 }
 
+static void note_new(struct berth_step *step, const struct stat *st)
+{
+    step->inode = (uint64_t)st->st_ino;
+    step->size = st->st_size;
+    step->mtime_ns = berth_time_ns(&st->st_mtim);
+}
+
 /* --- putting --- */
 
 /* Moves a file to a path where nothing is, in a file system without flags and hard links: an empty
@@ -379,6 +387,15 @@ static int exchange(struct apply *a, int above, const char *name, const char *nu
     if (is_still(a->new_fd, number, st))
         return 0;
     return renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) < 0 ? ESTALE : EBUSY;
+}
+
+/* Gives new/NUMBER the owner of the local file, as root may, or its group, as a member may. */
+static void keep_owner(struct apply *a, const char *number, const struct stat *st)
+{
+    const int flags = AT_SYMLINK_NOFOLLOW;
+    if ((st->st_uid != geteuid() || st->st_gid != getegid()) &&
+        fchownat(a->new_fd, number, st->st_uid, st->st_gid, flags) < 0)
+        (void)fchownat(a->new_fd, number, (uid_t)-1, st->st_gid, flags);
 }
 
 static int put_over(struct apply *a, struct berth_step *step, struct berth_error *err)
@@ -562,9 +579,10 @@ static int step_open_directory(struct apply *a, struct berth_step *step, struct 
 
 /* Sets the mode of a file that has other names, which keep theirs: a copy with the new mode takes
  * its place. Returns CONFLICT when the file changes meanwhile. */
-static int set_mode_of_copy(struct apply *a, const struct berth_step *step, int above,
+static int set_mode_of_copy(struct apply *a, struct berth_step *step, int above,
                             const struct stat *st, struct berth_error *err)
 {
+    struct stat copy;
     char number[NUMBER_SIZE];
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, st->st_mtim};
     (void)unlinkat(a->new_fd, number_of(a, step, number), 0); /* of a killed process */
@@ -574,8 +592,11 @@ static int set_mode_of_copy(struct apply *a, const struct berth_step *step, int 
     auto_close int fd = berth_fs_open_beneath(a->new_fd, number, O_RDONLY | O_NONBLOCK, 0, err);
     if (fd < 0)
         return fd;
-    if (fchmod(fd, step->mode) < 0 || futimens(fd, times) < 0 || fdatasync(fd) < 0)
+    keep_owner(a, number, st);
+    if (fchmod(fd, step->mode) < 0 || futimens(fd, times) < 0 || fdatasync(fd) < 0 ||
+        fstat(fd, &copy) < 0)
         return berth_fail_errno(err, "Cannot write a file in the workspace");
+    note_new(step, &copy);
     int why = exchange(a, above, name_of(step->path), number, st);
     if (why == EBUSY || why == ENOENT)
         return berth_fail(err, BERTH_E_CONFLICT, "%.400s changes meanwhile.", step->path);
@@ -585,9 +606,16 @@ static int set_mode_of_copy(struct apply *a, const struct berth_step *step, int 
 static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_error *err)
 {
     struct stat st;
+    char number[NUMBER_SIZE];
     int above = open_above(a, step->path);
     const char *name = name_of(step->path);
     step->state = BERTH_STEP_SKIPPED;
+    if (above >= 0 && !exists(above, name) && exists(a->old_fd, number_of(a, step, number))) {
+        int why =
+            move_new(a->old_fd, number, above, name); /* a process died in exchange_by_moves() */
+        if (why)
+            return fail_at(err, why, "put back", step->path);
+    }
     if (above < 0 || fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(st.st_mode) ||
         (st.st_mode & PERMISSIONS) == step->mode)
         return BERTH_OK;
@@ -655,8 +683,11 @@ static bool undo_put(struct apply *a, const struct berth_step *step, int above, 
     (void)number_of(a, step, number);
     if (!is_as_put(above, name, step))
         return true; /* it was changed or removed since, and is not ours any more */
-    bool replaced = step->replaces && strcmp(step->placed, step->path) == 0;
+    /* Where the directory above had gone, nothing was there to be replaced. */
+    bool replaced = exists(a->new_fd, number) || exists(a->old_fd, number);
     bool exchanged = replaced && renameat2(a->new_fd, number, above, name, RENAME_EXCHANGE) == 0;
+    if (replaced && !exchanged && errno != EINVAL && errno != ENOSYS)
+        return false;
     if (!exchanged && renameat(above, name, a->new_fd, number) < 0)
         return false;
     if (is_as_put(a->new_fd, number, step))
@@ -727,8 +758,9 @@ static bool undo_all(struct apply *a)
     bool good = true;
     for (size_t i = a->steps.count; good && i-- > 0;) {
         const struct berth_step *step = &a->steps.items[i];
-        bool is_file = step->kind == BERTH_CHANGE_PUT || step->kind == BERTH_CHANGE_REMOVE;
-        if (step->state != BERTH_STEP_DONE && is_file)
+        bool moves = step->kind == BERTH_CHANGE_PUT || step->kind == BERTH_CHANGE_REMOVE ||
+                     step->inode; /* of the copy with another mode */
+        if (step->state != BERTH_STEP_DONE && moves)
             good = undo_half(a, step);
         if (step->state != BERTH_STEP_DONE || step->kind == BERTH_CHANGE_OPEN_DIRECTORY)
             continue;
@@ -826,13 +858,6 @@ static int remove_work(struct apply *a, struct berth_error *err)
     (void)unlinkat(a->journals_fd, a->journal, 0);
     (void)unlinkat(a->root_fd, ".berth", AT_REMOVEDIR); /* unless something else is in it */
     return BERTH_OK;
-}
-
-static void note_new(struct berth_step *step, const struct stat *st)
-{
-    step->inode = (uint64_t)st->st_ino;
-    step->size = st->st_size;
-    step->mtime_ns = berth_time_ns(&st->st_mtim);
 }
 
 /* Makes the new file or link of a step. */
@@ -986,9 +1011,10 @@ int berth_apply(const struct berth_apply_root *root, const struct berth_merge *m
         rc = write_steps(&a, err);
     if (rc == BERTH_OK && is_killed(&a))
         return fail_killed(err);
+    bool begun = rc == BERTH_OK;
     if (rc == BERTH_OK)
         rc = carry_out_all(&a, err);
-    if (rc < 0 && !a.killed && undo_all(&a))
+    if (rc < 0 && !a.killed && (!begun || undo_all(&a)))
         (void)remove_work(&a, &undoing);
     return rc < 0 ? rc : finish(&a, err);
 }

@@ -108,11 +108,25 @@ static void put_beside(struct trip_model *m, const char *path)
     }
 }
 
+/* Counts what the remote version replaces below a directory here, and was changed here. */
+static int count_lost(const struct trip_model *m, const char *path)
+{
+    size_t len = strlen(path);
+    int lost = 0;
+    for (int i = 0; i < m->local->count; i++) {
+        const struct trip_thing *x = &m->local->things[i], *b = trip_at(m->base, x->path);
+        lost += strncmp(x->path, path, len) == 0 && x->path[len] == '/' && x->kind != 'd' &&
+                !(b && trip_equal(b, x));
+    }
+    return lost;
+}
+
 static void conflict(struct trip_model *m, const char *path)
 {
     bool remote = trip_at(m->remote, path) != NULL;
     m->conflicts++;
     if (m->policy == BERTH_MERGE_REMOTE && remote) {
+        m->conflicts += count_lost(m, path);
         take(m, m->remote, path, path);
         return;
     }

@@ -30,7 +30,7 @@ int berth_run_workspace_send(struct berth *b, struct berth_arena *arena,
     push.on_progress = way->request->on_progress;
     push.ctx = way->request->handlers.ctx;
     int rc = berth_workspace_send(b, arena, &push, cwd, &report, err);
-    *warning = report.warning;
+    *warning = rc == BERTH_OK ? report.warning : NULL;
     return rc;
 }
 

@@ -272,6 +272,15 @@ static int note_work(struct berth_place_files *f, struct berth_error *err)
     return rc < 0 ? rc : berth_lease_work_renew(f->shell.b, lease, err);
 }
 
+/* Runs a script that changes files. */
+static int run_changing(struct berth_place_files *f, const struct place_path *p,
+                        struct berth_place_script *script, const char *const more[3],
+                        struct berth_error *err)
+{
+    int rc = note_work(f, err);
+    return rc < 0 ? rc : run_script(f, p, script, more, err);
+}
+
 int berth_place_files_write(struct berth_place_files *f, const char *path,
                             const struct berth_place_writing *from, struct berth_error *err)
 {
@@ -290,11 +299,9 @@ int berth_place_files_write(struct berth_place_files *f, const char *path,
     const char *const more[3] = {from->mode, length, id.text};
     if (rc == BERTH_OK)
         rc = berth_arena_check(f->arena, err);
-    if (rc == BERTH_OK)
-        rc = note_work(f, err);
     if (rc < 0)
         return rc;
-    rc = run_script(f, &p, &write, more, err);
+    rc = run_changing(f, &p, &write, more, err);
     if (rc == BERTH_OK && !length)
         rc = run_script(f, &p, &publish, more, err);
     if (rc < 0 && rc != BERTH_E_UNPROCESSABLE) {
@@ -316,9 +323,7 @@ int berth_place_files_remove(struct berth_place_files *f, const char *path, bool
                         "\"%.400s\" is the directory of the lease or the root. Remove what is in "
                         "it.",
                         p.path);
-    if (rc == BERTH_OK)
-        rc = note_work(f, err);
-    return rc < 0 ? rc : run_script(f, &p, &script, more, err);
+    return rc < 0 ? rc : run_changing(f, &p, &script, more, err);
 }
 
 /* --- trees --- */
@@ -456,7 +461,5 @@ int berth_place_files_unpack(struct berth_place_files *f, const char *path,
     struct berth_place_script script = {
         .what = "unpack the archive", .text = unpack_script, .feed = from->feed, .ctx = from->ctx};
     int rc = resolve_path(f, path, &p, err);
-    if (rc == BERTH_OK)
-        rc = note_work(f, err);
-    return rc < 0 ? rc : run_script(f, &p, &script, none, err);
+    return rc < 0 ? rc : run_changing(f, &p, &script, none, err);
 }

@@ -4,6 +4,7 @@
 #include "core/workspace/workspace.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,9 @@
 
 #define LISTED_CONFLICTS_MAX 200 /* in the JSON of a report */
 #define MERGE_TRIES_MAX 20       /* while files of the place change */
+#define SCRIPT_TRIES_MAX 8       /* where the place is read by scripts */
 #define MERGE_TRIES_MS 10000     /* no further try begins after this time */
+#define MERGE_PAUSE_MS 50        /* before the next try */
 
 /* Adds the leases that the state names and the list lacks. */
 static void add_sharers(struct berth_git_trip *trip, struct berth_list *list)
@@ -68,6 +71,9 @@ static void forget_attempt(struct homecoming *h)
     berth_tree_manifest_clear(&h->remote);
     berth_tree_manifest_clear(&h->local);
     berth_buf_clear(&h->diff);
+    h->diff_made = h->diff_cut = false;
+    h->git = (struct berth_git_return){0};
+    h->git_trouble = NULL;
 }
 
 static void homecoming_clear(struct homecoming *h)
@@ -384,18 +390,23 @@ static int merge_files(struct homecoming *h, struct berth_transport *t, int root
                                       : berth_apply(&root, &h->plan, &source, &h->applied, err);
 }
 
-/* The same, again when commands change files of the place while they are read. */
+/* Merges the files. When commands change files of the place, or of the directory at home, while
+ * they are read, reads all of them again. */
 static int merge_steady_files(struct homecoming *h, struct berth_transport *t, int root_fd,
                               struct berth_error *err)
 {
     int64_t begun_ms = berth_time_mono_ms();
+    struct pollfd cancel = {.fd = t->cancel_fd, .events = POLLIN};
     for (int tries = 1;; tries++) {
         bool reads;
         int rc = merge_files(h, t, root_fd, &reads, err);
-        bool changed =
-            reads && (rc == BERTH_E_UPSTREAM || err->os_errno == ESTALE || err->os_errno == ENOENT);
-        if (rc == BERTH_OK || !changed || tries == MERGE_TRIES_MAX ||
-            berth_time_mono_ms() - begun_ms > MERGE_TRIES_MS)
+        bool changed = rc < 0 && reads && (err->os_errno == ESTALE || err->os_errno == ENOENT);
+        /* A script of the place does not say why it failed. */
+        int most = changed                           ? MERGE_TRIES_MAX
+                   : rc == BERTH_E_UPSTREAM && reads ? SCRIPT_TRIES_MAX
+                                                     : 1;
+        if (rc == BERTH_OK || tries >= most || berth_time_mono_ms() - begun_ms > MERGE_TRIES_MS ||
+            poll(&cancel, 1, MERGE_PAUSE_MS) > 0)
             return rc;
         forget_attempt(h);
     }

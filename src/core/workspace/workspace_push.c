@@ -221,6 +221,8 @@ static int measure(struct berth_git_trip *trip, int root_fd, struct berth_worksp
     berth_workspace_git_forget_scratch(trip);
     int rc = berth_tree_list(root_fd, &options, &s->base, err);
     if (rc == BERTH_OK)
+        rc = warn_of_mounts(s, err);
+    if (rc == BERTH_OK)
         fill_report(s, trip->arena, out);
     return rc;
 }

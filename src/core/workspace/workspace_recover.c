@@ -27,11 +27,12 @@ static bool is_empty(const char *directory)
 }
 
 /* Stores the number of finished steps, for the report of the next pull of the lease. */
-static void keep_number(const char *states, const char *lease_id, size_t steps)
+static void keep_number(const char *states, const char *lease_id, const char *path, size_t steps)
 {
     auto_workspace_state state = {0};
-    struct berth_error ignored; /* the log has it */
-    if (berth_workspace_state_load(states, lease_id, &state, &ignored) < 0)
+    struct berth_error ignored; /* the number is lost, the merge is not */
+    if (berth_workspace_state_load(states, lease_id, &state, &ignored) < 0 ||
+        strcmp(state.path, path) != 0)
         return;
     state.lists_kept = true;
     state.recovered =
@@ -64,7 +65,7 @@ static void recover_lease(struct berth *b, const char *states, const char *journ
     (void)snprintf(steps, sizeof steps, "%zu", report.recovered);
     berth_log_line(&b->log, BERTH_LOG_WARN, "finished the merge of a killed process", "path",
                    state.path, "steps", steps, NULL);
-    keep_number(states, lease_id, report.recovered);
+    keep_number(states, lease_id, state.path, report.recovered);
 }
 
 int berth_workspace_recover(struct berth *b, struct berth_error *err)
