@@ -2,6 +2,7 @@
  * src/core/workspace/git_command.c - see git_command.h. */
 #include "core/workspace/git_command.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,8 @@ static const char *const prefix[] = {
     "-c",  "maintenance.auto=false", "-c", "submodule.recurse=false",
     "-c",  "fetch.fsckObjects=true", "-c", "commit.gpgSign=false",
 };
+#define RACE_TRIES_MAX 20
+#define RACE_PAUSE_MS 25
 #define PREFIX_COUNT (sizeof prefix / sizeof prefix[0])
 
 static const char *const fixed_variables[] = {"LC_ALL=C", "GIT_TERMINAL_PROMPT=0",
@@ -60,8 +63,8 @@ static const char *first_words(struct berth_buf *said)
     return text;
 }
 
-int berth_git_run(const struct berth_git *git, const char *const *words, struct berth_buf *out,
-                  struct berth_error *err)
+static int run_once(const struct berth_git *git, const char *const *words, struct berth_buf *out,
+                    struct berth_error *err)
 {
     auto_arena arena = BERTH_ARENA_INIT;
     const char *argv[PREFIX_COUNT + WORDS_MAX + 1], *env[VARIABLES_MAX];
@@ -97,6 +100,26 @@ int berth_git_run(const struct berth_git *git, const char *const *words, struct 
     berth_buf_truncate(out, 0);
     berth_buf_append(out, text, len);
     return berth_buf_check(out, "The output of git", err);
+}
+
+/* Returns whether git met the files of a worktree that another process was making or removing: it
+ * reads those of all worktrees before it does anything. */
+static bool is_worktree_race(const struct berth_error *err)
+{
+    return err->code == BERTH_E_UPSTREAM && strstr(err->message, "failed to read") &&
+           strstr(err->message, "worktrees/");
+}
+
+int berth_git_run(const struct berth_git *git, const char *const *words, struct berth_buf *out,
+                  struct berth_error *err)
+{
+    struct pollfd cancel = {.fd = git->cancel_fd, .events = POLLIN};
+    for (int tries = 1;; tries++) {
+        int rc = run_once(git, words, out, err);
+        if (rc == BERTH_OK || !is_worktree_race(err) || tries == RACE_TRIES_MAX ||
+            poll(&cancel, 1, RACE_PAUSE_MS) > 0)
+            return rc;
+    }
 }
 
 const char *berth_git_take_line(struct berth_arena *arena, const char **at)

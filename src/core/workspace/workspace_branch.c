@@ -132,16 +132,24 @@ static int add_worktree(struct berth_git_trip *trip, bool fresh, struct berth_er
     const struct berth_workspace_state *s = trip->state;
     struct branch_variables v = {0};
     struct berth_git git = git_in(trip, s->repository);
-    struct berth_error why;
+    struct berth_error why, ignored;
     int rc = add_filters(trip, &v, err);
     git.env = v.items;
     if (rc == BERTH_OK)
         rc = berth_fs_mkdirs(trip->site->states, S_IRWXU, err);
     if (rc < 0)
         return rc;
-    rc = fresh ? BERTH_GIT(&git, NULL, &why, "worktree", "add", "-q", "--no-track", "-b", s->branch,
-                           s->path, s->branch_start)
-               : BERTH_GIT(&git, NULL, &why, "worktree", "add", "-q", s->path, s->branch);
+    /* In two steps, so that each can be repeated when git meets the files of a worktree that
+     * another process makes or removes. */
+    if (fresh)
+        rc = BERTH_GIT(&git, NULL, &why, "branch", "-q", "--no-track", s->branch, s->branch_start);
+    bool made = fresh && rc == BERTH_OK;
+    if (rc == BERTH_OK)
+        rc = BERTH_GIT(&git, NULL, &why, "worktree", "add", "-q", s->path, s->branch);
+    if (rc < 0 && made)
+        (void)BERTH_GIT(&git, NULL, &ignored, "update-ref", "-d",
+                        berth_arena_printf(trip->arena, "refs/heads/%s", s->branch),
+                        s->branch_start);
     if (rc == BERTH_E_UPSTREAM)
         return berth_fail(err, BERTH_E_CONFLICT, "Cannot make a worktree for the branch %.100s: %s",
                           s->branch, why.message);
