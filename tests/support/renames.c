@@ -13,6 +13,15 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__
+/* The handler runs at a call of this thread, never in the midst of malloc. */
+const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void)
+{
+    return "report_signal_unsafe=0";
+}
+#endif
+
 #ifdef __x86_64__
 
 #define MARK                                                                                       \
