@@ -377,7 +377,7 @@ static int exchange_by_moves(struct apply *a, int above, const char *name, const
 }
 
 /* Lets the local path and new/NUMBER change places. Returns 0, or an errno: EBUSY when the path had
- * changed in this moment. After any other one the places may be changed; undo_half() sees to it. */
+ * changed in this moment. After another errno, undo_half() puts the local file back. */
 static int exchange(struct apply *a, int above, const char *name, const char *number,
                     const struct stat *st)
 {
@@ -407,8 +407,7 @@ static int put_over(struct apply *a, struct berth_step *step, struct berth_error
     enum look look = look_at(above, name, &step->old, &st);
     (void)number_of(a, step, number);
     if (look == GONE && exists(a->old_fd, number)) {
-        /* A process died in exchange_by_moves(), perhaps before it saw that the file had changed.
-         */
+        /* A process died in exchange_by_moves(), perhaps before it compared the file. */
         if (look_at(a->old_fd, number, &step->old, &st) == SAME)
             return put_new(a, step, step->path, err);
         int why = move_new(a->old_fd, number, above, name);
@@ -417,9 +416,7 @@ static int put_over(struct apply *a, struct berth_step *step, struct berth_error
         look = CHANGED;
     }
     if (look == SAME) {
-        if (st.st_uid != geteuid() ||
-            st.st_gid != getegid()) /* root may, and a member of the group */
-            (void)fchownat(a->new_fd, number, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW);
+        keep_owner(a, number, &st);
         int why = exchange(a, above, name, number, &st);
         if (why == 0) {
             step->placed = step->path;
@@ -611,8 +608,8 @@ static int step_set_mode(struct apply *a, struct berth_step *step, struct berth_
     const char *name = name_of(step->path);
     step->state = BERTH_STEP_SKIPPED;
     if (above >= 0 && !exists(above, name) && exists(a->old_fd, number_of(a, step, number))) {
-        int why =
-            move_new(a->old_fd, number, above, name); /* a process died in exchange_by_moves() */
+        /* A process died in exchange_by_moves(). */
+        int why = move_new(a->old_fd, number, above, name);
         if (why)
             return fail_at(err, why, "put back", step->path);
     }
@@ -667,7 +664,7 @@ static int carry_out_all(struct apply *a, struct berth_error *err)
 
 /* --- undoing --- */
 
-/* Returns whether a name has the file that the step put, and nobody has changed it since. */
+/* Returns whether a name has the file that the step put, unchanged. */
 static bool is_as_put(int directory, const char *name, const struct berth_step *step)
 {
     struct stat st;
